@@ -60,7 +60,7 @@ class CutSteps(MeasurementSteps):
             options.append("evidence_items")
         if any(one.repeats for one in registered):
             options.append("random_cuts")
-        made_from = self.job.made_from(1, MODEL_LIBRARIES, *options)
+        made_from = self.job.made_from(2, MODEL_LIBRARIES, *options)
         parents: list[Step[Any] | Source] = [
             self.probes,
             self.clean_scores,
@@ -137,7 +137,7 @@ class CutSteps(MeasurementSteps):
     def principal(self) -> Step[dict[str, Tensor]]:
         """Clean and cut states along their principal directions, [place, layer, item, direction]; large as well."""
         made_from = self.job.made_from(
-            1,
+            2,
             MODEL_LIBRARIES,
             "edges",
             "seed",
@@ -180,7 +180,7 @@ class CutSteps(MeasurementSteps):
         """States under the interventions that keep them, [place, layer, item, d_model]; large, as the clean ones."""
         places = [list(place) for place in self.cut_places]
         made_from = self.job.made_from(
-            2, MODEL_LIBRARIES, "edges", "seed", "random_cuts", positions=self.job.positions, places=places
+            3, MODEL_LIBRARIES, "edges", "seed", "random_cuts", positions=self.job.positions, places=places
         )
         parents = (self.tokens, self.labels, self.attention_mass, self.job.model)
         return self._step("cut-states", parents, made_from, TENSORS, self._run_cut_states, large=True)

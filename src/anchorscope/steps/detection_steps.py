@@ -69,8 +69,8 @@ class DetectionSteps(ShareSteps):
     @cached_property
     def detection_columns(self) -> Step[dict[str, NDArray[np.floating]]]:
         """Numbers of the used items, by the names of features.parquet."""
-        made_from = self.job.made_from(1, MODEL_LIBRARIES, "edges", "seed")
-        parents = (self.samples, self.labels, self.tokens, self.job.model)
+        made_from = self.job.made_from(2, MODEL_LIBRARIES, "edges", "seed")
+        parents = (self.samples, self.labels, self.tokens, self.attention_mass, self.job.model)
         return self._step("detection-columns", parents, made_from, ARRAYS, self._count)
 
     def _count(self) -> dict[str, NDArray[np.floating]]:

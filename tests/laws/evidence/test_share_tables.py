@@ -56,9 +56,9 @@ def test_columns_and_rows(tables):
     assert tuple(rows.columns) == SHARE_COLUMNS
     assert dict(items.schema) == SHARE_ITEM_SCHEMA
     counts = dict(rows.group_by("intervention").len().iter_rows())
-    # A further draw of the control has no rows of its own; random and permuted are not sorted in thirds.
+    # A further draw of the control has no rows of its own; permuted labels are not sorted in thirds.
     everywhere = 2 * LAYERS
-    wanted = {"knockout": everywhere * 6, "none": everywhere * 6, "random": everywhere * 3, "permuted": LAYERS * 3}
+    wanted = {"knockout": everywhere * 6, "none": everywhere * 6, "random": everywhere * 6, "permuted": LAYERS * 3}
     assert counts == wanted
 
 

@@ -71,7 +71,7 @@ def test_tokens_are_those_of_prompt_and_answer(inputs: ExperimentInputs, items: 
 
 def test_states_are_those_of_the_passes_of_a_run(inputs: ExperimentInputs, items: list[Item]) -> None:
     found = run_supplied(inputs, items, "test")
-    setting = replace(inputs.setting, most_items=None)
+    setting = replace(inputs.setting, most_items=None, masses=dict)
     positions = setting.positions
     passed = run_clean(inputs.executor, inputs.planner, items, positions, Silent(), compiled=False, edges="all", site=0)
     clean = passed.clean

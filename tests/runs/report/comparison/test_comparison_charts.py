@@ -120,7 +120,7 @@ def test_shares_have_a_panel_per_run_on_one_axis_with_all_controls(compared: Com
     assert [axes.get_title() for axes in figure.axes] == ["Small", "Large", "shape:x (RANDOM WEIGHTS)"]
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
     lines = [len([line for line in axes.lines if len(line.get_xdata()) == 30]) for axes in figure.axes]
-    assert lines == [4 * 5, 4 * 5, 0]  # knockout, random, equal attention, nothing cut, permuted
+    assert lines == [4 * 4, 4 * 4, 0]  # knockout, random, nothing cut, permuted
     assert [text.get_text() for text in figure.axes[2].texts] == ["not measured"]
     assert "shape:x: not measured" in chart.notes
     drawn = chart.data.filter((pl.col("run") == "Large") & (pl.col("intervention") == "knockout"))
