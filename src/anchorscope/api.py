@@ -8,10 +8,11 @@ run.figure("question_share")
 A finished run is opened without torch: whoever only reads results does not wait for it.
 """
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -22,7 +23,7 @@ from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError, unknown
 from anchorscope.execute.choose import choose
-from anchorscope.prepare import check_inputs
+from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
@@ -194,65 +195,36 @@ class Run:
 @told_to_callers
 def run(
     model: Any = "smollm2-135m",
-    datasets: str | Sequence[str] = "atlas",
+    datasets: Any = "atlas",
     *,
-    out: str | Path,
+    out: str | Path | None = None,
     tokenizer: Any = None,
     fresh: bool = False,
     progress: Progress | Literal["auto"] | None = "auto",
-    columns: str | Sequence[str] = (),
-    limit: int | None = None,
-    site: str = "mlp",
-    position: str = "final",
-    edges: str = "all",
-    balance: str = "relation",
-    group_by: str = "subject",
-    exact_tokens: str = "auto",
-    random_cuts: int | None = None,
-    directions: int | None = None,
-    random_weights: bool = False,
-    evidence: str | Sequence[str] = ("knockout",),
-    evidence_items: int | None = None,
-    window: int | None = None,
-    prompt: str = "few-shot",
-    yes_no: str = "drop",
-    on_bad_row: str = "fail",
-    large_files: bool = False,
-    seed: int = 0,
-    device: str = "auto",
-    dtype: str = "auto",
-    batch_tokens: int | None = None,
-    threads: int | None = None,
-    max_new_tokens: int = 16,
-    max_per_class: int = 1500,
-    folds: int = 5,
-    bootstrap: int = 2000,
-    keep: str | Sequence[str] = (),
-    keep_layers: str | None = None,
-    report: bool = True,
-    trust_remote_code: bool = False,
-    allow_random_weights: bool = False,
     executor: str = "local",
     workers: int | None = None,
     lease: float | None = None,
     mixed: bool = False,
     devices_per_worker: int | None = None,
-    **unknown_options: Never,
+    **options: Any,
 ) -> Run:
-    """Runs the main job into the folder `out`, or goes on with it, and returns what it found.
+    """Runs the main job into the folder `out`, or resumes it, and returns what it found.
 
-    `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`; `fresh` starts the
-    folder over. `progress="auto"` shows how far it is in a notebook or a terminal, None shows nothing, and any object
-    with the methods of `anchorscope.progress.Progress` is told. `executor` says who runs the model: "local",
-    "processes:N", "ray" or "ray:HOST:PORT", the same bytes whichever it is; `workers`, `lease`, `mixed` and
-    `devices_per_worker` are for the last three. The other options are those of `anchorscope run`:
+    `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`. `datasets` are names
+    and files, or the questions themselves: a list of dicts, a data frame of polars or pandas, a `datasets.Dataset`.
+    Without `out` the folder is runs/MODEL-DATASETS; `fresh` starts it over. `progress="auto"` shows progress in a
+    notebook or a terminal, None shows nothing, and any object with the methods of `anchorscope.progress.Progress` is
+    called. `executor` says who runs the model: "local", "processes:N", "ray" or "ray:HOST:PORT", the same bytes
+    whichever it is; `workers`, `lease`, `mixed` and `devices_per_worker` are for the last three. The other options are
+    those of `anchorscope run`:
     """
-    given = locals()
-    for name in unknown_options:
-        raise unknown("option", name, [one for one in given if one != "unknown_options"])
-    options = {name: given[name] for name in Recipe.model_fields if name != "model"}
+    options = {name.replace("-", "_"): value for name, value in options.items()}
+    for name in options:
+        if name not in Recipe.model_fields:
+            raise unknown("option", name, list(inspect.signature(run).parameters))
+    options["datasets"] = datasets if isinstance(datasets, str) else question_files(datasets)
     for name in ("datasets", "columns", "evidence", "keep"):
-        if isinstance(options[name], str):
+        if isinstance(options.get(name), str):
             split = split_specs if name == "datasets" else split_names
             options[name] = split([options[name]])
     loaded = None
@@ -263,9 +235,10 @@ def run(
             raise UserError("A model that is already loaded needs its tokenizer; pass tokenizer=... beside it.")
         options["model"] = str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
         here = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
-        options |= {name: value for name, value in here.items() if options[name] == "auto"}
+        options |= {name: value for name, value in here.items() if options.get(name, "auto") == "auto"}
         loaded = (model, tokenizer)
-    recipe, folder = make_recipe(options), named_folder(out)
+    recipe = make_recipe(options)
+    folder = default_folder(recipe) if out is None else named_folder(out)
     choice = choose(executor, workers, lease, mixed, devices_per_worker)
 
     check_inputs(recipe, loaded is not None or choice.kind == "ray")
@@ -279,8 +252,21 @@ def run(
         clear_screen()  # a bar hides the cursor
 
 
-_OPTIONS = (f"    {name}: {about(name)}" for name in Recipe.model_fields)
-run.__doc__ = f"{str(run.__doc__).rstrip()}\n\n" + "\n".join(_OPTIONS) + "\n"  # for `help` and a notebook's Shift-Tab
+def _complete(run: Callable[..., Run]) -> None:
+    """Signature and docstring get every option of a recipe: for `help`, and for what a notebook's Tab key offers."""
+    signature = inspect.signature(run)
+    *own, _ = signature.parameters.values()
+    recipe = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.annotation)
+        for name, field in Recipe.model_fields.items()
+        if name not in signature.parameters
+    ]
+    run.__signature__ = signature.replace(parameters=[*own, *recipe])  # type: ignore[attr-defined]
+    options = "\n".join(f"    {name}: {about(name)}" for name in Recipe.model_fields)
+    run.__doc__ = f"{str(run.__doc__).rstrip()}\n\n{options}\n"
+
+
+_complete(run)
 
 
 @told_to_callers

@@ -1,15 +1,20 @@
 """Before a run: the choices that depend on the machine or the folder, and the questions that will be asked."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from anchorscope.answers.choose import QuestionSample, choose_questions
 from anchorscope.answers.enough import LabelCounter, require_possible
+from anchorscope.artefacts.durable import make_folder, replacing
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
 from anchorscope.errors import UserError
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.embedded import EMBEDDED
+from anchorscope.models.model_cache import cache_dir
 from anchorscope.models.shapes import is_shape
 from anchorscope.models.sources import locate
 from anchorscope.progress import Progress
@@ -89,6 +94,48 @@ def _refuse_random_weights(recipe: Recipe) -> None:
             f"Model {recipe.model!r} has random weights and knows nothing: it is for tests and speed. To run it all "
             f"the same, on answers and labels from your dataset, add --allow-random-weights."
         )
+
+
+def default_folder(recipe: Recipe) -> Path:
+    """Where a run goes whose folder is not named."""
+    names = "-".join(parse_spec(text).name for text in recipe.datasets)
+    shape = recipe.model.removeprefix("shape:").replace("/", "-") if is_shape(recipe.model) else ""
+    return Path("runs") / f"{shape or Path(recipe.model).resolve().name}-{names}"
+
+
+def question_files(datasets: Any) -> list[str]:
+    """Datasets as a recipe names them, from names and from questions in memory, which are written to the cache.
+
+    `datasets` is a list of names, of questions (dicts), or of both kinds of lists and tables; or one table.
+    """
+    is_table = hasattr(datasets, "columns") or hasattr(datasets, "column_names")
+    if is_table or (datasets and all(isinstance(question, Mapping) for question in datasets)):
+        datasets = [datasets]
+    return [text if isinstance(text, str) else f"file:{_written(text)}" for text in datasets]
+
+
+def _written(table: Any) -> Path:
+    """Questions in memory as a file of the cache, which has the same name for the same questions."""
+    if hasattr(table, "to_dicts"):  # polars
+        rows = table.to_dicts()
+    elif hasattr(table, "to_list"):  # a datasets.Dataset
+        rows = table.to_list()
+    elif hasattr(table, "to_dict"):  # pandas
+        rows = table.to_dict("records")
+    else:
+        rows = table
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise UserError(
+            f"A dataset is a {type(table).__name__}; give a name or a file, a list of dicts, a data frame of polars or "
+            f"pandas, or a datasets.Dataset."
+        )
+    text = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+    path = cache_dir() / "questions" / hashlib.sha256(text.encode()).hexdigest()[:16] / "questions.jsonl"
+    if not path.exists():
+        make_folder(path.parent)
+        with replacing(path) as half_written:
+            half_written.write_text(text, encoding="utf-8")
+    return path
 
 
 def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:

@@ -1,4 +1,4 @@
-"""The recipe of a run: every choice that changes a number, checked, with defaults; `recipe.toml` in the run folder.
+"""The recipe of a run: every option, declared once, checked, with defaults; `recipe.toml` in the run folder.
 
 Choices that depend on the machine (`auto`) are resolved once, before the first step, and written down: a resumed run
 and a repeated one use the same.
@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from anchorscope.answers.choose import YES_NO
 from anchorscope.answers.prompt import PROMPTS
 from anchorscope.catalogue import (
     BALANCE,
-    EVIDENCE,
     EXACT_TOKENS,
     GROUP_BY,
     KEEP,
@@ -27,25 +26,26 @@ from anchorscope.catalogue import (
     POSITIONS,
     with_needs,
 )
-from anchorscope.datasets.catalog import parse_columns, parse_spec
+from anchorscope.catalogue import EVIDENCE as EVIDENCE_NAMES
+from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, parse_columns, parse_spec
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
+from anchorscope.models.embedded import EMBEDDED
+from anchorscope.models.shapes import SHAPES
+from anchorscope.options import (
+    DATA,
+    EVIDENCE,
+    MEASUREMENT,
+    OUTPUT,
+    RUNNING,
+    STATISTICS,
+    flag,
+    ignore,
+    option,
+    option_of,
+    refuse,
+)
 from anchorscope.regular_files import NotRegular, open_regular
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "site": SITES,
-    "position": POSITIONS,
-    "edges": EDGES,
-    "balance": BALANCE,
-    "group_by": GROUP_BY,
-    "exact_tokens": EXACT_TOKENS,
-    "prompt": PROMPTS,
-    "yes_no": YES_NO,
-    "on_bad_row": ON_BAD_ROW,
-    "dtype": ("auto", "float32", "bfloat16", "float16"),
-}
-"""Options that take one of a few words."""
-
 
 _MANY = 1_000_000_000  # questions or items: more than anyone has
 LARGEST_SEED = 2**63 - 1
@@ -63,93 +63,152 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    model: str = "smollm2-135m"
+    model: str = option(
+        "smollm2-135m",
+        DATA,
+        ignore("it is what is compared"),
+        offered=(*EMBEDDED, *(f"shape:{name}" for name in SHAPES)),
+        common=True,
+    )
     """The model: smollm2-135m, a folder with safetensors, a .gguf file, a hub id (OWNER/NAME), or shape:NAME."""
-    datasets: tuple[str, ...] = ("atlas",)
+    datasets: tuple[str, ...] = option(
+        ("atlas",),
+        DATA,
+        ignore("what was measured on is compared, not how its file was called; see FOUND"),
+        offered=(*BUILT_IN, *WITH_FILE),
+        common=True,
+    )
     """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or file:PATH."""
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = option((), DATA, ignore("the questions themselves are compared"), common=True)
     """What your own file calls its columns: question=prompt,answers=gold."""
-    limit: int | None = Field(default=None, ge=1, le=_MANY)
+    limit: int | None = option(None, DATA, flag("other questions may have been asked"), common=True, ge=1, le=_MANY)
     """Questions asked per dataset, drawn at random; all where not given."""
-    site: str = "mlp"
+    site: str = option("mlp", MEASUREMENT, refuse("the probes read another part of the block"), choices=SITES)
     """Headline site: where in a block the probe of the chart reads."""
-    position: str = "final"
+    position: str = option("final", MEASUREMENT, refuse("the probes read at another token"), choices=POSITIONS)
     """Headline position: at which token the probe of the chart reads."""
-    edges: str = "all"
+    edges: str = option("all", MEASUREMENT, refuse("the knockout cuts other edges"), choices=EDGES)
     """Which later tokens lose the question's exact tokens: all, those outside them, or the answer's own (direct)."""
-    balance: str = "relation"
+    balance: str = option(
+        "relation",
+        STATISTICS,
+        refuse("true and false answers were drawn in another way, which changes what a probe can learn"),
+        choices=BALANCE,
+    )
     """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
-    group_by: str = "subject"
+    group_by: str = option(
+        "subject", STATISTICS, refuse("folds and intervals keep other items together"), choices=GROUP_BY
+    )
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
-    exact_tokens: str = "auto"
+    exact_tokens: str = option("auto", MEASUREMENT, refuse("other words of the question are cut"), choices=EXACT_TOKENS)
     """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
-    random_cuts: int | None = Field(default=None, ge=1, le=1_000)
+    random_cuts: int | None = option(
+        None, MEASUREMENT, flag("the random control is the mean of another number of cuts"), ge=1, le=1_000
+    )
     """Draws of the random control: the question share of each is computed; charts and tables show the first. Where not
     given, five on a GPU, and on a CPU as many of them as take 1e12 operations, at least one."""
-    directions: int | None = Field(default=None, ge=2, le=100_000)
+    directions: int | None = option(
+        None,
+        MEASUREMENT,
+        flag("the question share was computed in another number of principal directions"),
+        ge=2,
+        le=100_000,
+    )
     """Principal directions that states are reduced to for the question share; where not given, one for every fourth
     item and at most 192."""
-    random_weights: bool = False
+    random_weights: bool = option(
+        False, EVIDENCE, ignore("one more null of the question share, beside the same numbers")
+    )
     """Whether the same items also go through random weights of the model's shape: the question share's null."""
-    evidence: tuple[str, ...] = ("knockout",)
+    evidence: tuple[str, ...] = option(
+        ("knockout",),
+        EVIDENCE,
+        ignore("the knockout and its controls are always run, and experiments do not change each other"),
+        offered=(*EVIDENCE_NAMES, "all"),
+        common=True,
+    )
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
-    evidence_items: int | None = Field(default=None, ge=60, le=_MANY)
+    evidence_items: int | None = option(
+        None, EVIDENCE, ignore("it concerns the further experiments only"), ge=60, le=_MANY
+    )
     """Items in the experiments that take many passes; where not given, 120 on a CPU and all on a GPU."""
-    window: int | None = Field(default=None, ge=1, le=10_000)
+    window: int | None = option(None, EVIDENCE, ignore("it concerns the further experiments only"), ge=1, le=10_000)
     """Layers in a window of the experiment layers; a quarter of the depth where not given."""
-    prompt: str = "few-shot"
+    prompt: str = option("few-shot", DATA, refuse("the question was put in another way"), choices=PROMPTS, common=True)
     """How the question is put: after solved examples, without any, or through the model's chat template (thinking
     switched off)."""
-    yes_no: str = "drop"
+    yes_no: str = option("drop", DATA, flag("yes/no questions are in one run and not in the other"), choices=YES_NO)
     """What becomes of questions whose answer is yes or no, which chance gets right half of the time."""
-    on_bad_row: str = "fail"
+    on_bad_row: str = option(
+        "fail", DATA, ignore("what it leaves out shows in the questions, which are compared"), choices=ON_BAD_ROW
+    )
     """What a bad row of a question file does: fail, or skip and count."""
-    large_files: bool = False
+    large_files: bool = option(False, DATA, ignore("it says what may be read, not what is measured"))
     """Whether question files may be larger than 2,000,000 rows or 20 GB; memory then grows with them."""
-    seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
+    seed: int = option(
+        0, STATISTICS, flag("questions, folds and resamples were drawn anew"), common=True, ge=0, le=LARGEST_SEED
+    )
     """Seed of every draw."""
-    device: str = "auto"
+    device: str = option(
+        "auto",
+        RUNNING,
+        ignore("what it changes is the precision, which is compared"),
+        offered=("auto", "cpu", "cuda", "balanced"),
+        common=True,
+    )
     """auto, cpu, cuda, cuda:N, or balanced (layers spread over all GPUs of this machine)."""
-    dtype: str = "auto"
+    dtype: str = option(
+        "auto",
+        RUNNING,
+        flag("the model computed in another precision"),
+        choices=("auto", "float32", "bfloat16", "float16"),
+    )
     """Precision of the model; auto is float32 on the CPU and bfloat16 on a GPU."""
-    batch_tokens: int | None = Field(default=None, ge=1, le=MOST_BATCH_TOKENS)
+    batch_tokens: int | None = option(None, RUNNING, ignore("results do not depend on it"), ge=1, le=MOST_BATCH_TOKENS)
     """Tokens run together; found from the size of the memory where not given, and halved whenever memory runs out."""
-    threads: int | None = Field(default=None, ge=1, le=1024)
+    threads: int | None = option(None, RUNNING, ignore("only the last digits depend on it"), ge=1, le=1024)
     """Threads that one worker computes with on a CPU, which the last digits depend on; where not given, as many as
     torch takes here."""
-    max_new_tokens: int = Field(default=16, ge=1, le=512)
+    max_new_tokens: int = option(
+        16, DATA, flag("longer answers are cut off, and not used, at another length"), ge=1, le=512
+    )
     """Longest answer; longer ones count as truncated."""
-    max_per_class: int = Field(default=1500, ge=30, le=_MANY)
+    max_per_class: int = option(1500, STATISTICS, flag("another number of items may be used"), ge=30, le=_MANY)
     """At most so many true, and so many false, answers per dataset."""
-    folds: int = Field(default=5, ge=2, le=20)
+    folds: int = option(5, STATISTICS, flag("probes learned from another share of the items"), ge=2, le=20)
     """Outer folds."""
-    bootstrap: int = Field(default=2000, ge=100, le=MOST_RESAMPLES)
+    bootstrap: int = option(
+        2000, STATISTICS, flag("intervals rest on another number of resamples"), ge=100, le=MOST_RESAMPLES
+    )
     """Resamples behind every interval."""
-    keep: tuple[str, ...] = ()
+    keep: tuple[str, ...] = option(
+        (), OUTPUT, ignore("it says what stays in the folder, not what is measured"), offered=KEEP, common=True
+    )
     """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and the random
     controls), detection (what detectors read beside both: confidence, P(True), sampled answers, further states)."""
-    keep_layers: str | None = None
+    keep_layers: str | None = option(None, OUTPUT, ignore("it says what stays in the folder, not what is measured"))
     """The layers whose states are kept, like 3,10-14; all where not given."""
-    report: bool = True
+    report: bool = option(True, OUTPUT, ignore("it says whether a page is made, not what is measured"), common=True)
     """Whether figures and a page are made of the results; tables, answer.json and the manifest are written anyway."""
-    trust_remote_code: bool = False
+    trust_remote_code: bool = option(False, RUNNING, ignore("it says what may be loaded, not what is measured"))
     """Whether code that comes with a model may run."""
-    allow_random_weights: bool = False
+    allow_random_weights: bool = option(False, RUNNING, ignore("the weights themselves are looked at; see FOUND"))
     """Whether shape:NAME, a model that knows nothing, may be run; its answers and labels must be in the dataset."""
 
-    @field_validator(*CHOICES)
+    @field_validator("*")
     @classmethod
-    def _known(cls, value: str, info: Any) -> str:
-        if value not in CHOICES[info.field_name]:
-            raise unknown(info.field_name.replace("_", "-"), value, CHOICES[info.field_name])
+    def _known(cls, value: Any, info: Any) -> Any:
+        choices = option_of(cls.model_fields[info.field_name]).choices
+        if choices and value not in choices:
+            raise unknown(info.field_name.replace("_", "-"), value, choices)
         return value
 
     @field_validator("evidence")
     @classmethod
     def _experiments(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if name not in (*EVIDENCE, "all"):
-                raise unknown("evidence", name, (*EVIDENCE, "all"))
+            if name not in (*EVIDENCE_NAMES, "all"):
+                raise unknown("evidence", name, (*EVIDENCE_NAMES, "all"))
         return with_needs(value)
 
     @field_validator("keep")
@@ -209,8 +268,9 @@ def named_layers(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def make_recipe(options: Mapping[str, Any]) -> Recipe:
-    """A recipe from options, with one clear line for the first mistake."""
+def make_recipe(given: Mapping[str, Any]) -> Recipe:
+    """A recipe from options, whose names may have - or _; one clear line for the first mistake."""
+    options = {name.replace("-", "_"): value for name, value in given.items()}
     for name, value in options.items():
         for text in value if isinstance(value, list | tuple) else [value]:
             if isinstance(text, str) and not is_plain_text(text):
@@ -232,9 +292,9 @@ def make_recipe(options: Mapping[str, Any]) -> Recipe:
 def about(name: str) -> str:
     """An option in words: what it is for, its choices and its default."""
     field = Recipe.model_fields[name]
-    text = " ".join(str(field.description).split())
-    if name in CHOICES:
-        text += f" One of: {', '.join(CHOICES[name])}."
+    text, choices = " ".join(str(field.description).split()), option_of(field).choices
+    if choices:
+        text += f" One of: {', '.join(choices)}."
     if field.default in (None, ()) or field.default is False:
         return text
     return f"{text} Default: {','.join(field.default) if isinstance(field.default, tuple) else field.default}."
@@ -251,7 +311,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
             text = file.read(_LARGEST_RECIPE).decode()
         if any(_QUOTED.sub("", line).count(".") > _DEEPEST_KEY for line in text.splitlines()):
             raise UserError(f"Recipe {str(path)!r} has keys with more than {_DEEPEST_KEY} dots; {again}.")
-        return tomllib.loads(text)
+        return {name.replace("-", "_"): value for name, value in tomllib.loads(text).items()}
     except NotRegular:
         raise UserError(f"Recipe {str(path)!r} is no regular file; {again}.") from None
     except FileNotFoundError:

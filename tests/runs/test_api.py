@@ -3,6 +3,7 @@
 import html
 import inspect
 import io
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import anchorscope
+from anchorscope.datasets.catalog import parse_spec
 from anchorscope.models.loading import load as load_model
+from anchorscope.prepare import default_folder, question_files
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
 from anchorscope.screen.listeners import chosen_listener
@@ -150,6 +153,26 @@ def test_who_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(chosen_listener("auto"), Silent)  # a script whose output goes into a file
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert isinstance(chosen_listener("auto"), TerminalProgress)
+
+
+def test_questions_in_memory_become_a_file_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pandas as pd
+    from datasets import Dataset
+
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path))
+    rows = [{"question": "Where is Rome?", "answer": "Italy"}, {"question": "Где Рим?", "answer": "Италия"}]
+    tables = [rows, pl.DataFrame(rows), pd.DataFrame(rows), Dataset.from_list(rows)]
+    ((name,),) = {tuple(question_files(table)) for table in tables}
+    assert question_files(["atlas", rows]) == ["atlas", name]
+    path = parse_spec(name).path
+    assert path is not None
+    assert [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] == rows
+    with pytest.raises(anchorscope.UserError, match=r"A dataset is a int; give a name or a file, a list of dicts"):
+        question_files(["atlas", 3])
+
+
+def test_a_folder_that_is_not_named_is_that_of_the_command() -> None:
+    assert default_folder(Recipe(datasets=("atlas", "popqa=x.csv"))) == Path("runs/smollm2-135m-atlas-popqa")
 
 
 def test_an_empty_name_of_a_folder_is_told() -> None:

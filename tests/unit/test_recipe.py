@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from anchorscope.errors import UserError
-from anchorscope.recipe import CHOICES, Recipe, make_recipe, named_folder, read_recipe, to_toml
+from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe, to_toml
+from recipe_choices import CHOICES
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 SPECS = ["atlas", "popqa=a.jsonl", "triviaqa=~/x/y.csv", "hotpotqa=h.tsv", "nq=n q.jsonl", "file:my/own é.csv"]

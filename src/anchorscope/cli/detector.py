@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from anchorscope.cli.help_texts import AsJson, Quiet, in_help
+from anchorscope.cli.help_texts import AsJson, PlainCommand, Quiet, in_help
 from anchorscope.cli.terminal import emit_json, emit_text, harmless, loading, say
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError
@@ -28,7 +28,7 @@ _Bundle = Annotated[
 ]
 
 
-@GROUP.command("card", epilog=in_help(EXAMPLES[:1]))
+@GROUP.command("card", cls=PlainCommand, epilog=in_help(EXAMPLES[:1]))
 def card(bundle: _Bundle) -> None:
     """Print the card of a saved detector, as Markdown: data, quality, shifts, limits, how to load it, sha256."""
     files = bundle_files(bundle)
@@ -41,7 +41,7 @@ def card(bundle: _Bundle) -> None:
         emit_text(harmless(line))
 
 
-@GROUP.command("push", epilog=in_help(EXAMPLES[1:]))
+@GROUP.command("push", cls=PlainCommand, epilog=in_help(EXAMPLES[1:]))
 def push(
     bundle: _Bundle,
     repository: Annotated[str, typer.Argument(metavar="REPO_ID", help="Where to: USER/NAME.")],

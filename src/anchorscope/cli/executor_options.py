@@ -4,8 +4,9 @@ from typing import Annotated
 
 from anchorscope.cli.completion import one_of
 from anchorscope.cli.help_texts import in_panel
+from anchorscope.options import RUNNING
 
-_running = in_panel("Running")
+_running = in_panel(RUNNING)
 Executor = Annotated[
     str,
     _running(

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from anchorscope.cli import signals
-from anchorscope.cli.help_texts import in_help
+from anchorscope.cli.help_texts import PlainCommand, in_help
 from anchorscope.cli.streams import open_streams
 from anchorscope.cli.terminal import emit_text, say, user_errors
 
@@ -90,7 +90,9 @@ class Commands(Mapping[str, Any]):
             holder.add_typer(module.GROUP, name=name, rich_help_panel=entry.panel)
         else:
             epilog = in_help(getattr(module, "EXAMPLES", ()))
-            holder.command(name, rich_help_panel=entry.panel, epilog=epilog)(getattr(module, name))
+            holder.command(
+                name, cls=getattr(module, "RunCommand", PlainCommand), rich_help_panel=entry.panel, epilog=epilog
+            )(getattr(module, name))
         return typer.main.get_group(holder).commands[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -6,33 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorscope.catalogue import EVIDENCE, KEEP
-from anchorscope.cli.completion import one_of, several_of
 from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
-from anchorscope.cli.help_texts import OUTPUT, Quiet, in_panel
+from anchorscope.cli.help_texts import PlainCommand, Quiet, in_panel
+from anchorscope.cli.recipe_options import add_recipe_options, given_options, rare_options, show_every_option
 from anchorscope.cli.terminal import console, emit_json, emit_text, listener, loading, say
-from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, split_names, split_specs
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
-from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.shapes import SHAPES
-from anchorscope.prepare import check_inputs
-from anchorscope.recipe import CHOICES, Recipe, about, make_recipe, named_folder, read_recipe
+from anchorscope.options import OUTPUT, RUNNING
+from anchorscope.prepare import check_inputs, default_folder
+from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 
 if TYPE_CHECKING:
     from anchorscope.artefacts.finished import FinishedRun
 
-_DATA, _MEASURE, _STATS = "Model and data", "Measurement", "Statistics"
-_EVIDENCE, _RUNNING = "Evidence", "Running"
-_running, _output = in_panel(_RUNNING), in_panel(OUTPUT)
-_COMPLETIONS = {
-    **{name: one_of(words) for name, words in CHOICES.items()},
-    "model": one_of((*EMBEDDED, *(f"shape:{name}" for name in SHAPES))),
-    "device": one_of(("auto", "cpu", "cuda", "balanced")),
-    "datasets": several_of((*BUILT_IN, *WITH_FILE, "file:")),
-    "evidence": several_of((*EVIDENCE, "all")),
-    "keep": several_of(KEEP),
-}
+_running, _output = in_panel(RUNNING), in_panel(OUTPUT)
 EXAMPLES = (
     (
         "the demo: an embedded model, 500 questions, three and a half minutes on two cores",
@@ -48,54 +35,10 @@ EXAMPLES = (
 """What people type first, and what for."""
 
 
-def _option(name: str, panel: str, more: str = "") -> Any:
-    option = "dataset" if name == "datasets" else name.replace("_", "-")
-    return typer.Option(
-        f"--{option}",
-        help=f"{about(name)} {more}".rstrip(),
-        show_default=False,
-        rich_help_panel=panel,
-        autocompletion=_COMPLETIONS.get(name),
-    )
-
-
 def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
     ] = None,
-    model: Annotated[str | None, _option("model", _DATA)] = None,
-    dataset: Annotated[
-        list[str] | None, _option("datasets", _DATA, "Several with commas, or repeat the option.")
-    ] = None,
-    columns: Annotated[list[str] | None, _option("columns", _DATA)] = None,
-    limit: Annotated[int | None, _option("limit", _DATA)] = None,
-    prompt: Annotated[str | None, _option("prompt", _DATA)] = None,
-    max_new_tokens: Annotated[int | None, _option("max_new_tokens", _DATA)] = None,
-    yes_no: Annotated[str | None, _option("yes_no", _DATA)] = None,
-    on_bad_row: Annotated[str | None, _option("on_bad_row", _DATA)] = None,
-    large_files: Annotated[bool | None, _option("large_files", _DATA)] = None,
-    site: Annotated[str | None, _option("site", _MEASURE)] = None,
-    position: Annotated[str | None, _option("position", _MEASURE)] = None,
-    edges: Annotated[str | None, _option("edges", _MEASURE)] = None,
-    exact_tokens: Annotated[str | None, _option("exact_tokens", _MEASURE)] = None,
-    random_cuts: Annotated[int | None, _option("random_cuts", _MEASURE)] = None,
-    directions: Annotated[int | None, _option("directions", _MEASURE)] = None,
-    balance: Annotated[str | None, _option("balance", _STATS)] = None,
-    group_by: Annotated[str | None, _option("group_by", _STATS)] = None,
-    max_per_class: Annotated[int | None, _option("max_per_class", _STATS)] = None,
-    folds: Annotated[int | None, _option("folds", _STATS)] = None,
-    bootstrap: Annotated[int | None, _option("bootstrap", _STATS)] = None,
-    seed: Annotated[int | None, _option("seed", _STATS)] = None,
-    evidence: Annotated[
-        list[str] | None, _option("evidence", _EVIDENCE, f"Names with commas, or all: {', '.join(EVIDENCE)}.")
-    ] = None,
-    evidence_items: Annotated[int | None, _option("evidence_items", _EVIDENCE)] = None,
-    window: Annotated[int | None, _option("window", _EVIDENCE)] = None,
-    random_weights: Annotated[bool | None, _option("random_weights", _EVIDENCE)] = None,
-    device: Annotated[str | None, _option("device", _RUNNING)] = None,
-    dtype: Annotated[str | None, _option("dtype", _RUNNING)] = None,
-    batch_tokens: Annotated[int | None, _option("batch_tokens", _RUNNING)] = None,
-    threads: Annotated[int | None, _option("threads", _RUNNING)] = None,
     executor: Executor = "local",
     workers: WorkersOption = None,
     lease: Lease = None,
@@ -105,34 +48,29 @@ def run(
         bool, _running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
     fresh: Annotated[
-        bool, _running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
+        bool, _running("--fresh", help="Start the folder over; else a run is resumed where it stopped.")
     ] = False,
-    trust_remote_code: Annotated[bool | None, _option("trust_remote_code", _RUNNING)] = None,
-    allow_random_weights: Annotated[bool | None, _option("allow_random_weights", _RUNNING)] = None,
     out: Annotated[str | None, _output(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
-    keep: Annotated[list[str] | None, _option("keep", OUTPUT, "Names with commas.")] = None,
-    keep_layers: Annotated[str | None, _option("keep_layers", OUTPUT)] = None,
-    report: Annotated[bool | None, _output("--report/--no-report", show_default=False, help=about("report"))] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, _output("--json", help="The findings as one JSON object on standard output.")] = False,
+    help_all: Annotated[
+        bool, typer.Option("--help-all", is_eager=True, callback=show_every_option, help="Show every option.")
+    ] = False,
+    **options: Any,
 ) -> None:
     """Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost."""
-    given = {name: value for name, value in locals().items() if name in Recipe.model_fields and value is not None}
-    written = read_recipe(recipe) if recipe is not None else {}
-    if written.get("trust_remote_code") and not trust_remote_code:  # a recipe may come from anybody
+    given = given_options(options)
+    written = {} if recipe is None else read_recipe(recipe)
+    if written.get("trust_remote_code") and not given.get("trust_remote_code"):  # a recipe may come from anybody
         raise UserError(
             f"Recipe {str(recipe)!r} lets code run that comes with the model; add --trust-remote-code if you trust the "
             f"model's authors, or take trust_remote_code out of the recipe."
         )
-    options = {**written, **given}
-    for name, texts in (("datasets", dataset), ("columns", columns), ("evidence", evidence), ("keep", keep)):
-        if texts:
-            options[name] = split_specs(texts) if name == "datasets" else split_names(texts)
-    settled = make_recipe(options)
+    settled = make_recipe(written | given)
     choice = choose(executor, workers, lease, mixed, devices_per_worker)
     if dry_run:
         return _show_preview(settled, as_json, quiet)
-    folder = _default_folder(settled) if out is None else named_folder(out)
+    folder = default_folder(settled) if out is None else named_folder(out)
     if not quiet:
         say(f"anchorscope: {settled.model} on {', '.join(settled.datasets)} into {folder}")
 
@@ -147,6 +85,15 @@ def run(
         emit_json(_record(finished))
     elif not quiet:
         _tell(finished)
+
+
+add_recipe_options(run)
+
+
+class RunCommand(PlainCommand):
+    """`--help` shows the common options."""
+
+    rare = rare_options() | {"executor", "workers", "lease", "mixed", "devices_per_worker"}
 
 
 def _places(run: "FinishedRun") -> dict[str, str | None]:
@@ -195,11 +142,3 @@ def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
         emit_json(preview.record())
     else:
         emit_text(render_preview(preview))
-
-
-def _default_folder(recipe: Recipe) -> Path:
-    from anchorscope.datasets.catalog import parse_spec
-
-    names = "-".join(parse_spec(text).name for text in recipe.datasets)
-    shape = recipe.model.removeprefix("shape:").replace("/", "-") if recipe.model.startswith("shape:") else ""
-    return Path("runs") / f"{shape or Path(recipe.model).resolve().name}-{names}"

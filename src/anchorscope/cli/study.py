@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
-from anchorscope.cli.help_texts import AsJson, Quiet, in_help
+from anchorscope.cli.help_texts import AsJson, PlainCommand, Quiet, in_help
 from anchorscope.cli.terminal import INCOMPLETE, emit_json, emit_text, listener, loading, say
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
@@ -37,7 +37,7 @@ _File = Annotated[
 _Out = Annotated[str | None, typer.Option("--out", help="The study's folder.", show_default=False)]
 
 
-@GROUP.command("run", epilog=in_help(EXAMPLES[:1]))
+@GROUP.command("run", cls=PlainCommand, epilog=in_help(EXAMPLES[:1]))
 def run(
     study: _File = None,
     out: _Out = None,
@@ -109,7 +109,7 @@ def run(
         raise typer.Exit(outcome.exit_code)
 
 
-@GROUP.command("status", epilog=in_help(EXAMPLES[1:2]))
+@GROUP.command("status", cls=PlainCommand, epilog=in_help(EXAMPLES[1:2]))
 def status(study: _File = None, out: _Out = None, as_json: AsJson = False) -> None:
     """Show how far every run of a study is, while it runs or after: done, running, failed, stopped, waiting."""
     from anchorscope.study.states import status_of
@@ -122,7 +122,7 @@ def status(study: _File = None, out: _Out = None, as_json: AsJson = False) -> No
         emit_text("\n".join(_lines(told)))
 
 
-@GROUP.command("report", epilog=in_help(EXAMPLES[2:]))
+@GROUP.command("report", cls=PlainCommand, epilog=in_help(EXAMPLES[2:]))
 def report(study: _File = None, out: _Out = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Write the page that compares all runs that are done."""
     found, source, folder = _opened(study, out)

@@ -60,7 +60,7 @@ def _study(stage: Stage) -> str:
 def _words() -> tuple[str, ...]:
     """Words that some option allows: good ones in the wrong place, or against each other."""
     from anchorscope.catalogue import EVIDENCE, KEEP
-    from anchorscope.recipe import CHOICES
+    from recipe_choices import CHOICES
 
     return tuple(sorted({*EVIDENCE, *KEEP, *(word for words in CHOICES.values() for word in words), "all", "3,10-14"}))
 

@@ -19,8 +19,9 @@ from anchorscope.cli.main import app
 from anchorscope.cli.terminal import emit_json, listener, say, user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import Silent
-from anchorscope.recipe import CHOICES, Recipe
+from anchorscope.recipe import Recipe
 from anchorscope.screen.terminal_progress import TerminalProgress
+from recipe_choices import CHOICES
 
 
 def _examples() -> list[tuple[tuple[str, str], ...]]:
@@ -230,7 +231,7 @@ def test_help_of_every_command_has_examples_and_imports_nothing_heavy() -> None:
 
 
 def test_help_of_run_is_in_panels_and_names_every_option() -> None:
-    text = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "120"}).stdout
+    text = CliRunner().invoke(app, ["run", "--help-all"], env={"COLUMNS": "120"}).stdout
     panels = [
         text.index(f"─ {name} ─")
         for name in ("Model and data", "Measurement", "Statistics", "Evidence", "Running", "Output")
