@@ -385,7 +385,7 @@ def test_a_folder_that_is_there_stays_the_same_folder_and_what_was_changed_in_it
         assert (out / "curves.csv").read_text() == "ours"
         assert anchorscope.verify(out, progress=None).whole
     assert (out.stat().st_ino, Path.cwd().stat().st_ino) == (inode, inode)
-    assert not list(tmp_path.rglob("*.partial"))
+    assert not list(tmp_path.rglob("*.anchorscope-partial"))
 
 
 def test_the_root_of_the_disk_is_refused() -> None:
@@ -436,15 +436,15 @@ def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         anchorscope.compare(runs, out=out)
     assert read_comparison(out)["earlier"]
-    assert not (tmp_path / "out.partial").exists()
+    assert not (tmp_path / "out.anchorscope-partial").exists()
 
 
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     runs = pair(tmp_path)
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "x.partial").mkdir()
-    (tmp_path / "x.partial" / "mine.txt").write_text("")
+    (tmp_path / "x.anchorscope-partial").mkdir()
+    (tmp_path / "x.anchorscope-partial" / "mine.txt").write_text("")
     for out, message in (
         (runs[0] / "here", "lies within the run"),
         (tmp_path / "file", "is a file"),
@@ -453,7 +453,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         (tmp_path / "loop", "cannot be written"),
         (tmp_path / ("x" * 5000), "cannot be written"),
         (runs[1], "holds other things"),
-        (tmp_path / "x", r"x.partial' holds other things \(mine.txt\)"),
+        (tmp_path / "x", r"x.anchorscope-partial' holds other things \(mine.txt\)"),
     ):
         with pytest.raises(UserError, match=message), fresh_folder(out, runs):
             pytest.fail("nothing may be written")

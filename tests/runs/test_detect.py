@@ -326,14 +326,14 @@ def test_folders_that_are_not_ours_are_left_alone(run: Path, tmp_path: Path) -> 
     (tmp_path / "file").write_text("mine")
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("mine")
-    (tmp_path / "x.partial").mkdir()
-    (tmp_path / "x.partial" / "mine.txt").write_text("mine")
+    (tmp_path / "x.anchorscope-partial").mkdir()
+    (tmp_path / "x.anchorscope-partial" / "mine.txt").write_text("mine")
     inside, before = list(run.rglob("*")), list(tmp_path.rglob("*"))
     for out, message in (
         (tmp_path / "thesis", "holds other things (chapter.tex); choose an empty or new one with --out."),
         (tmp_path / "file", "is a file, not a folder"),
         (tmp_path / "file" / "below", "cannot be written"),
-        (tmp_path / "x", "x.partial' holds other things (mine.txt)"),
+        (tmp_path / "x", "x.anchorscope-partial' holds other things (mine.txt)"),
         (run, "holds other things"),
         (run / "states", "holds other things"),
         ("", "The folder's name is empty"),
@@ -346,8 +346,8 @@ def test_folders_that_are_not_ours_are_left_alone(run: Path, tmp_path: Path) -> 
 @pytest.mark.usefixtures("unprinted")
 def test_what_is_stopped_leaves_what_was_there(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**QUICK, "tosses": 0, "detectors": ("probe",), "bundles": ("probe",)}
-    (tmp_path / "out.partial" / "bundles" / "probe").mkdir(parents=True)  # as a killed one leaves it
-    (tmp_path / "out.partial" / "bundles" / "probe" / "detector.json").write_text("{")
+    (tmp_path / "out.anchorscope-partial" / "bundles" / "probe").mkdir(parents=True)  # as a killed one leaves it
+    (tmp_path / "out.anchorscope-partial" / "bundles" / "probe" / "detector.json").write_text("{")
     earlier = story.detect([run], out=tmp_path / "out", **options)
     kept = tables(earlier.path)
 

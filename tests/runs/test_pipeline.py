@@ -90,7 +90,7 @@ def test_every_file_of_the_contract_is_there_and_nothing_half_written(out: Path)
         "summary.csv",
         "question_share_tests.csv",
     }
-    assert not list(out.rglob("*.partial"))
+    assert not list(out.rglob("*.anchorscope-partial"))
 
 
 def test_the_question_share_is_in_the_contracts_columns_and_adds_up(out: Path) -> None:
@@ -378,7 +378,7 @@ def test_too_few_answers_are_refused_and_the_answers_kept(recipe: Recipe, tmp_pa
     with pytest.raises(UserError, match=r"'few' has too few answers .* 24 true and 24 false are usable"):
         quick(small, tmp_path / "run")
     assert not (tmp_path / "run" / "manifest.json").exists()
-    assert not list((tmp_path / "run").rglob("*.partial"))
+    assert not list((tmp_path / "run").rglob("*.anchorscope-partial"))
     more = recipe.model_copy(update={"datasets": (f"file:{few}",), "balance": "none"})
     with watching() as made, pytest.raises(UserError, match="24 true and 48 false are usable"):
         quick(more, tmp_path / "run")

@@ -17,8 +17,9 @@ from typing import Any
 from anchorscope.file_hashes import sha256 as sha256
 from anchorscope.system_errors import naming
 
-PARTIAL = ".partial"
-"""Ending of what is still being written."""
+PARTIAL = ".anchorscope-partial"
+"""Ending of what is still being written: nobody else has files of such names, so that what a killed process left of
+them can be removed."""
 
 
 @contextlib.contextmanager

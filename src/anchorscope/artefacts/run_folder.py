@@ -250,7 +250,7 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
             raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
         refuse_foreign(path)
         if is_run(path):
-            read_index(path)  # a damaged one is refused before a lock is made
+            refuse_links(path, read_index(path))  # both before a lock is made
     with new_folder(path), locked(path):
         with writable(path):
             refuse_foreign(path)  # another process may have been here in the meantime
@@ -269,11 +269,24 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
             raise
 
 
+def refuse_links(path: Path, index: Index) -> None:
+    """Refuses a run in which a link stands in the place of a folder of ours: what it leads to is not the run's."""
+    listed = [*index.results, *index.arriving, *(name for record in index.steps.values() for name in record.files)]
+    folders = {path / part for name in listed for part in PurePosixPath(name).parents}
+    folders |= {path / WORK, path / RESULTS, *(path / WORK).glob("*"), *(path / WORK).glob("*/*")}
+    links = sorted(folder.relative_to(path).as_posix() for folder in folders if folder.is_symlink())
+    if links:
+        raise UserError(
+            f"The run in {str(path)!r} has a link in the place of {links[0]!r}; links inside a run are not followed, "
+            f"and nothing was changed. Remove it, or choose another folder with --out."
+        )
+
+
 def refuse_foreign(path: Path) -> None:
     """Refuses a folder that holds anything but a run of ours."""
     if not path.is_dir() or is_run(path):
         return
-    entries = sorted(entry.name for entry in path.iterdir() if entry.name not in (LOCK, f"{INDEX}.partial"))
+    entries = sorted(entry.name for entry in path.iterdir() if entry.name not in (LOCK, f"{INDEX}{PARTIAL}"))
     if {"recipe.toml", MANIFEST} <= set(entries) and (found := _our_manifest(path / MANIFEST)) is not None:
         older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
         why = f"has lost its {INDEX} (mend it with: {mending(path)})" if "schema_version" in found else older

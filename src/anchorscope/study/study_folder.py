@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.artefacts.durable import (
+    PARTIAL,
     canonical_hash,
     files_below,
     folder_beside,
@@ -36,7 +37,7 @@ from anchorscope.study.grid import Study, read_study
 FILE, RUNS = "study.toml", "runs"
 """The study's own file, and the folder of its runs."""
 _MARK, _VERSION = "anchorscope study", 1
-_OURS = {FILE, STUDY_MARKER, LOCK, RUNS, f"{STUDY_MARKER}.partial", f"{FILE}.partial", "page.partial"}
+_OURS = {FILE, STUDY_MARKER, LOCK, RUNS, f"{STUDY_MARKER}{PARTIAL}", f"{FILE}{PARTIAL}", f"page{PARTIAL}"}
 
 
 @dataclass

@@ -315,7 +315,7 @@ def test_an_index_of_another_version_is_told_and_nothing_touched(tmp_path: Path)
     refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 2\)")
 
 
-@pytest.mark.parametrize("left", [[], [".lock"], [".lock", "index.json.partial"]])
+@pytest.mark.parametrize("left", [[], [".lock"], [".lock", "index.json.anchorscope-partial"]])
 def test_an_empty_folder_and_one_of_a_run_killed_in_its_first_moment_may_be_used(
     tmp_path: Path, left: list[str]
 ) -> None:
@@ -325,6 +325,33 @@ def test_an_empty_folder_and_one_of_a_run_killed_in_its_first_moment_may_be_used
         assert folder.is_new
     with open_run(tmp_path) as folder:
         assert not folder.is_new
+
+
+@pytest.mark.parametrize("place", ["work", "work/data", "figures"])
+def test_a_link_in_the_place_of_a_folder_is_refused_and_not_followed(tmp_path: Path, place: str) -> None:
+    finish(tmp_path / "run", {"figures/chart.csv": "1"})
+    elsewhere, linked = tmp_path / "elsewhere", tmp_path / "run" / place
+    if linked.exists():
+        linked.rename(elsewhere)
+    else:
+        elsewhere.mkdir()
+        linked.parent.mkdir(exist_ok=True)
+    (elsewhere / "a-0123456789ab.anchorscope-partial").mkdir()
+    (elsewhere / "mine.txt").write_text("mine")
+    linked.symlink_to(elsewhere)
+    before = sorted(elsewhere.rglob("*"))
+    refused(tmp_path / "run", rf"has a link in the place of '{place}'; links inside a run are not followed")
+    assert sorted(elsewhere.rglob("*")) == before
+
+
+def test_files_of_others_that_look_unfinished_stay(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    names = ("results.partial", "index.json.partial", "work/mine.partial")
+    for name in names:
+        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "run" / name).write_text("mine")
+    finish(tmp_path / "run")
+    assert all((tmp_path / "run" / name).read_text() == "mine" for name in names)
 
 
 def test_the_recipe_is_there_from_the_start_and_follows_an_unfinished_run(tmp_path: Path) -> None:
@@ -556,7 +583,7 @@ def test_a_full_disk_after_the_answers_keeps_them(tmp_path: Path) -> None:
     failing_at("facts/states", tmp_path / "a" / "run", answered=True)
     with open_run(tmp_path / "a" / "run") as folder:
         assert make(folder, "facts/answers", (9,)) == [1]
-    assert not any(one.name.endswith(".partial") for one in tmp_path.rglob("*"))
+    assert not any(one.name.endswith(".anchorscope-partial") for one in tmp_path.rglob("*"))
 
 
 def test_folders_that_were_there_and_what_lies_in_them_stay(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_every_changed_byte_of_a_file_is_noticed(tmp_path):
 def test_a_file_of_another_name_is_never_removed(tmp_path):
     store = ShardStore(tmp_path / "clean-0123456789ab.shards")
     store.write(ONE, b"x")
-    (store.folder / f"{TWO}.safetensors.partial").write_bytes(b"half")
+    (store.folder / f"{TWO}.safetensors.anchorscope-partial").write_bytes(b"half")
     mine = store.folder / "my notes.txt"
     mine.write_text("mine")
     (store.folder / f"{TWO}x.safetensors").write_text("mine too")

@@ -68,7 +68,7 @@ def test_a_written_recipe_stopped_inside_every_step_in_turn_does_none_twice_and_
                 quick(written, tmp_path / "run")
             done += made
             assert not (tmp_path / "run" / "manifest.json").exists()
-            assert not list((tmp_path / "run").rglob("*.partial"))
+            assert not list((tmp_path / "run").rglob("*.anchorscope-partial"))
     with watching() as made:
         quick(written, tmp_path / "run")
     done += made

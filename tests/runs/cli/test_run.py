@@ -326,7 +326,7 @@ def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, que
     assert "up_proj.weight contains NaN or infinity" in message
     assert "--dtype" in message
     assert not (tmp_path / "run" / "manifest.json").exists()
-    assert not list((tmp_path / "run").rglob("*.partial"))
+    assert not list((tmp_path / "run").rglob("*.anchorscope-partial"))
 
 
 def test_too_few_answers_are_one_line_with_the_numbers_and_no_result(model: Path, tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_too_few_answers_are_one_line_with_the_numbers_and_no_result(model: Path
     assert "30 of each are needed" in message
     assert "--limit" in message
     assert not (tmp_path / "run" / "manifest.json").exists()
-    assert not list((tmp_path / "run").rglob("*.partial"))
+    assert not list((tmp_path / "run").rglob("*.anchorscope-partial"))
 
 
 # Mistakes about the folder: what is there stays as it is.

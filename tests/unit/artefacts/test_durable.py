@@ -50,7 +50,7 @@ def test_replacing_takes_whole_folders(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_half_made_is_not_taken_up(tmp_path: Path) -> None:
-    left = tmp_path / "step.partial"
+    left = tmp_path / "step.anchorscope-partial"
     left.mkdir()
     (left / "old").write_text("old")
     with folder_beside(tmp_path / "step") as half_made:
@@ -110,7 +110,7 @@ def test_a_file_reaches_the_disk_before_its_name_and_the_name_before_anything_el
     tmp_path: Path, synced: list[str]
 ) -> None:
     write_json(tmp_path / "one.json", [])
-    assert synced == ["fsync one.json.partial", "rename one.json", f"fsync {tmp_path.name}"]
+    assert synced == ["fsync one.json.anchorscope-partial", "rename one.json", f"fsync {tmp_path.name}"]
 
 
 def test_a_new_folder_reaches_the_disk_with_those_above_it(tmp_path: Path, synced: list[str]) -> None:
