@@ -172,7 +172,7 @@ def test_a_manifest_that_says_too_little_is_told(tmp_path: Path) -> None:
     del manifest["model"]["fingerprint"], manifest["model"]["parameters"]
     del manifest["schema_version"], manifest["seal"]  # as the first version wrote it
     (runs[1] / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=r"does not say the model's parameters, fingerprint"):
+    with pytest.raises(UserError, match=r"its manifest.json has model.parameters: field required"):
         open_runs(runs)
 
 

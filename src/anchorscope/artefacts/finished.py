@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.index import Damaged, are_inside, damage, mending
@@ -28,6 +29,38 @@ from anchorscope.schema import (
 
 ANSWER = "answer.json"
 """The answer card, for programs."""
+
+
+class _ModelFacts(BaseModel):
+    name: str
+    n_layers: int
+    parameters: int
+    random_weights: bool
+    fingerprint: str
+    dtype: str
+
+
+class _StepFacts(BaseModel):
+    step: str
+    seconds: float
+    peak_memory_mb: float
+
+
+class _Manifest(BaseModel):
+    """What a reader of `manifest.json` relies on; it has more."""
+
+    model_config = ConfigDict(strict=True)
+
+    sha256: dict[str, str]
+    model: _ModelFacts
+    counts: list[dict[str, str | int]]
+    steps: list[_StepFacts]
+    reference_layers: dict[str, list[int]]
+    unavailable: list[dict[str, str]]
+    facts: dict[str, str] = {}
+    warnings: list[str] = []
+    balanced_by: dict[str, str] = {}
+    grouped_by: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -62,7 +95,9 @@ class FinishedRun:
             reference_layers={name: tuple(found) for name, found in layers.items()},
             facts=self.manifest.get("facts", {}),
             command=self._again,
-            steps=pl.DataFrame(self.manifest["steps"]).select("step", "seconds", "peak_memory_mb"),
+            steps=pl.DataFrame(
+                [{name: step[name] for name in _StepFacts.model_fields} for step in self.manifest["steps"]]
+            ),
             random_weights=model["random_weights"],
             experiments=self.csv("experiments", EXPERIMENT_SCHEMA),
             experiment_items=self.parquet("experiment_items"),
@@ -172,6 +207,13 @@ def read_manifest(path: Path) -> dict[str, Any]:
         )
     if (version > 1 and found.pop("seal", None) != canonical_hash(found)) or not are_inside(hashes):
         raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json was changed). {_mend(path)}")
+    try:
+        _Manifest.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        wrong = f"its manifest.json has {where}: {first['msg'].lower()}"
+        raise Damaged(f"{str(path)!r} is not a finished run ({wrong}). {_mend(path)}") from None
     return found
 
 

@@ -21,7 +21,6 @@ from anchorscope.report.wording import listing
 
 ORDERS = ("size", "given")
 """How panels follow each other: from the smallest model to the largest, or as the runs were named."""
-_MODEL_FIELDS = ("name", "parameters", "n_layers", "dtype", "fingerprint", "random_weights")
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def open_runs(
     repeated = [str(path) for path, place in zip(paths, places, strict=True) if places.count(place) > 1]
     if repeated:
         raise UserError(f"The run {repeated[0]!r} is named twice; a comparison needs runs in different folders.")
-    opened = [_whole(open_finished(path)) for path in paths]
+    opened = [open_finished(path) for path in paths]
     runs = list(zip(names or [run.manifest["model"]["name"] for run in opened], opened, strict=True))
     if order == "size":
         runs.sort(key=lambda pair: pair[1].manifest["model"]["parameters"])  # stable: equal sizes stay as given
@@ -102,18 +101,6 @@ def unique_folders(places: Sequence[Path]) -> list[str]:
         if len(set(chosen)) == len(chosen):
             return chosen
     return [str(place) for place in places]
-
-
-def _whole(run: FinishedRun) -> FinishedRun:
-    """The run, if its manifest says what a comparison asks of it."""
-    model = run.manifest.get("model", {}) if isinstance(run.manifest, dict) else {}
-    missing = [name for name in _MODEL_FIELDS if name not in model]
-    if missing:
-        raise UserError(
-            f"The manifest of {str(run.path)!r} does not say the model's {', '.join(missing)}: it was made by another "
-            f"version or program. Repeat the run with: anchorscope run {run.path / 'recipe.toml'} --out NEW_FOLDER"
-        )
-    return run
 
 
 @dataclass(frozen=True)
