@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -132,28 +133,33 @@ def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Traine
     own = _named(tensors, _RANGE)
     fallback = None
     if _FALLBACK in parts:
-        fallback = Calibrated(parts[_FALLBACK], Calibration(**record["fallback_calibration"]))
-    setting = dict(record["setting"])
-    card: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in record["card"].items()
-    }
+        fallback = Calibrated(parts[_FALLBACK], _checked(Calibration, record["fallback_calibration"]))
+    setting = record["setting"]
     layers = record.get(_LAYERS)
     probes = None if layers is None else LayerProbes.from_stored(_named(tensors, _LAYERS), layers)
-    place = DetectorSetting(template=Template(**setting.pop("template")), **setting)
+    place = _checked(DetectorSetting, {**setting, "template": _checked(Template, setting["template"])})
     if probes is not None and (probes.layers[-1] >= place.n_layers or probes.weight.shape[1] != place.d_model):
         raise ValueError("the probes of its layers are those of another model")
     return TrainedDetector(
         name=str(record["name"]),
         fitted=parts[_FITTED],
-        calibration=Calibration(**record["calibration"]),
+        calibration=_checked(Calibration, record["calibration"]),
         setting=place,
-        card=Card(**card),
-        thresholds=tuple(Threshold(**one) for one in record["thresholds"]),
+        card=_checked(Card, record["card"]),
+        thresholds=tuple(_checked(Threshold, one) for one in record["thresholds"]),
         range=None if record["range"] is None else TrainingRange.from_stored(own, record["range"]),
         fallback=fallback,
         sha256=str(record["sha256"]),
         layer_probes=probes,
     )
+
+
+T = TypeVar("T")
+
+
+def _checked(kind: type[T], record: Mapping[str, Any]) -> T:
+    """A record of this kind, whose every entry is of its field's type."""
+    return TypeAdapter(kind).validate_python(record)
 
 
 def _named(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
