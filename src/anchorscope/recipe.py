@@ -15,7 +15,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anchorscope.answers.choose import YES_NO
-from anchorscope.answers.prompt import PROMPTS
+from anchorscope.answers.template import PROMPTS
 from anchorscope.catalogue import (
     BALANCE,
     EVIDENCE,
@@ -27,7 +27,8 @@ from anchorscope.catalogue import (
     POSITIONS,
     with_needs,
 )
-from anchorscope.datasets.catalog import parse_columns, parse_spec
+from anchorscope.datasets.catalog import parse_spec
+from anchorscope.datasets.rows import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
 from anchorscope.regular_files import NotRegular, open_regular

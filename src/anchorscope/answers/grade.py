@@ -12,9 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anchorscope.answers.grade_names import same_name
-from anchorscope.answers.grade_numbers import as_date, compare, dates_in, numbers_in, only_in_a_span
-from anchorscope.answers.grade_question import parse_question
+from anchorscope.answers.grade_names import parse_question, same_name
 from anchorscope.answers.grade_words import (
     AFTER_POLAR,
     CLOSINGS,
@@ -26,7 +24,12 @@ from anchorscope.answers.grade_words import (
     OPENINGS,
     YES,
     alias_readings,
+    as_date,
+    compare,
+    dates_in,
     is_read_as_written,
+    numbers_in,
+    only_in_a_span,
     readings,
 )
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, word_tuple, words

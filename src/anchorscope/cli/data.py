@@ -74,10 +74,9 @@ def _look(
     text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int, progress: Progress
 ) -> dict[str, Any]:
     """Everything that is known of the dataset, as the JSON object shows it."""
-    from anchorscope.answers.choose import why_not_asked
-    from anchorscope.answers.enough import NEEDED, LabelCounter
+    from anchorscope.answers.choose import NEEDED, LabelCounter, why_not_asked
     from anchorscope.datasets.catalog import open_dataset
-    from anchorscope.datasets.raw_rows import parse_columns
+    from anchorscope.datasets.rows import parse_columns
     from anchorscope.datasets.survey import take_survey
 
     spec, counter = _spec(text), LabelCounter()

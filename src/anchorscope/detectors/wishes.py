@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anchorscope.answers.endings import CHAT, LINE, TEXT
-from anchorscope.answers.generate import longest_answer, thinkers, with_thinking
-from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
+from anchorscope.answers.generate import CHAT, LINE, TEXT, longest_answer, thinkers, with_thinking
+from anchorscope.answers.template import Prompt, build_prompts, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.engine.decode import Decoded

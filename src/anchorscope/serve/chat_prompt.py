@@ -6,8 +6,7 @@ in the project (`answers/chat_render.py`). Thinking is switched off where the te
 
 from collections.abc import Mapping, Sequence
 
-from anchorscope.answers.chat_render import TemplateRefused, render_chat
-from anchorscope.answers.template import SWITCHES
+from anchorscope.answers.template import SWITCHES, TemplateRefused, render_chat
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.errors import ServiceError
 

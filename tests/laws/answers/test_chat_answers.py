@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers import generate
 from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, EXTRA_THINKING_TOKENS, Answer
-from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import make_template
 from anchorscope.datasets.question import Question
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers, run_samples

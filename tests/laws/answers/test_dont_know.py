@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from anchorscope.answers.dont_know import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
-from anchorscope.answers.prompt import make_template
-from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE, INSTRUCTION, Template
+from anchorscope.answers.prompt_variants import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
+from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE, INSTRUCTION, Template, make_template
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 from chat_templates import KINDS, chat

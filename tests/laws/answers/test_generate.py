@@ -9,8 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.prompt import build_prompts
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers

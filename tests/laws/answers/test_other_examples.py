@@ -2,7 +2,7 @@
 
 import pytest
 
-from anchorscope.answers.other_examples import EXAMPLE_SETS, has_examples, with_examples
+from anchorscope.answers.prompt_variants import EXAMPLE_SETS, has_examples, with_examples
 from anchorscope.answers.template import (
     FEW_SHOT,
     FEW_SHOT_TEMPLATE,

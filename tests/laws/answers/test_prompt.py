@@ -11,8 +11,14 @@ from transformers import AutoTokenizer
 import needs
 from anchorscope.answers import prompt as prompt_file
 from anchorscope.answers.generate import given_answer, given_answers
-from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
-from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE
+from anchorscope.answers.template import (
+    FEW_SHOT,
+    FEW_SHOT_TEMPLATE,
+    Prompt,
+    build_prompts,
+    make_template,
+    prefix_length,
+)
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel

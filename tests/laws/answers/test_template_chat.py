@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 import needs
-from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
-from anchorscope.answers.template import FEW_SHOT, INSTRUCTION, Template
+from anchorscope.answers.template import (
+    FEW_SHOT,
+    INSTRUCTION,
+    Prompt,
+    Template,
+    build_prompts,
+    make_template,
+    prefix_length,
+)
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel

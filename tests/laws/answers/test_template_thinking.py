@@ -4,8 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from anchorscope.answers.prompt import make_template
-from anchorscope.answers.template import after_thinking
+from anchorscope.answers.template import after_thinking, make_template
 from anchorscope.models.language_model import LanguageModel
 
 TURNS = "{% for message in messages %}[{{ message.role }}]{{ CONTENT }}[end]{% endfor %}"

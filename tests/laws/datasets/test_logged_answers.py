@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anchorscope.datasets import zip_entries
-from anchorscope.datasets.logged_answers import first_line, label_of
+from anchorscope.datasets.formats import first_line, label_of
 from anchorscope.detecting.score import dataset_of
 from anchorscope.errors import UserError
 from eval_logs import DEFLATED, STORED, ZSTD, archive, log, sample

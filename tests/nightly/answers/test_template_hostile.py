@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from anchorscope.answers import chat_child, chat_render
-from anchorscope.answers.chat_render import LONGEST_SOURCE, TemplateRefused, render_chat
-from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import LONGEST_SOURCE, TemplateRefused, make_template, render_chat
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 

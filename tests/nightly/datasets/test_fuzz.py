@@ -9,10 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.datasets.catalog import DatasetSpec, Reading, open_dataset
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.raw_rows import KNOWN
-from anchorscope.datasets.reading import Reading
+from anchorscope.datasets.rows import KNOWN
 from anchorscope.errors import UserError
 from sample_files import (
     FLASHRAG,

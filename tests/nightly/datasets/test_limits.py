@@ -13,12 +13,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from anchorscope.datasets.limits import USUAL
 
-from anchorscope.answers.choose import choose_questions
-from anchorscope.answers.enough import LabelCounter
+from anchorscope.answers.choose import LabelCounter, choose_questions
 from anchorscope.datasets import catalog, limits, lines, parquet_rows, question_file, reading
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
-from anchorscope.datasets.limits import USUAL
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from repo import SOURCES

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.prompt import build_prompts
+from anchorscope.answers.template import build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.spans import tokens
-from anchorscope.spans.locate import locate
+from anchorscope.spans.locate import locate, offsets_by_decoding
 from anchorscope.spans.question_spans import locate_question_words
-from anchorscope.spans.tokens import offsets_by_decoding
 
 Offsets = list[tuple[int, int]]
 Decode = Callable[[list[int]], str]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.datasets.limits import CELL_LETTERS, ROW_BYTES
-from sample_files import OWN, json_lines, json_list, parquet, read, refusal, write
+from anchorscope.datasets.rows import CELL_LETTERS, ROW_BYTES
+from sample_files import OWN, json_lines, parquet, read, refusal, write
 
 ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
 
@@ -59,11 +59,9 @@ def test_a_bad_json_line_is_named_or_listed(tmp_path: Path, bad: str | bytes, re
     assert reason in whole.bad[0][1]
 
 
-@pytest.mark.parametrize(("bad", "reason"), BAD_JSON[2:], ids=[reason for _, reason in BAD_JSON[2:]])
-def test_a_bad_entry_of_a_json_list_is_named_or_listed(tmp_path: Path, bad: str | bytes, reason: str) -> None:
-    raw = bad.encode() if isinstance(bad, str) else bad
-    if raw.startswith(b'{"a": {'):
-        raw += b"}" * 100_001
+@pytest.mark.parametrize(("bad", "reason"), BAD_JSON[4:-1], ids=[reason for _, reason in BAD_JSON[4:-1]])
+def test_a_bad_entry_of_a_json_list_is_named_or_listed(tmp_path: Path, bad: str, reason: str) -> None:
+    raw = bad.encode()
     good = json.dumps(ROW).encode()
     path = write(tmp_path, b"[" + good + b",\n" + raw + b" ,\n" + good + b"\n]\n")
     told = refusal(path)
@@ -72,6 +70,17 @@ def test_a_bad_entry_of_a_json_list_is_named_or_listed(tmp_path: Path, bad: str 
     whole = read(path, "skip")
     assert [question.item_id for question in whole.questions] == ["1", "3"]
     assert [line for line, _ in whole.bad] == [2]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ['{"question": ', "{" + '"a": {' * 100_000 + "}" * 100_001, '{"n": ' + "9" * 5000 + "}", '{"question": "\udcff"}'],
+)
+def test_a_json_list_that_cannot_be_parsed_is_one_line(tmp_path: Path, bad: str) -> None:
+    path = write(tmp_path, f"[{json.dumps(ROW)}, {bad}]".encode(errors="surrogateescape"))
+    for on_bad_row in ("fail", "skip"):
+        assert f"{path} is a broken or cut-off JSON list (" in refusal(path, on_bad_row)
+    assert "holds no rows" not in refusal(write(tmp_path, b"[1, 2]"))
 
 
 BAD_CSV = [
@@ -100,12 +109,11 @@ def test_a_bad_row_of_a_csv_file(tmp_path: Path, bad: bytes, reason: str) -> Non
 
 def test_rows_of_megabytes_are_passed_over_without_being_held(tmp_path: Path) -> None:
     huge = {"question": "q" * (ROW_BYTES + 1), "answers": ["a"]}
-    for content, place in ((json_lines([ROW, huge, ROW]), "line"), (json_list([ROW, huge, ROW]), "entry")):
-        path = write(tmp_path, content)
-        assert f"{path}, {place} 2: longer than 10 MB" in refusal(path)
-        whole = read(path, "skip")
-        assert [question.item_id for question in whole.questions] == ["1", "3"]
-        assert whole.bad == [(2, "longer than 10 MB; no question is, so line ends or quotes may be missing")]
+    path = write(tmp_path, json_lines([ROW, huge, ROW]))
+    assert f"{path}, line 2: longer than 10 MB" in refusal(path)
+    whole = read(path, "skip")
+    assert [question.item_id for question in whole.questions] == ["1", "3"]
+    assert whole.bad == [(2, "longer than 10 MB; no question is, so line ends or quotes may be missing")]
 
 
 def test_a_bad_row_of_a_parquet_file(tmp_path: Path) -> None:
@@ -159,7 +167,7 @@ UTF_16 = "question,answer\nq,a\n"
         (b"question,answer,Answer\nq,a,b\n", "two columns of the same name"),
         (b"question;answers\nq;a\n", "is a table with semicolons between its columns"),
         (b'{\n  "question": "q",\n  "answers": ["a"]\n}\n', "is one JSON object over several lines"),
-        (b'[{"question": "q", "answers": ["a"]}] [1]', "does not end as a JSON list does, but with b'[1]'"),
+        (b'[{"question": "q", "answers": ["a"]}] [1]', "is a broken or cut-off JSON list (Extra data"),
         (UTF_16.encode("utf-16"), "is UTF-16 or UTF-32 text"),
         (UTF_16.encode("utf-16-le"), "is UTF-16 or UTF-32 text"),
         (UTF_16.encode("utf-16-be"), "is UTF-16 or UTF-32 text"),
@@ -168,7 +176,7 @@ UTF_16 = "question,answer\nq,a\n"
         (gzip.compress(json_lines([ROW]), mtime=0) + b"more", "is a broken or cut-off gzip file"),
         (b"PK\x03\x04\x14\x00", "is a ZIP archive or a spreadsheet"),
         (b"\x89PNG\r\n\x1a\n\x00", "is a picture"),
-        (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", "its first line is b'\\x7fELF"),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", "is UTF-16 or UTF-32 text, or no text at all"),
         (b"PAR1", "does not end like one: cut off"),
         (b"PAR1" + b"\0" * 40, "does not end like one: cut off"),
         (parquet(OWN)[:-1], "does not end like one: cut off"),

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.datasets.question_rows import spans_of
-from anchorscope.datasets.raw_rows import Unusable
+from anchorscope.datasets.rows import Unusable, spans_of
 from sample_files import json_lines, read, table, write
 
 QUESTION = "Who wrote Dracula, and who filmed Dracula?"

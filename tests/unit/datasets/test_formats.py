@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anchorscope.datasets.formats import FORMATS, quoted_once
-from anchorscope.datasets.popqa_relations import RELATIONS as POPQA_RELATIONS
-from anchorscope.datasets.popqa_relations import Relation
-from anchorscope.datasets.raw_rows import list_from_text
+from anchorscope.datasets.relations import RELATIONS as POPQA_RELATIONS
+from anchorscope.datasets.relations import Relation
+from anchorscope.datasets.rows import list_from_text
 from anchorscope.errors import UserError
 from sample_files import (
     FLASHRAG,

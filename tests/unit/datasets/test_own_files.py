@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
-from anchorscope.datasets.raw_rows import KNOWN, parse_columns
+from anchorscope.datasets.rows import KNOWN, parse_columns
 from anchorscope.errors import UserError
 from sample_files import json_lines, json_list, parquet, read, refusal, table, write
 

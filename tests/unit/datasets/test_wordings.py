@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from anchorscope.datasets import atlas
-from anchorscope.datasets.popqa_relations import RELATIONS
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.wordings import SENTENCES, reworded, sentences
+from anchorscope.datasets.relations import RELATIONS, SENTENCES, reworded, sentences
 from anchorscope.spans.question_spans import locate_question_words
 
 BY_RELATION = {question.relation: question for question in atlas.load()}

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from anchorscope.spans.char_spans import Span, is_clear, words_as_written
-from anchorscope.spans.function_words import BARE_WORDS
-from anchorscope.spans.plain_text import PlainReading, read_plain_text
+from anchorscope.spans.question_spans import PlainReading, read_plain_text
+from anchorscope.spans.words import BARE_WORDS, Span, is_clear, words_as_written
 
 
 def said(text: str, spans: tuple[Span, ...]) -> list[str]:

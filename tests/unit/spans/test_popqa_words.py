@@ -14,9 +14,9 @@ from tokenizers import Tokenizer
 
 import needs
 from anchorscope.datasets.question import Question
-from anchorscope.spans.char_spans import Span, words_as_written
+from anchorscope.spans.locate import tokens_in_spans
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
-from anchorscope.spans.tokens import tokens_in_spans
+from anchorscope.spans.words import Span, words_as_written
 from repo import SHARED_DATA
 
 DATA = SHARED_DATA / "popqa.jsonl.gz"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.answers.other_examples import EXAMPLE_SETS
+from anchorscope.answers.prompt_variants import EXAMPLE_SETS
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Template
-from anchorscope.datasets.wordings import SENTENCES
+from anchorscope.datasets.relations import SENTENCES
 from anchorscope.evidence.experiments import wordings
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.supplied import SuppliedStates

@@ -1,17 +1,56 @@
-"""A prompt that allows "I don't know", and whether an answer says so.
+"""The same prompt with other solved examples, or with the permission to say "I don't know"; and whether an answer does.
 
-The prompt is the run's own, with one sentence more and two questions among the examples that nobody can answer. They
-are put in as text, in the shape of the examples that are there, so that every chat template can have them; the last
-example stays one that has an answer, because the last one is copied most.
+Examples are put in as text, in the shape of those that are there, so that every chat template can have them. With the
+permission come two questions that nobody can answer; the last example still has an answer, since it is copied most.
 
-An answer says so if it is a phrase such as "unknown", or begins with a sentence such as "I don't know who wrote it". A
-name that merely begins with such words is an answer: "Unknown Pleasures", "I Don't Know How to Love Him".
+An answer says "I don't know" if it is a phrase such as "unknown", or begins with a sentence such as "I don't know who
+wrote it". A name that merely begins with such words is an answer: "Unknown Pleasures".
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from anchorscope.answers.template import FEW_SHOT, INSTRUCTION, Example, Template
+
+EXAMPLE_SETS = (
+    FEW_SHOT,
+    (
+        Example("In which country is the Eiffel Tower?", "France", "Eiffel Tower"),
+        Example("Who painted the Mona Lisa?", "Leonardo da Vinci", "Mona Lisa"),
+        Example("How many legs does a spider have?", "8", "spider"),
+    ),
+    (
+        Example("What is the longest river in Africa?", "Nile", "Africa"),
+        Example("Who composed The Four Seasons?", "Antonio Vivaldi", "The Four Seasons"),
+        Example("What colour is a ruby?", "Red", "ruby"),
+    ),
+    (
+        Example("Which ocean lies west of Portugal?", "Atlantic Ocean", "Portugal"),
+        Example("Who formulated the theory of relativity?", "Albert Einstein", "theory of relativity"),
+        Example("What is the freezing point of water in degrees Celsius?", "0", "water"),
+    ),
+)
+"""A place, a person and something short each; the first are those of every prompt."""
+
+
+def has_examples(template: Template) -> bool:
+    """Whether a template shows the solved examples."""
+    return all(example.question in template.head for example in FEW_SHOT)
+
+
+def with_examples(template: Template, examples: Sequence[Example]) -> Template:
+    """The template with these examples in the places of its own; as it is where it shows none."""
+    if not has_examples(template):
+        return template
+    starts = [template.head.find(example.question) for example in FEW_SHOT]
+    parts = [template.head[start:end] for start, end in zip(starts, [*starts[1:], len(template.head)], strict=True)]
+    shown = [  # only what follows the question is searched for its answer: the new question may name it
+        other.question + part.removeprefix(own.question).replace(own.answer, other.answer, 1)
+        for part, own, other in zip(parts, FEW_SHOT, examples, strict=True)
+    ]
+    return replace(template, head=template.head[: starts[0]] + "".join(shown))
+
 
 ALLOWED = "I don't know"
 """What the model is told to say."""
