@@ -154,7 +154,8 @@ LONGEST_SOURCE = 2**20
 """Characters that a chat template may have; the longest ones in use have some 20,000."""
 SECONDS = 10
 """How long a chat template may take to render; an honest one takes milliseconds."""
-_DATE = "26 Jul 2024"  # what the template's clock shows (Llama's own default): the same recipe asks the same tomorrow
+# What a template's clock shows, Llama's own default: the same recipe asks the same tomorrow.
+_CLOCK = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}\n"
 
 
 class TemplateRefused(Exception):
@@ -170,9 +171,9 @@ def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapp
     def render() -> None:
         from transformers.utils.chat_template_utils import render_jinja_template  # only here: it takes a second
 
-        given = {**variables, "strftime_now": lambda _: _DATE}
+        dated = _CLOCK + source if "strftime_now" in source else source
         try:
-            texts, _ = render_jinja_template([list(turns)], chat_template=source, add_generation_prompt=True, **given)
+            texts, _ = render_jinja_template([turns], chat_template=dated, add_generation_prompt=True, **variables)
             outcome.append(texts[0])
         except BaseException as error:  # whatever a template makes jinja2 raise
             outcome.append(error)

@@ -77,18 +77,23 @@ def parse_spec(text: str) -> DatasetSpec:
     if text.startswith("file:") or _looks_like_path(text):
         path = _path(text.removeprefix("file:"))
         return DatasetSpec(name=_name_of(path), path=path)
-    raise unknown(
-        "dataset", text, (*BUILT_IN, *WITH_FILE), "A file of your own is its path (./NAME), a known one popqa=FILE."
-    )
+    name, has_file, _ = text.partition("=")
+    if has_file:
+        raise unknown("dataset", name, WITH_FILE, f"A file of your own is its path, like ./{text}.")
+    raise unknown("dataset", text, (*BUILT_IN, *WITH_FILE), "A file of your own is its path, a known one popqa=FILE.")
 
 
 def _looks_like_path(text: str) -> bool:
     """Whether a text that names no known dataset is a path: of a file that exists, or with a folder or an ending."""
-    return bool(text) and (os.sep in text or "." in text or text.startswith("~") or _exists(text))
+    written_out = text.startswith(("/", ".", "~"))
+    return bool(text) and (written_out or _exists(text) or ("=" not in text and (os.sep in text or "." in text)))
 
 
 def _exists(path: str) -> bool:
-    return "\0" not in path and os.path.lexists(os.path.expanduser(path))
+    try:
+        return os.path.lexists(os.path.expanduser(path))
+    except ValueError:  # NUL, or half a character
+        return False
 
 
 def _path(text: str) -> Path:

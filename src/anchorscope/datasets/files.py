@@ -82,11 +82,14 @@ class QuestionFile:
 
     def whole(self, kind: str) -> bytes:
         """All unpacked bytes, for a kind of file that cannot be read in parts."""
-        content = self.stream().read(self.limits.whole + 1)
-        if len(content) > self.limits.whole:
-            most = self.limits.whole // 10**6
-            raise UserError(f"{self.name} is {kind} of more than {most:,} MB. Save it as JSON lines. {ALLOW_LARGE}.")
-        return content
+        stream, parts, size, most = self.stream(), list[bytes](), 0, self.limits.whole
+        while chunk := stream.read(_CHUNK):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > most:
+                most_mb = f"{most // 10**6:,} MB"
+                raise UserError(f"{self.name} is {kind} of more than {most_mb}. Save it as JSON lines. {ALLOW_LARGE}.")
+        return b"".join(parts)
 
     def sha256(self) -> str:
         """Hash of the bytes on disk."""

@@ -9,7 +9,7 @@ from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer
 
 import needs
-from anchorscope.answers import prompt as prompt_file
+from anchorscope.answers import template as template_file
 from anchorscope.answers.generate import given_answer, given_answers
 from anchorscope.answers.template import (
     FEW_SHOT,
@@ -177,7 +177,7 @@ def test_many_given_answers_are_those_of_one_at_a_time(
     prompts = prompts_of(tiny_llama, "Who wrote Emma?", "Who wrote It?", "Who wrote Wuthering Heights?")
     alone = [given_answer(tokenizer, template, prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
     assert given_answers(tokenizer, template, prompts, texts) == alone
-    monkeypatch.setattr(prompt_file, "_TOGETHER", 1)
+    monkeypatch.setattr(template_file, "_TOGETHER", 1)
     assert given_answers(tokenizer, template, prompts, texts) == alone
     assert [one.text for one in alone] == ["Jane Austen", "", "Emily Brontë"]
     assert [one.status for one in alone] == ["answered", "empty", "answered"]

@@ -143,7 +143,7 @@ def test_files_of_every_format_with_damage(tmp_path: Path, content: bytes, packe
 
 
 @given(mutated(TABLES), st.booleans(), ON_BAD_ROW)
-@settings(FUZZ, max_examples=10)  # each takes a process
+@settings(FUZZ, max_examples=10)
 def test_parquet_with_damage(tmp_path: Path, content: bytes, packed: bool, on_bad_row: str) -> None:
     check(write(tmp_path, content, packed=packed), on_bad_row)
 

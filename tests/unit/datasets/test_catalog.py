@@ -20,14 +20,14 @@ def test_what_may_be_written() -> None:
     assert parse_spec("file:some/mine.v2.csv.gz") == DatasetSpec("mine", Path("some/mine.v2.csv.gz"))
     assert parse_spec("file:~/x.csv").path == Path("~/x.csv").expanduser()
     assert parse_spec("some/mine.v2.csv.gz") == parse_spec("file:some/mine.v2.csv.gz")
-    assert parse_spec("a=b.csv") == parse_spec("file:a=b.csv") == DatasetSpec("a=b", Path("a=b.csv"))
+    assert parse_spec("./a=b.csv") == parse_spec("file:./a=b.csv") == DatasetSpec("a=b", Path("a=b.csv"))
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("popqq", "Unknown dataset 'popqq'; allowed: atlas, hotpotqa, nq, popqa, triviaqa. Did you mean 'popqa'?"),
-        ("mine", "A file of your own is its path (./NAME)"),
+        ("mine", "A file of your own is its path, a known one popqa=FILE."),
         ("popqa=", "names no file"),
     ],
 )
