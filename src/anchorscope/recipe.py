@@ -67,7 +67,7 @@ class Recipe(BaseModel):
     model: str = "smollm2-135m"
     """The model: smollm2-135m, a folder with safetensors, a .gguf file, a hub id (OWNER/NAME), or shape:NAME."""
     datasets: tuple[str, ...] = ("atlas",)
-    """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or file:PATH."""
+    """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or the path of a file."""
     columns: tuple[str, ...] = ()
     """What your own file calls its columns: question=prompt,answers=gold."""
     limit: int | None = Field(default=None, ge=1, le=_MANY)
@@ -183,7 +183,7 @@ class Recipe(BaseModel):
         if self.columns and all(parse_spec(text).path is None for text in self.datasets):
             raise UserError(
                 f"Columns are named for a file of your own (found: {', '.join(self.columns)}), and the datasets are "
-                f"{', '.join(self.datasets)}; leave --columns out, or give file:PATH."
+                f"{', '.join(self.datasets)}; leave --columns out, or give the path of a file."
             )
         return self
 

@@ -29,7 +29,7 @@ _COMPLETIONS = {
     **{name: one_of(words) for name, words in CHOICES.items()},
     "model": one_of((*EMBEDDED, *(f"shape:{name}" for name in SHAPES))),
     "device": one_of(("auto", "cpu", "cuda", "balanced")),
-    "datasets": several_of((*BUILT_IN, *WITH_FILE, "file:")),
+    "datasets": several_of((*BUILT_IN, *WITH_FILE)),
     "evidence": several_of((*EVIDENCE, "all")),
     "keep": several_of(KEEP),
 }
@@ -38,8 +38,8 @@ EXAMPLES = (
         "the demo: an embedded model, 500 questions, three and a half minutes on two cores",
         "anchorscope run --limit 500 --out runs/demo",
     ),
-    ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset file:questions.csv --out runs/mine"),
-    ("what it would do, without doing it", "anchorscope run --dataset file:questions.csv --dry-run"),
+    ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset questions.csv --out runs/mine"),
+    ("what it would do, without doing it", "anchorscope run --dataset questions.csv --dry-run"),
     (
         "further experiments into a run that is there; nothing is done twice",
         "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched,wordings",

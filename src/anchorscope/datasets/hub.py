@@ -92,7 +92,7 @@ SOURCES = {
 def open_rows(name: str) -> Iterator[tuple[int, dict[str, object]]]:
     """The rows of a known dataset under the hub's column names, numbered from 1."""
     if name not in SOURCES:
-        raise unknown("dataset", name, SOURCES, "Only these come from the hub; a file of your own is file:PATH.")
+        raise unknown("dataset", name, SOURCES, "Only these come from the hub; a file of your own is its path.")
     source = SOURCES[name]
     try:
         import datasets as library

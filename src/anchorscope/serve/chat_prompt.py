@@ -1,7 +1,6 @@
 """A conversation as the model's own chat template writes it, in tokens.
 
-The template comes with the model, from a stranger: it is rendered in a process of its own, within limits, as everywhere
-in the project (`answers/chat_render.py`). Thinking is switched off where the template has a switch.
+The template comes with the model: it is rendered in transformers' sandbox (`answers/template.py`). Thinking is switched off where the template has a switch.
 """
 
 from collections.abc import Mapping, Sequence
