@@ -67,7 +67,7 @@ class Recipe(BaseModel):
     model: str = "smollm2-135m"
     """The model: smollm2-135m, a folder with safetensors, a .gguf file, a hub id (OWNER/NAME), or shape:NAME."""
     datasets: tuple[str, ...] = ("atlas",)
-    """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or the path of a file."""
+    """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or a file's path."""
     columns: tuple[str, ...] = ()
     """What your own file calls its columns: question=prompt,answers=gold."""
     limit: int | None = Field(default=None, ge=1, le=_MANY)

@@ -34,22 +34,30 @@ EXAMPLE_SETS = (
 """A place, a person and something short each; the first are those of every prompt."""
 
 
+def _parts(template: Template) -> tuple[str, list[str]] | None:
+    """What stands before the solved examples, and each of these up to the next; None where the head shows none."""
+    starts = [template.head.find(example.question) for example in FEW_SHOT]
+    if -1 in starts:
+        return None
+    ends = [*starts[1:], len(template.head)]
+    return template.head[: starts[0]], [template.head[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
 def has_examples(template: Template) -> bool:
     """Whether a template shows the solved examples."""
-    return all(example.question in template.head for example in FEW_SHOT)
+    return _parts(template) is not None
 
 
 def with_examples(template: Template, examples: Sequence[Example]) -> Template:
-    """The template with these examples in the places of its own; as it is where it shows none."""
-    if not has_examples(template):
+    """The template with these examples instead of its own; as it is where it shows none."""
+    parts = _parts(template)
+    if parts is None:
         return template
-    starts = [template.head.find(example.question) for example in FEW_SHOT]
-    parts = [template.head[start:end] for start, end in zip(starts, [*starts[1:], len(template.head)], strict=True)]
     shown = [  # only what follows the question is searched for its answer: the new question may name it
         other.question + part.removeprefix(own.question).replace(own.answer, other.answer, 1)
-        for part, own, other in zip(parts, FEW_SHOT, examples, strict=True)
+        for part, own, other in zip(parts[1], FEW_SHOT, examples, strict=True)
     ]
-    return replace(template, head=template.head[: starts[0]] + "".join(shown))
+    return replace(template, head=parts[0] + "".join(shown))
 
 
 ALLOWED = "I don't know"
@@ -64,26 +72,19 @@ UNANSWERABLE = (
 
 
 def allow_dont_know(template: Template) -> Template:
-    """The same template with the permission, and with examples of its use where it has examples at all."""
-    head = _with_unanswerable(template.head)
+    """The same template with the permission; where it has examples, with two that have no answer among them."""
+    head, parts = template.head, _parts(template)
+    if parts is not None:
+        before, turns = parts
+        like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
+        shown = [
+            shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
+            for example in UNANSWERABLE
+        ]
+        head = "".join([before, turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
     if INSTRUCTION in head:
         return replace(template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1))
     return replace(template, head=f"{PERMISSION}.\n\n{head}")
-
-
-def _with_unanswerable(head: str) -> str:
-    """The head with the examples that have no answer before the second and the last of those that have one."""
-    starts = [head.find(example.question) for example in FEW_SHOT]
-    if -1 in starts:
-        return head
-    ends = [*starts[1:], len(head)]
-    turns = [head[start:end] for start, end in zip(starts, ends, strict=True)]
-    like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
-    shown = [
-        shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
-        for example in UNANSWERABLE
-    ]
-    return "".join([head[: starts[0]], turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
 
 
 _I = r"(?:i |we |it |this |that )?(?:really |honestly |truly |simply |just )?"

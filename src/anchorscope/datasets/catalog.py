@@ -43,7 +43,6 @@ from anchorscope.datasets.rows import (
     mapped,
     question_from_row,
     shown,
-    with_few_columns,
 )
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
@@ -98,17 +97,13 @@ def _exists(path: str) -> bool:
 
 def _path(text: str) -> Path:
     """The path that was written; what no recipe could carry is refused at once."""
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UserError(f"The file name {os.fsencode(text)!r} is not UTF-8 text. Rename the file.")
     try:
-        text.encode()
-        path = Path(text).expanduser()
-    except UnicodeEncodeError:
-        raise UserError(f"The file name {os.fsencode(text)!r} is not UTF-8. Rename the file.") from None
+        return Path(text).expanduser()
     except RuntimeError:
         home = Path(text).parts[0]
         raise UserError(f"{shown_path(Path(text))}: there is no home folder {home}. Write the path out.") from None
-    if "\0" in text:
-        raise UserError(f"The file name {text!r} holds a NUL byte, which no file's name does. Write it again.")
-    return path
 
 
 _LONGEST_NAME = 100  # bytes: it becomes part of names of folders and files, which have 255 at most
@@ -121,27 +116,14 @@ def _name_of(path: Path) -> str:
 
 
 def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
-    """Datasets with commas between them. A comma may also be part of a file's name, where such a file exists."""
-    specs: list[str] = []
-    for text in texts:
-        parts = text.split(",")
-        while parts:
-            # A path may end before any comma that another dataset follows.
-            ends = [at for at in range(1, len(parts) + 1) if at == len(parts) or _begins_dataset(parts[at])]
-            whole = (at for at in ends if _names_existing_file(",".join(parts[:at])))
-            end = next(whole, 1)
-            specs.append(",".join(parts[:end]))
-            parts = parts[end:]
-    return tuple(filter(None, specs))
+    """Datasets with commas between them; a text that names an existing file is one, commas included."""
+    specs = [[text] if _names_existing_file(text) else text.split(",") for text in texts]
+    return tuple(spec for group in specs for spec in group if spec)
 
 
 def split_names(texts: Sequence[str]) -> tuple[str, ...]:
     """Names with commas between them."""
     return tuple(part for text in texts for part in text.split(",") if part)
-
-
-def _begins_dataset(text: str) -> bool:
-    return text in (*BUILT_IN, *WITH_FILE) or text.startswith(("file:", *_KNOWN_WITH_FILE)) or _looks_like_path(text)
 
 
 def _names_existing_file(text: str) -> bool:
@@ -295,8 +277,7 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
     """The questions of a source; its format is recognised from its first rows."""
     first: list[tuple[int, Row]] = []
     usable: list[dict[str, object]] = []
-    for line, raw in islice(source.rows, _MOST_ROWS):
-        row = with_few_columns(raw)
+    for line, row in islice(source.rows, _MOST_ROWS):
         first.append((line, row))
         if not isinstance(row, Unusable):
             usable.append(row)
@@ -373,11 +354,10 @@ def _questions(
     """Every row as a question, or, if they are skipped, as a bad row; the source is closed at the end."""
     ids: set[int] = set()
     with closing(source.rows):
-        for number, (line, raw) in enumerate(rows, start=1):
+        for number, (line, row) in enumerate(rows, start=1):
             if number > source.limits.rows:
                 raise UserError(f"{source.name} has more than {source.limits.rows:,} rows. {ALLOW_LARGE}.")
             try:
-                row = with_few_columns(raw)
                 if isinstance(row, Unusable):
                     raise row
                 translated = form.translate(mapped(row, columns) if columns else row)

@@ -28,7 +28,6 @@ from anchorscope.datasets.formats import inspect_columns
 from anchorscope.datasets.rows import (
     ALLOW_LARGE,
     CELL_LETTERS,
-    COLUMNS,
     ROW_BYTES,
     TOO_LONG,
     USUAL,
@@ -178,16 +177,13 @@ def hash_of(path: Path, progress: Progress | None = None) -> str:
 def _opened(path: Path) -> io.FileIO:
     """The file, open; what is no regular file is refused before it is opened, since opening can hang."""
     try:
-        _refuse_other_kinds(path, os.stat(path).st_mode)
+        mode = os.stat(path).st_mode
+        for is_kind, kind, then in _KINDS:
+            if is_kind(mode):
+                raise UserError(f"{shown_path(path)} is {kind}. {then}. {ALLOWED}.")
         return open(path, "rb", buffering=0)
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
         raise _cannot_read(path, error) from None
-
-
-def _refuse_other_kinds(path: Path, mode: int) -> None:
-    for is_kind, kind, then in _KINDS:
-        if is_kind(mode):
-            raise UserError(f"{shown_path(path)} is {kind}. {then}. {ALLOWED}.")
 
 
 def _cannot_read(path: Path, error: OSError | ValueError) -> UserError:
@@ -293,8 +289,6 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
     first, wanted = lines[0], question_column.lower()
     for kind, delimiter in _DELIMITERS.items():
         columns = [cell.strip() for cell in _cells(first, delimiter)]
-        if len(columns) > COLUMNS:
-            raise UserError(f"{name} has {len(columns):,} cells in its first line; at most {COLUMNS:,} are read.")
         if wanted in [column.lower() for column in columns]:
             if len({column.lower() for column in columns}) < len(columns):
                 raise UserError(f"{name} has two columns of the same name; found: {shown(columns)}. Rename one.")
@@ -453,8 +447,6 @@ def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
     try:
         table = pl.scan_parquet(content)
         schema = table.collect_schema()
-        if len(schema) > COLUMNS:
-            raise UserError(f"{file.name} has {len(schema):,} columns; at most {COLUMNS:,} are read. Drop some.")
         n_rows = table.select(pl.len()).collect().item()
         if n_rows > file.limits.rows:
             raise UserError(f"{file.name} has {n_rows:,} rows; at most {file.limits.rows:,} are read. {ALLOW_LARGE}.")

@@ -98,39 +98,30 @@ def _popqa_ragvsft(row: Mapping[str, object]) -> dict[str, object]:
     return with_property_words(known)
 
 
-def _triviaqa_answers(answer: object, value: str, aliases: str) -> list[object]:
-    """Value and aliases of an answer, the value first: aliases are Wikipedia redirects in no order.
+def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Mapping[str, object]], dict[str, object]]:
+    """The official JSON (`QuestionId`, `Answer.Aliases`) or the hub's schema, by how they spell `question_id`.
 
-    The split without answers says "<unk>".
+    The value comes first: aliases are Wikipedia redirects in no order. The split without answers says "<unk>".
     """
-    if not isinstance(answer, Mapping):
-        raise Unusable(f"the answer must be an object with {value!r} and {aliases!r}, not {shown(answer)}")
-    found = [*answer_list([answer.get(value)], value), *answer_list(answer.get(aliases), aliases)]
-    return [one for one in found if one != "<unk>"]
+
+    def translate(row: Mapping[str, object]) -> dict[str, object]:
+        answer, value, aliases = row.get(spelled("answer")), spelled("value"), spelled("aliases")
+        if not isinstance(answer, Mapping):
+            raise Unusable(f"the answer must be an object with {value!r} and {aliases!r}, not {shown(answer)}")
+        accepted = [*answer_list([answer.get(value)], value), *answer_list(answer.get(aliases), aliases)]
+        return {
+            "id": row.get(spelled("question_id")),
+            "question": row.get(spelled("question")),
+            "answers": [text for text in accepted if text != "<unk>"],
+            "question_source": row.get(spelled("question_source")),
+            "answer_type": answer.get(spelled("type")),
+        }
+
+    return translate
 
 
-def _triviaqa(row: Mapping[str, object]) -> dict[str, object]:
-    """The official JSON: `Data[]` with `Answer.Aliases`."""
-    answer = row.get("Answer")
-    known: dict[str, object] = {
-        "id": row.get("QuestionId"),
-        "question": row.get("Question"),
-        "answers": _triviaqa_answers(answer, "Value", "Aliases"),
-        "question_source": row.get("QuestionSource"),
-    }
-    return known | {"answer_type": answer.get("Type") if isinstance(answer, Mapping) else None}
-
-
-def _triviaqa_hub(row: Mapping[str, object]) -> dict[str, object]:
-    """The schema of the Hugging Face hub."""
-    answer = row.get("answer")
-    known: dict[str, object] = {
-        "id": row.get("question_id"),
-        "question": row.get("question"),
-        "answers": _triviaqa_answers(answer, "value", "aliases"),
-        "question_source": row.get("question_source"),
-    }
-    return known | {"answer_type": answer.get("type") if isinstance(answer, Mapping) else None}
+def _camel(name: str) -> str:
+    return name.title().replace("_", "")
 
 
 def _is_triviaqa_hub(row: Mapping[str, object]) -> bool:
@@ -315,17 +306,9 @@ def harness_columns(row: Mapping[str, object], metric: str | None = None) -> dic
         for name, value in doc.items()
         if str(name).strip().lower() not in meant and isinstance(value, _SINGLE)
     }
-    return (
-        noted
-        | metrics
-        | {
-            "id": _harness_id(row),
-            "question": question,
-            "answers": _harness_targets(row["target"]),
-            "model_answer": first_line(_harness_answer(row["filtered_resps"])),
-            "truthful": label,
-        }
-    )
+    known = {"id": _harness_id(row), "question": question, "answers": _harness_targets(row["target"])}
+    answer = first_line(_harness_answer(row["filtered_resps"]))
+    return noted | metrics | known | {"model_answer": answer, "truthful": label}
 
 
 def harness_metrics(row: Mapping[str, object]) -> dict[str, object]:
@@ -377,20 +360,19 @@ def inspect_columns(sample: Mapping[str, Any]) -> dict[str, object]:
             label = label_of(value)
             told = {f"{SCORE}{name}": value if label is None else label, f"answer.{name}": score.get("answer")}
             known |= {column: value for column, value in told.items() if _is_value(value)}
-    output = sample.get("output")
+    output, target = sample.get("output"), sample.get("target")
     given: Mapping[str, Any] = output if isinstance(output, Mapping) else {}
     return known | {
         "id": _inspect_id(sample),
         "question": _inspect_question(sample.get("input")),
-        "answers": _inspect_targets(sample.get("target")),
+        "answers": [text for text in (target if isinstance(target, list) else [target]) if text not in (None, "")],
         "model_answer": first_line(_inspect_completion(given)),
         "epoch": sample.get("epoch"),
         "model": given.get("model"),
     }
 
 
-def _is_value(value: object) -> bool:
-    """Whether it can be a cell; an answer that a scorer left out has the score NaN."""
+def _is_value(value: object) -> bool:  # an answer that a scorer left out has the score NaN
     return isinstance(value, _SINGLE) and not (isinstance(value, float) and not isfinite(value))
 
 
@@ -439,11 +421,6 @@ def _inspect_completion(output: Mapping[str, Any]) -> str:
     return completion if isinstance(completion, str) else ""
 
 
-def _inspect_targets(target: object) -> list[object]:
-    """The accepted answers, less the empty ones."""
-    return [one for one in (target if isinstance(target, list) else [target]) if one not in (None, "")]
-
-
 def _has(*columns: str) -> Callable[[Mapping[str, object]], bool]:
     """Recognises a row that has all of these columns, whatever else it has."""
     return lambda row: row.keys() >= {*columns}
@@ -456,8 +433,9 @@ UNGRADED = Format("questions", _has_question, _plain)
 FORMATS = (
     Format("PopQA", _has("subj", "prop", "question", "possible_answers"), _popqa),
     Format("PopQA (RAGvsFT)", _has("query_id", "question", "answers"), _popqa_ragvsft),
-    Format("TriviaQA", _has("Question", "QuestionId", "Answer"), _triviaqa, unique_ids=False),  # once per document
-    Format("TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa_hub, unique_ids=False),
+    # TriviaQA has a row per document.
+    Format("TriviaQA", _has("Question", "QuestionId", "Answer"), _triviaqa(_camel), unique_ids=False),
+    Format("TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa(str), unique_ids=False),
     Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
     Format("items of a run", _has("item_id", "question", "answers", "status"), _run_items, unique_ids=False),
     Format("lm-evaluation-harness", is_harness_sample, harness_columns, unique_ids=False),

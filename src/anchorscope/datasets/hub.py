@@ -5,10 +5,10 @@ disk and are read one by one. Where the library or the hub is missing, the error
 The library fetches a configuration whole, the training split too; `megabytes` is what that costs once.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from logging import CRITICAL
 from typing import Any
 
 from anchorscope.errors import UserError, unknown
@@ -143,16 +143,14 @@ def _silent(library: Any) -> Iterator[None]:
     """No bars and no notices of the library and the hub's client meanwhile; afterwards they log as before."""
     from huggingface_hub import utils as client
 
-    verbosities = [(package, package.logging.get_verbosity()) for package in (library, client)]
+    disabled = logging.root.manager.disable
     with_bars = [package for package in (library, client) if not package.are_progress_bars_disabled()]
     for package in with_bars:
         package.disable_progress_bars()
-    for package, _ in verbosities:
-        package.logging.set_verbosity(CRITICAL)  # each failed attempt is logged as an error; one line is enough
+    logging.disable()  # each failed attempt is logged as an error; one line is enough
     try:
         yield
     finally:
-        for package, verbosity in verbosities:
-            package.logging.set_verbosity(verbosity)
+        logging.disable(disabled)
         for package in with_bars:
             package.enable_progress_bars()

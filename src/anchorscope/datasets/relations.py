@@ -73,8 +73,6 @@ def with_property_words(row: dict[str, object]) -> dict[str, object]:
     return row | {"property_words": [*relation.words]} if relation.asks(question.strip()) else row
 
 
-SENTENCES = 7
-"""Sentences of each relation, beside the dataset's own."""
 _MARKED = re.compile(r"\[([^\]]+)\]")
 
 

@@ -33,8 +33,6 @@ ANSWERS = 10_000
 """Accepted answers of a question: the longest lists of aliases have some hundreds."""
 MARKS = 1_000
 """Pieces or spans in `exact_question`, and words in `property_words`."""
-COLUMNS = 1_000
-"""Columns of a row."""
 KEPT_BAD_ROWS = 1_000
 """Bad rows that are kept with their reasons; later ones are counted."""
 
@@ -85,20 +83,6 @@ def shown(value: object) -> str:
     except (RecursionError, ValueError):  # lists in lists in lists, or a number of thousands of digits
         return "a value too large to show"
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def with_few_columns(row: Row) -> Row:
-    """The row, or what is wrong with its columns."""
-    if isinstance(row, Unusable):
-        return row
-    if len("".join(row)) <= NAME_LETTERS:  # as always; one join is the quickest look at all names
-        return row
-    if len(row) > COLUMNS:
-        return Unusable(f"{len(row):,} columns; at most {COLUMNS:,} are read")
-    longest = max(row, key=len)
-    if len(longest) > NAME_LETTERS:
-        return Unusable(f"a column's name has {len(longest):,} letters; at most {NAME_LETTERS:,} are read")
-    return row
 
 
 _STRING = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
@@ -230,19 +214,20 @@ def _optional(row: Mapping[str, object], name: str, most: int = NAME_LETTERS) ->
     return _clean(value, name, most).strip() or None
 
 
-def _list(value: object, name: str) -> list[object]:
+def _list(value: object, name: str, most: int) -> list[object]:
     """A column with several values, in any of its spellings."""
     if isinstance(value, str):
         text = value.strip()
         if not _LIST.match(text):
-            return [*text.split("|")] if text else []
-        value = list_from_text(text)
-        if value is None:
+            value = [*text.split("|")] if text else []
+        elif (value := list_from_text(text)) is None:
             raise Unusable(f'{name} looks like a list but is none: {shown(text)}; use ["a", "b"] or a|b')
     if value is None:
         return []
     if not isinstance(value, list):
         raise Unusable(f"{name} must be a list of strings or one string, not {shown(value)}")
+    if len(value) > most:
+        raise Unusable(f"{name} has {len(value):,} entries; at most {most:,} are read")
     return value
 
 
@@ -252,29 +237,13 @@ def _strings(row: Mapping[str, object], name: str, most: int = ANSWERS, letters:
     value = row.get(name)
     if value is None:
         return []
-    entries = _list(value, name)
-    if len(entries) > most:
-        raise _too_many(entries, name, most)
-    for entry in entries:
+    for entry in _list(value, name, most):
         if not isinstance(entry, str):
             raise Unusable(f"{name} must hold strings only, not {shown(entry)}")
         if not entry.strip():
             raise Unusable(f"{name} holds an empty string")
         found[_clean(entry, name, letters).strip()] = None
     return list(found)
-
-
-def _marks(value: object) -> list[object]:
-    """What `exact_question` holds."""
-    marked = _list(value, "exact_question")
-    if len(marked) > MARKS:
-        raise _too_many(marked, "exact_question", MARKS)
-    return marked
-
-
-def _too_many(entries: list[object], name: str, most: int) -> Unusable:
-    """The reason for a column with too many values."""
-    return Unusable(f"{name} has {len(entries):,} entries; at most {most:,} are read")
 
 
 def _item_id(row: Mapping[str, object], number: int) -> str:
@@ -333,7 +302,7 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
         raise Unusable(f"model_answer must be a string, not {shown(model_answer)}")
     if model_answer is not None:
         _clean(model_answer, "model_answer", TEXT_LETTERS)
-    marked = _marks(row["exact_question"]) if row.get("exact_question") is not None else []
+    marked = _list(row.get("exact_question"), "exact_question", MARKS)
     return Question(
         dataset=dataset,
         item_id=_item_id(row, number),

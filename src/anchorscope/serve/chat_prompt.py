@@ -1,6 +1,7 @@
 """A conversation as the model's own chat template writes it, in tokens.
 
-The template comes with the model: it is rendered in transformers' sandbox (`answers/template.py`). Thinking is switched off where the template has a switch.
+The template comes with the model: it is rendered in transformers' sandbox (`answers/template.py`).
+Thinking is switched off where the template has a switch.
 """
 
 from collections.abc import Mapping, Sequence

@@ -280,11 +280,6 @@ def locate_question_words(question: Question, use_metadata: bool = True) -> Ques
     return found(about, [*asked, *read.property_spans], "rules")
 
 
-def exact_question_spans(question: Question) -> list[Span]:
-    """Characters [start, end) of the exact question words."""
-    return list(locate_question_words(question).spans)
-
-
 Write = Callable[[Sequence[tuple[int, ...]], tuple[int, ...], int], "Sequence[Decoded]"]
 """Lets the model go on with prompts that share a prefix, by so many tokens at most."""
 

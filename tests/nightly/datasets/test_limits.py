@@ -32,8 +32,6 @@ TOO_MUCH: list[tuple[dict[str, Any], str]] = [
     ({"property_words": ["w"] * 1001}, "property_words has 1,001 entries"),
     ({"exact_question": ["France"] * 1001}, "exact_question has 1,001 entries; at most 1,000"),
     ({"popularity": 2**64}, "'popularity' is a number beyond 64 bits"),
-    ({f"c{i}": 1 for i in range(1000)}, "1,002 columns; at most 1,000 are read"),
-    ({"c" * 1001: 1}, "a column's name has 1,001 letters; at most 1,000 are read"),
 ]
 
 
@@ -98,14 +96,6 @@ def test_a_relation_of_its_own_in_every_row_is_not_kept_forever() -> None:
     )
     assert len(counter.strata) <= choose.RELATIONS + 2
     assert counter.outlook().questions == choose.RELATIONS + 500
-
-
-def test_tables_with_too_many_columns(tmp_path: Path) -> None:
-    header = ",".join(["question", "answers", *(f"c{i}" for i in range(999))])
-    assert "1,001 cells in its first line; at most 1,000" in refusal(write(tmp_path, header + "\nq,a\n"))
-    wide = pl.DataFrame({"question": ["q"], "answers": ["a"], **{f"c{i}": [1] for i in range(999)}})
-    wide.write_parquet(tmp_path / "wide")
-    assert "has 1,001 columns; at most 1,000 are read" in refusal(tmp_path / "wide")
 
 
 def test_parquet_gives_what_json_gives(tmp_path: Path) -> None:
