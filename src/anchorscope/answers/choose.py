@@ -32,15 +32,12 @@ class QuestionSample:
 
     questions: list[Question]
     read: int
-    """Rows of the dataset."""
     bad: int
     """Rows that could not be used; a question without any word has no key words to cut."""
     repeated: int
-    """Rows whose question was there already."""
     few_shot: int
     """Questions left out because the prompt's examples speak of them."""
     yes_no: int = 0
-    """Questions left out because their answer is yes or no."""
 
 
 def is_yes_no(question: Question) -> bool:
@@ -101,7 +98,6 @@ def why_not_asked(question: Question, words: str | None = None, yes_no: str = "d
 
 
 def _nothing(reading: Reading, left_out: dict[str, int]) -> str:
-    """Why there is nothing to ask."""
     counts = {"bad": reading.bad, **left_out}
     told = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
     hint = "--yes-no keep asks the yes/no questions" if left_out["yes/no"] else "check that the file is the right one"

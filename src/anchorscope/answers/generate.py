@@ -197,7 +197,6 @@ class _AnswerTokens:
 
 
 def _split_answer(tokenizer: Any, decoded: "Decoded", max_tokens: int, chat: bool) -> _AnswerTokens:
-    """What the model said, apart from what it wrote before."""
     start = tokens_before(tokenizer, decoded.ids) if chat else 0
     ids, log_probs = decoded.ids[start:], decoded.log_probs[start:]
     finished = decoded.finished and len(ids) <= max_tokens

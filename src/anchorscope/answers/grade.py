@@ -64,11 +64,8 @@ class ParsedAnswer:
     vocabulary: frozenset[str]
     """Every word that stands in any of them."""
     core_words: frozenset[str]
-    """The words of the core."""
     core_joined: str
-    """The core without spaces."""
     has_digits: bool
-    """Whether any word holds a digit."""
 
 
 def _padded(words: Sequence[str]) -> str:
@@ -195,7 +192,6 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
 
 
 def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
-    """Whether the answer names this accepted one."""
     wanted = word_tuple(alias)
     short = is_short(wanted)
     if not wanted or (short and _marks(parsed.text) != _marks(alias)):

@@ -67,7 +67,6 @@ class ParsedQuestion:
     asks_several: bool
     """Whether it asks for more than one thing, so that one of them is not enough."""
     offers_choice: bool
-    """Whether it offers the answers to choose from."""
     asks_capital: bool
     """Whether it asks for a capital, which may have the name of its country."""
 

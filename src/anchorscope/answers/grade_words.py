@@ -140,7 +140,6 @@ def _listed(text: str) -> frozenset[str]:
 
 
 def _phrases(text: str) -> tuple[tuple[str, ...], ...]:
-    """Phrases between bars, the longest first."""
     return tuple(sorted((tuple(phrase.split()) for phrase in text.split("|")), key=len, reverse=True))
 
 
@@ -155,7 +154,6 @@ CLOSINGS = _phrases(
     """i think|i believe|i guess|probably|perhaps|maybe|of course|most likely|for sure|is answer|is correct|
     is correct answer"""
 )
-"""What it may end with."""
 
 NEGATIONS = _listed(
     "not never isnt wasnt arent werent cannot cant dont doesnt didnt wont except unlike neither nor without"
@@ -175,7 +173,6 @@ TITLES = _listed(
     capt general gen colonel col major lieutenant lt admiral sergeant senator rev reverend cardinal archbishop bishop
     baron baroness count countess duke duchess chancellor judge justice tsar czar commander"""
 )
-"""Honorifics before a name."""
 SUFFIXES = _listed("jr sr esq phd md obe mbe cbe rn")
 """What may follow a name without being a part of it."""
 PARTICLES = _listed("de da di du del della van von der den la le el al bin ibn ben dos das ter y e")
@@ -209,7 +206,6 @@ PERSONS = _listed(
     ruler saint scientist screenwriter sculptor senator singer sister son songwriter star swimmer teacher villain wife
     winner woman writer"""
 )
-"""Nouns by which a question asks for a person."""
 OPENERS = _listed("who whom whose which what when where why how in on at of is was are were the a an name")
 """Words that have a capital letter only because the question begins with them."""
 FILLERS = _listed(
@@ -232,9 +228,7 @@ _UNIT_NAMES = """second seconds sec secs s|minute minutes min mins|hour hours hr
     cent cents|celsius centigrade|fahrenheit|kelvin|hertz hz|watt watts|volt volts|mph|kph|acre acres|
     hectare hectares|degree degrees"""
 UNITS = {name: group.split()[0] for group in _UNIT_NAMES.split("|") for name in group.split()}
-"""Units of measure by all their names."""
 UNIT_SYMBOLS = {"%": "percent", "$": "dollar", "€": "euro", "£": "pound", "¥": "yen", "₹": "rupee", "°": "degree"}
-"""Symbols that name a unit."""
 
 
 LONGEST_COUNTED = 2
@@ -314,7 +308,6 @@ def compare(answer: Numbers, accepted: Numbers, known_words: frozenset[str]) -> 
 
 _MONTH_NAMES = "january february march april may june july august september october november december"
 MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES.split(), start=1)}
-"""Months by their names and usual abbreviations."""
 MONTHS |= {name[:3]: number for name, number in MONTHS.items()} | {"sept": 9}
 _BEFORE_CHRIST = ("bc", "bce")
 _ERAS = (*_BEFORE_CHRIST, "ad", "ce")

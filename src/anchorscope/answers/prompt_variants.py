@@ -61,9 +61,7 @@ def with_examples(template: Template, examples: Sequence[Example]) -> Template:
 
 
 ALLOWED = "I don't know"
-"""What the model is told to say."""
 PERMISSION = f"If you do not know the answer, say: {ALLOWED}"
-"""The sentence that allows it."""
 UNANSWERABLE = (
     Example("In which year was the harbour of Quelvorn Brask opened?", ALLOWED, "Quelvorn Brask"),
     Example("Who painted The Nettle King of Ostrelle?", ALLOWED, "The Nettle King of Ostrelle"),

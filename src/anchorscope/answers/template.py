@@ -205,7 +205,6 @@ def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
 
 
 def _source(tokenizer: Any) -> str:
-    """The text of the template."""
     if not getattr(tokenizer, "chat_template", None):
         raise UserError(f"The tokenizer of this model has no chat template (a base model has none); {_INSTEAD}")
     try:

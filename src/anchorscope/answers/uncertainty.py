@@ -26,7 +26,6 @@ from anchorscope.datasets.text import question_key
 from anchorscope.errors import UserError
 
 TRUE, FALSE = "True", "False"
-"""What the model is to say."""
 _JUDGED = (("Tokyo", TRUE), ("Charles Dickens", FALSE), ("Au", TRUE))  # answers to the questions of the examples
 
 
@@ -50,11 +49,9 @@ class TruthPrompts:
     """What the model is shown, and the tokens by which it can say what it thinks."""
 
     ids: tuple[tuple[int, ...], ...]
-    """One prompt per item."""
     true: tuple[int, ...]
     """Tokens that say "true" after these prompts."""
     false: tuple[int, ...]
-    """Tokens that say "false"."""
 
     @property
     def choices(self) -> tuple[int, ...]:

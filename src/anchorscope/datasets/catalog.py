@@ -49,7 +49,6 @@ from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress
 
 BUILT_IN = ("atlas",)
-"""Datasets that come with the package."""
 WITH_FILE = ("popqa", "triviaqa", "hotpotqa", "nq")
 """Known datasets that come from a file, or from the hub."""
 _KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
@@ -195,7 +194,6 @@ class KeptQuestions:
 
 
 def _size(question: Question) -> int:
-    """Bytes that a question takes, about."""
     noted = question.metadata
     texts = (
         question.question,
@@ -247,7 +245,6 @@ def open_dataset(
 
 
 def _hub_rows(name: str) -> Generator[tuple[int, Row]]:
-    """The rows of a known dataset as the hub has them."""
     from anchorscope.datasets import hub  # only here: its library is large and not always installed
 
     yield from hub.open_rows(name)
@@ -258,13 +255,9 @@ _USABLE_ROWS, _LOGGED_ROWS, _MOST_ROWS = 10, 100, 1000  # usable rows that show 
 
 @dataclass(frozen=True)
 class _Source:
-    """Rows, and how to speak of them."""
-
     name: str
-    """The file, or where else the rows come from."""
     container: str
     unit: str
-    """What a row's number counts: "line", "entry", "row" or "sample"."""
     rows: Generator[tuple[int, Row]]
     limits: FileLimits
 
@@ -337,7 +330,6 @@ def _labelled(form: Format, source: _Source, rows: list[dict[str, object]], colu
 
 
 def _failure(source: _Source, line: int, bad: Row, skip: bool) -> UserError:
-    """The error that a bad row ends the reading with."""
     then = "No row near it can be read either." if skip else "Fix the row, or leave such rows out: --on-bad-row skip."
     return UserError(f"{source.name}, {source.unit} {line}: {bad}. {then}")
 

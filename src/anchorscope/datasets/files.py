@@ -40,11 +40,9 @@ from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
 
 LOGS = "a log of inspect_ai (.eval), or the samples that lm-evaluation-harness logs (.jsonl)"
-"""What other programs have written and is read as it is."""
 ALLOWED = (
     f"Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; {LOGS}"
 )
-"""What a question file may be."""
 _CHUNK = 1 << 18
 _MOMENT = 1.0  # seconds: what is read in less needs no bar
 _KINDS = (
@@ -337,7 +335,6 @@ class _Lines:
 
 
 def _parsed(raw: bytes) -> dict[str, object]:
-    """One JSON object."""
     try:
         value = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -353,7 +350,6 @@ def _parsed(raw: bytes) -> dict[str, object]:
 
 
 def _line_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
-    """Line number and content of every JSON line."""
     lines, raw = _Lines(file), b""
     while True:
         try:
@@ -437,7 +433,6 @@ _HEAVY = ("entity_pages", "search_results", "context", "supporting_facts", "Enti
 
 
 def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
-    """Number and content of every row of a Parquet file."""
     import polars as pl
 
     content = file.whole("a Parquet file")

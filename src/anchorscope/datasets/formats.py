@@ -32,9 +32,7 @@ class Format:
     """What the columns of a file mean."""
 
     name: str
-    """As it is told to people."""
     recognises: Callable[[Mapping[str, object]], bool]
-    """Whether a row is of this format."""
     translate: Callable[[Mapping[str, object]], dict[str, object]]
     """The row under the names of `datasets.columns`; raises `Unusable`."""
     unique_ids: bool = True
@@ -61,7 +59,6 @@ def quoted_once(text: object) -> object:
 
 
 def _whole_number(value: object) -> object:
-    """A count that a table gives as text."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16 else value
 
 
@@ -427,7 +424,6 @@ def _has(*columns: str) -> Callable[[Mapping[str, object]], bool]:
 
 
 PLAIN = Format("own columns", _is_plain, _plain)
-"""Columns under their known names."""
 UNGRADED = Format("questions", _has_question, _plain)
 """The same where nothing is graded, so that no accepted answers are needed."""
 FORMATS = (

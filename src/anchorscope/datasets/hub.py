@@ -19,15 +19,12 @@ class HubSource:
     """Where a dataset lives on the hub, and which single file would do as well."""
 
     title: str
-    """Its name as people write it."""
     repository: str
-    """The hub's id."""
     configuration: str | None
     """None where the repository has only one."""
     split: str
     """The split with public answers that papers report on."""
     rows: int
-    """How many questions that split has."""
     megabytes: int
     """What the library downloads, once."""
     heavy: tuple[str, ...]
@@ -86,7 +83,6 @@ SOURCES = {
         where="https://github.com/google-research-datasets/natural-questions/tree/master/nq_open",
     ),
 }
-"""The datasets that can be named without a file."""
 
 
 def open_rows(name: str) -> Iterator[tuple[int, dict[str, object]]]:
@@ -125,7 +121,6 @@ def _numbered(name: str, library: Any, table: Any) -> Iterator[tuple[int, dict[s
 
 
 def _failed(name: str, library: Any, error: Exception) -> UserError:
-    """The library's reason in one line, and the ways around it."""
     offline = "Switch offline mode off (HF_HUB_OFFLINE)" if library.config.HF_HUB_OFFLINE else "Try again later"
     return UserError(
         f"Dataset {name!r} could not be loaded from the hub ({SOURCES[name].repository}): "

@@ -18,9 +18,7 @@ class Relation:
     """A kind of fact that PopQA asks for."""
 
     name: str
-    """PopQA's `prop`."""
     number: int
-    """PopQA's `prop_id`."""
     before: str
     """The question up to its subject."""
     after: str
@@ -58,10 +56,8 @@ RELATIONS = (
     Relation("sport", 560, "What sport does ", " play?", ("sport", "play")),
     Relation("composer", 639, "Who was the composer of ", "?", ("composer",)),
 )
-"""All of them."""
 _BY_NAME = {relation.name: relation for relation in RELATIONS}
 BY_NUMBER = {str(relation.number): relation for relation in RELATIONS}
-"""The relations by `prop_id`."""
 
 
 def with_property_words(row: dict[str, object]) -> dict[str, object]:

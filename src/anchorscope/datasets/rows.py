@@ -26,7 +26,6 @@ ROW_BYTES = 10_000_000
 CELL_LETTERS = 1_000_000
 """Letters in one cell of a CSV or TSV file: a quote that is never closed loses no more rows than that."""
 TEXT_LETTERS = 100_000
-"""Letters in a question or an answer."""
 NAME_LETTERS = 1_000
 """Letters in an id, a subject, a relation, a column's name."""
 ANSWERS = 10_000
@@ -43,7 +42,6 @@ class FileLimits:
 
     rows: int
     unpacked: int
-    """Bytes after unpacking."""
     whole: int
     """Bytes of a file that is read whole: a JSON list or Parquet."""
     kept: int
@@ -53,7 +51,6 @@ class FileLimits:
 USUAL = FileLimits(rows=2_000_000, unpacked=20 * 10**9, whole=700_000_000, kept=400_000_000)
 """Without `--large-files`."""
 LARGE = FileLimits(rows=10**12, unpacked=10**15, whole=10**15, kept=10**15)
-"""With it."""
 ALLOW_LARGE = "If the file is what you mean, allow it with --large-files"
 TOO_LONG = f"longer than {ROW_BYTES // 1_000_000} MB; no question is, so line ends or quotes may be missing"
 
@@ -69,7 +66,6 @@ class BadRow:
     line: int
     """Where it begins, from 1: a line of a text file, an entry of a JSON list, a row of a Parquet file."""
     reason: str
-    """What is wrong with it."""
 
 
 Row = dict[str, object] | Unusable
@@ -247,7 +243,6 @@ def _strings(row: Mapping[str, object], name: str, most: int = ANSWERS, letters:
 
 
 def _item_id(row: Mapping[str, object], number: int) -> str:
-    """The row's own id, or its number."""
     value = row.get("id")
     if isinstance(value, int) and not isinstance(value, bool):
         if not _LEAST <= value <= _MOST:
@@ -259,7 +254,6 @@ def _item_id(row: Mapping[str, object], number: int) -> str:
 
 
 def _truthful(row: Mapping[str, object]) -> bool | None:
-    """The user's own label."""
     value = row.get("truthful")
     if value is None or value == "":
         return None
@@ -272,7 +266,6 @@ def _truthful(row: Mapping[str, object]) -> bool | None:
 
 
 def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
-    """Every other column that holds a single value."""
     kept: dict[str, str | int | float | bool | None] = {}
     for name, value in row.items():
         if name in _MEANT or not (value is None or isinstance(value, _SINGLE)):
@@ -319,7 +312,6 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
 
 
 Span = tuple[int, int]
-"""Characters [start, end)."""
 
 
 def spans_of(written: str, marked: Sequence[object]) -> tuple[Span, ...]:
@@ -341,7 +333,6 @@ def spans_of(written: str, marked: Sequence[object]) -> tuple[Span, ...]:
 
 
 def _spans_of_piece(text: str, piece: str) -> list[Span]:
-    """Every place where the piece stands."""
     if not piece:
         raise Unusable("exact_question holds an empty string")
     found = []

@@ -53,7 +53,6 @@ _BEHIND_WITH_MARK = "probably|maybe|perhaps|possibly|right|actually|most likely|
 
 
 def _phrases(listed: str) -> list[list[str]]:
-    """Phrases as words, the longest first."""
     return sorted((phrase.split() for phrase in listed.split("|")), key=len, reverse=True)
 
 
@@ -262,7 +261,6 @@ def _wanted(question: str | None) -> str:
 
 
 def _entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
-    """The entity in what an answer states."""
     part = _without_lead(parsed, (part[0], _contrast(parsed, part)), wanted != "any")
     # A title of many words ("In the Heat of the Night") is no sentence: nothing in it is written small but its links.
     title = not any(parsed.is_lower(index) and parsed.word(index) not in TITLE_LINKS for index in range(*part))

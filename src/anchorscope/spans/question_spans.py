@@ -163,11 +163,8 @@ class PlainReading:
     """What rules read in a question; spans are sorted and do not overlap."""
 
     subject: tuple[Span, ...]
-    """What the question is about; empty only for a text without words."""
     property_spans: tuple[Span, ...]
-    """What is asked of it; shares no character with the subject."""
     content: tuple[Span, ...]
-    """Every content word, subject and property among them."""
 
 
 def _word_spans(words: Sequence[Word], chosen: Iterable[int]) -> list[Span]:
@@ -213,7 +210,6 @@ def _bare(words: Sequence[Word]) -> PlainReading:
 
 
 Rule = Literal["own", "metadata", "rules", "model"]
-"""What found the exact words."""
 
 
 @dataclass(frozen=True)
@@ -233,14 +229,12 @@ class QuestionSpans:
 
 
 def _subject_spans(subject: str, text: str, words: Sequence[Word]) -> list[Span]:
-    """Every occurrence of the dataset's subject."""
     found = phrase_spans(subject, text, words)
     # A subject such as "What" or "It" is also a word of the template; only its last occurrence can be the name.
     return found[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else found
 
 
 def _own_spans(question: Question) -> tuple[Span, ...]:
-    """The user's own spans, checked."""
     text = question.question
     for start, end in question.exact_spans:
         if not (0 <= start < end <= len(text)) or not text[start:end].strip():

@@ -11,7 +11,6 @@ from operator import itemgetter
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles
 
 Span = tuple[int, int]
-"""Characters [start, end)."""
 
 
 @lru_cache(maxsize=16)  # several rules read the same question and answer, one after the other
@@ -78,7 +77,6 @@ def word_set(text: str) -> frozenset[str]:
 
 
 QUESTION_WORDS = word_set("what which who whom whose when where why how whats whos wheres")
-"""Words that ask."""
 PREPOSITIONS = word_set(
     """of in on at by for from to with without within into onto over under above below between among through across
     along around near behind beside beyond during before after since until about against as than via per out up off
