@@ -109,30 +109,22 @@ def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-Same = Callable[[str, str], bool]
-"""Whether two answers say the same; asked once for every two that are written differently."""
-
-
-def folded(text: str) -> str:
-    """An answer as it is compared; one of symbols alone stands for itself."""
-    return question_key(text)
-
-
 def same_answer(one: str, other: str) -> bool:
     """Whether two answers are equal once folded, or either is right by the grader where the other is accepted."""
-    return folded(one) == folded(other) or grade(one, [other]) or grade(other, [one])
+    return question_key(one) == question_key(other) or grade(one, [other]) or grade(other, [one])
 
 
 def self_consistency(answer: str, samples: Sequence[str]) -> float:
     """The share of samples that are the answer."""
-    _refuse_none(samples)
-    wanted = folded(answer)
-    return sum(folded(sample) == wanted for sample in samples) / len(samples)
+    if not samples:
+        raise ValueError("no sampled answers: their share and entropy are not defined")
+    wanted = question_key(answer)
+    return sum(question_key(sample) == wanted for sample in samples) / len(samples)
 
 
-def clusters(samples: Sequence[str], same: Same = same_answer) -> list[int]:
+def clusters(samples: Sequence[str], same: Callable[[str, str], bool] = same_answer) -> list[int]:
     """The cluster of each sample, numbered as they first appear; `same` may be a model of entailment."""
-    texts = [folded(sample) for sample in samples]
+    texts = [question_key(sample) for sample in samples]
     written: dict[str, str] = {}  # each wording once
     for text, sample in zip(texts, samples, strict=True):
         written.setdefault(text, sample)
@@ -147,13 +139,9 @@ def clusters(samples: Sequence[str], same: Same = same_answer) -> list[int]:
     return [numbers.setdefault(cluster[text], len(numbers)) for text in texts]
 
 
-def semantic_entropy(samples: Sequence[str], same: Same = same_answer) -> float:
+def semantic_entropy(samples: Sequence[str], same: Callable[[str, str], bool] = same_answer) -> float:
     """Entropy of the clusters' shares, in nats."""
-    _refuse_none(samples)
-    counts = Counter(clusters(samples, same)).values()
-    return sum(count / len(samples) * math.log(len(samples) / count) for count in counts)
-
-
-def _refuse_none(samples: Sequence[str]) -> None:
     if not samples:
         raise ValueError("no sampled answers: their share and entropy are not defined")
+    counts = Counter(clusters(samples, same)).values()
+    return sum(count / len(samples) * math.log(len(samples) / count) for count in counts)

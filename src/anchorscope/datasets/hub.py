@@ -20,30 +20,28 @@ class HubSource:
 
     title: str
     repository: str
-    configuration: str | None
-    """None where the repository has only one."""
     split: str
     """The split with public answers that papers report on."""
     rows: int
     megabytes: int
     """What the library downloads, once."""
-    heavy: tuple[str, ...]
-    """Columns that no question needs; they are dropped before a row is built."""
     file: str
     """The file that holds the same questions."""
     where: str
     """The page to download that file from."""
+    configuration: str | None = None
+    """None where the repository has only one."""
+    heavy: tuple[str, ...] = ()
+    """Columns that no question needs; they are dropped before a row is built."""
 
 
 SOURCES = {
     "popqa": HubSource(
         title="PopQA",
         repository="akariasai/PopQA",
-        configuration=None,
         split="test",
         rows=14_267,
         megabytes=5,
-        heavy=(),
         file="popQA.tsv",
         where="https://github.com/AlexTMallen/adaptive-retrieval/tree/main/data",
     ),
@@ -74,11 +72,9 @@ SOURCES = {
     "nq": HubSource(
         title="Natural Questions, open",
         repository="google-research-datasets/nq_open",
-        configuration=None,
         split="validation",
         rows=3_610,
         megabytes=5,
-        heavy=(),
         file="NQ-open.dev.jsonl",
         where="https://github.com/google-research-datasets/natural-questions/tree/master/nq_open",
     ),

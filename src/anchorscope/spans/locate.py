@@ -29,7 +29,7 @@ from anchorscope.answers.template import (
 from anchorscope.datasets.question import Question
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.words import Span, merged
+from anchorscope.spans.words import FEW_SPANS, Span, merged
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text that each token has a part in."""
@@ -37,8 +37,6 @@ UNFINISHED = "\ufffd"
 """What a decoder writes for bytes that are no character yet."""
 WINDOW = 256
 """Answers of at most so many tokens are decoded from their first token on; longer ones from at most about so many."""
-_FEW = 16  # spans up to which looking at all of them is faster than a search
-_end_of = itemgetter(1)
 _CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 
 
@@ -52,8 +50,8 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
     for index, (start, end) in enumerate(offsets):  # plain steps only: this is done for every token of every question
         if start < last and first < end:
             near = spans
-            if len(spans) > _FEW:  # no more of them than it has characters can touch a token
-                place = bisect_right(spans, start, key=_end_of)
+            if len(spans) > FEW_SPANS:  # no more of them than it has characters can touch a token
+                place = bisect_right(spans, start, key=itemgetter(1))
                 near = spans[place : place + end - start]
             for begin, stop in near:
                 shared = text[start if start > begin else begin : end if end < stop else stop]

@@ -19,8 +19,8 @@ def words_as_written(text: str) -> tuple[Word, ...]:
     return tuple(located_words(text, numbers=False, split_possessive=True))
 
 
-_FEW = 16  # spans up to which looking at all of them is faster than a search
-_end_of = itemgetter(1)
+FEW_SPANS = 16
+"""Spans up to which comparing with each of them is faster than a search."""
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -39,8 +39,8 @@ def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 def is_clear(start: int, end: int, taken: Sequence[Span]) -> bool:
     """Whether [start, end) shares no character with the taken spans, which are sorted and do not overlap."""
-    if len(taken) > _FEW:
-        place = bisect_right(taken, start, key=_end_of)
+    if len(taken) > FEW_SPANS:
+        place = bisect_right(taken, start, key=itemgetter(1))
         return place == len(taken) or taken[place][0] >= end
     for first, after in taken:  # noqa: SIM110 - asked for every word of every question, and `all` takes twice as long
         if start < after and first < end:
