@@ -34,7 +34,7 @@ class Format:
     name: str
     recognises: Callable[[Mapping[str, object]], bool]
     translate: Callable[[Mapping[str, object]], dict[str, object]]
-    """The row under the names of `datasets.columns`; raises `Unusable`."""
+    """The row under the names of `rows.KNOWN`; raises `Unusable`."""
     unique_ids: bool = True
     """Whether an id that stands twice is a mistake; if not, the row's number is added to the second."""
 
@@ -209,7 +209,7 @@ def _has_question(row: Mapping[str, object]) -> bool:
 
 
 def _plain(row: Mapping[str, object]) -> dict[str, object]:
-    """Files of one's own, and the normalised ones: columns under their known names (`datasets.columns`).
+    """Files of one's own, and the normalised ones: columns under their known names (`rows.KNOWN`).
 
     `question`, and `answers` or `answer`: a list, one string with "|" between the answers, or a list written as text.
     Optional: `id` (else the row's number), `subject`, `relation`, `property_words`, `exact_question`, `model_answer`,

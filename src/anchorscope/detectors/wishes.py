@@ -51,7 +51,7 @@ class PlannedAnswer:
     room: int
     """Tokens that may come after the prompt, blank ones before the answer included."""
     ending: str
-    """Where the answer ends, see `answers/endings.py`."""
+    """Where the answer ends, see `answers/generate.py`."""
     detector: Detector | None
     """Who scores it; None where nobody does."""
     question: Question | None = None

@@ -26,7 +26,7 @@ class DecodePass:
     """Leading tokens that all prompts share."""
     max_new_tokens: int
     ending: str
-    """Where a text ends, see `answers/endings.py`."""
+    """Where a text ends, see `answers/generate.py`."""
     batches: tuple[tuple[int, ...], ...]
     batch_tokens: int
     sampling: Sampling | None = None
