@@ -15,7 +15,7 @@ from statistics import median
 
 import torch
 
-from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import make_template
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.question import Question

@@ -1,6 +1,6 @@
 """Kills runs at random moments (SIGKILL, while they write, rename or remove a file), goes on, and compares the numbers.
 
-    python tools/kill_and_resume.py --model FOLDER --dataset file:QUESTIONS --moments 30 [--job fresh]
+    python tools/kill_and_resume.py --model FOLDER --dataset QUESTIONS --moments 30 [--job fresh]
 
 `--job fresh` kills `--fresh` on a finished run, whose results have to stay whole until new ones take their place;
 `--job repair` kills `verify --repair` of a run that lost a step and a result. One process imports all and forks a

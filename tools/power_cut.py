@@ -1,6 +1,6 @@
 """Cuts the power while a run writes: copies the disk as it is at random writes, mounts the copy, goes on, compares.
 
-    python tools/power_cut.py --model FOLDER --dataset file:QUESTIONS --cuts 12 [--job fresh]     (needs root)
+    python tools/power_cut.py --model FOLDER --dataset QUESTIONS --cuts 12 [--job fresh]     (needs root)
 
 The disk is an ext4 image that commits by itself only every five minutes and does not guess what should be flushed:
 whatever was not brought to the disk is lost. The run waits at chosen writes, the image is copied, and the run goes on.

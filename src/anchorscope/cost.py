@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from anchorscope.answers.enough import LabelCounter
+from anchorscope.answers.choose import LabelCounter
 from anchorscope.catalogue import EXPERIMENTS, INTERVENTIONS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anchorscope.answers.choose import QuestionSample, choose_questions
-from anchorscope.answers.enough import LabelCounter, require_possible
+from anchorscope.answers.choose import LabelCounter, QuestionSample, choose_questions, require_possible
 from anchorscope.artefacts.durable import make_folder, replacing
-from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
+from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_spec
+from anchorscope.datasets.rows import parse_columns
 from anchorscope.errors import UserError
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.embedded import EMBEDDED

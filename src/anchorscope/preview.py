@@ -10,11 +10,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from anchorscope.answers.choose import QuestionSample
-from anchorscope.answers.enough import NEEDED, LabelCounter
+from anchorscope.answers.choose import NEEDED, LabelCounter, QuestionSample
 from anchorscope.answers.generate import TOO_LONG, Answer, do_not_fit, known_answers
-from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
-from anchorscope.answers.template import Template
+from anchorscope.answers.template import Prompt, Template, build_prompts, decode_exactly, make_template, prefix_length
 from anchorscope.catalogue import POSITIONS
 from anchorscope.cost import Cost, ModelSize, choose_random_cuts, dataset_size, run_cost
 from anchorscope.datasets.catalog import parse_spec
@@ -22,14 +20,12 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.experiments.experiment import chosen_experiments
 from anchorscope.interventions.registry import of_experiments
-from anchorscope.models.language_model import decode_exactly
 from anchorscope.models.loading import ModelFacts, read_facts
 from anchorscope.prepare import ask, resolve
 from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe
-from anchorscope.spans.locate import locate, question_tokens
+from anchorscope.spans.locate import locate, offsets_by_decoding, question_tokens
 from anchorscope.spans.question_spans import locate_question_words
-from anchorscope.spans.tokens import offsets_by_decoding
 from anchorscope.stats.streams import drawn, priorities
 
 

@@ -15,7 +15,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from anchorscope.answers.choose import YES_NO
-from anchorscope.answers.prompt import PROMPTS
+from anchorscope.answers.template import PROMPTS
 from anchorscope.catalogue import (
     BALANCE,
     EXACT_TOKENS,
@@ -27,7 +27,8 @@ from anchorscope.catalogue import (
     with_needs,
 )
 from anchorscope.catalogue import EVIDENCE as EVIDENCE_NAMES
-from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, parse_columns, parse_spec
+from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, parse_spec
+from anchorscope.datasets.rows import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.embedded import EMBEDDED
@@ -78,7 +79,7 @@ class Recipe(BaseModel):
         offered=(*BUILT_IN, *WITH_FILE),
         common=True,
     )
-    """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or file:PATH."""
+    """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or a file's path."""
     columns: tuple[str, ...] = option((), DATA, ignore("the questions themselves are compared"), common=True)
     """What your own file calls its columns: question=prompt,answers=gold."""
     limit: int | None = option(None, DATA, flag("other questions may have been asked"), common=True, ge=1, le=_MANY)
@@ -241,7 +242,7 @@ class Recipe(BaseModel):
         if self.columns and all(parse_spec(text).path is None for text in self.datasets):
             raise UserError(
                 f"Columns are named for a file of your own (found: {', '.join(self.columns)}), and the datasets are "
-                f"{', '.join(self.datasets)}; leave --columns out, or give file:PATH."
+                f"{', '.join(self.datasets)}; leave --columns out, or give the path of a file."
             )
         return self
 

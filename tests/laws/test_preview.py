@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anchorscope.answers.choose import QuestionSample
-from anchorscope.answers.prompt import build_prompts, make_template, prefix_length
+from anchorscope.answers.template import build_prompts, make_template, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.interventions.registry import of_experiments
 from anchorscope.models.language_model import LanguageModel

@@ -3,8 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
-from anchorscope.answers.prompt import make_template
-from anchorscope.answers.template import Template
+from anchorscope.answers.template import Template, make_template
 from anchorscope.models.language_model import LanguageModel
 
 TURN = "[{{ message.role }}]{{ message.content | trim }}[end]\n"

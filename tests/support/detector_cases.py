@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import make_template
 from anchorscope.detectors.features import StateKey
 from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.fitted_parts import WeightedSum

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.answers.endings import LINE
+from anchorscope.answers.generate import LINE
 from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, Patch, TokenSequence, Variant
 from anchorscope.execute.executor import Executor

@@ -11,9 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.datasets.catalog import DatasetSpec, Reading, open_dataset
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.reading import Reading
 from anchorscope.errors import UserError
 
 QUESTIONS = (

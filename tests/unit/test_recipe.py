@@ -112,9 +112,9 @@ def test_a_choice_far_from_all_others_gets_no_guess() -> None:
 @pytest.mark.parametrize(
     ("spec", "parts"),
     [
-        ("atals", ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "file:PATH"]),
-        ("popqq=x.csv", ["Unknown dataset 'popqq'", "Did you mean 'popqa'?", "file:x.csv"]),
-        ("atlas=x.csv", ["Unknown dataset 'atlas'", "file:x.csv"]),
+        ("atals", ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "A file of your own is its path"]),
+        ("popqq=x.csv", ["Unknown dataset 'popqq'", "Did you mean 'popqa'?", "./popqq=x.csv"]),
+        ("atlas=x.csv", ["Unknown dataset 'atlas'", "./atlas=x.csv"]),
         ("", ["Unknown dataset ''"]),
     ],
 )

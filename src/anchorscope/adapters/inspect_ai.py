@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from anchorscope.adapters.score_service import ADDRESS, ask_score
-from anchorscope.datasets.logged_answers import first_line
+from anchorscope.datasets.formats import first_line
 from anchorscope.errors import UserError
 
 try:

@@ -6,9 +6,8 @@ A detector knows its model under one prompt. Whether a prompt is that one is dec
 from collections.abc import Sequence
 from typing import Any
 
-from anchorscope.answers.template import Template, after_thinking
+from anchorscope.answers.template import Template, after_thinking, decode_exactly
 from anchorscope.errors import UserError
-from anchorscope.models.language_model import decode_exactly
 
 
 def question_of_prompt(template: Template, tokenizer: Any, ids: Sequence[int]) -> str:

@@ -22,8 +22,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from anchorscope.answers.generate import given_answer
-from anchorscope.answers.prompt import build_prompts
-from anchorscope.datasets.logged_answers import first_line
+from anchorscope.answers.template import build_prompts, decode_exactly
+from anchorscope.datasets.formats import first_line
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.features import CLEAN, Features
@@ -33,9 +33,8 @@ from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.items import POSITIONS
 from anchorscope.models.fingerprint import tokenizer_fingerprint
-from anchorscope.models.language_model import decode_exactly
 from anchorscope.spans.locate import locate
-from anchorscope.spans.question_words import question_words
+from anchorscope.spans.question_spans import question_words
 
 SITE = "residual"
 """The only site that vLLM shows."""

@@ -1,4 +1,4 @@
-"""The model's own answers: greedy or sampled, up to the end of the line; or the user's, where the dataset brings them.
+"""The model's own answers, greedy or sampled, and where they end; or the user's, where the dataset brings them.
 
 In a conversation some models begin with a blank line, or with a thinking block although that is switched off. Both are
 part of what the model sees and not of its answer, which begins at its first visible character.
@@ -7,13 +7,62 @@ part of what the model sees and not of its answer, which begins at its first vis
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anchorscope.answers.prompt import Prompt, some_at_a_time
-from anchorscope.answers.template import CLOSE, OPEN, Template
+from anchorscope.answers.template import (
+    CLOSE,
+    OPEN,
+    Prompt,
+    Template,
+    after_thinking,
+    decode_all_exactly,
+    decode_exactly,
+    some_at_a_time,
+)
 from anchorscope.datasets.question import Question
-from anchorscope.engine.decode import Decoded
-from anchorscope.models.language_model import decode_all_exactly, decode_exactly
+
+if TYPE_CHECKING:
+    from anchorscope.engine.decode import Decoded
+    from anchorscope.models.language_model import LanguageModel
+
+LINE, CHAT, LIST, TEXT = "line", "chat", "list", "text"
+"""An answer of one line; one in a conversation; a list of key words, ended by a line break or a special token only; any
+text, however many lines it has, up to an end token."""
+
+
+class Ending:
+    """Which tokens end a text: line breaks, the model's end tokens, and special tokens, which no answer holds.
+
+    A chat answer may begin with line breaks: one ends it only after a visible character, and none inside a thinking
+    block.
+    """
+
+    def __init__(self, lm: "LanguageModel", kind: str) -> None:
+        self.tokenizer, self.chat, self.breaks = lm.tokenizer, kind == CHAT, kind != TEXT
+        self.certain = {int(end) for end in lm.tokenizer.all_special_ids}
+        if kind != LIST:
+            known = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
+            ends = [*(known if isinstance(known, list) else [known]), lm.tokenizer.eos_token_id]
+            special = [token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special]
+            self.certain |= {int(end) for end in [*ends, *special] if end is not None}
+        if self.chat or not self.breaks:
+            self.certain = {end for end in self.certain if decode_exactly(lm.tokenizer, [end]) not in (OPEN, CLOSE)}
+        self.texts: dict[int, str] = {}
+
+    def is_end(self, token: int, so_far: Sequence[int] = ()) -> bool:
+        """Whether a token ends the text, given those before it."""
+        if token in self.certain:
+            return True
+        if not self.breaks:
+            return False
+        if token not in self.texts:
+            self.texts[token] = decode_exactly(self.tokenizer, [token])
+        line, has_break, _ = self.texts[token].partition("\n")
+        if not has_break or not self.chat:
+            return bool(has_break)
+        visible = after_thinking(decode_exactly(self.tokenizer, so_far))
+        return visible is not None and bool((visible + line).strip())
+
 
 TOO_LONG = "too_long"
 """The status of a question that does not fit the model's context together with its longest answer."""
@@ -91,7 +140,7 @@ def with_thinking(max_new_tokens: int) -> int:
 def thinkers(
     tokenizer: Any,
     prompts: Sequence[tuple[int, ...]],
-    decoded: Sequence[Decoded],
+    decoded: "Sequence[Decoded]",
     max_new_tokens: int,
     context: int | None,
 ) -> list[int]:
@@ -105,7 +154,9 @@ def thinkers(
     ]
 
 
-def spoken_answers(tokenizer: Any, template: Template, decoded: Sequence[Decoded], max_new_tokens: int) -> list[Answer]:
+def spoken_answers(
+    tokenizer: Any, template: Template, decoded: "Sequence[Decoded]", max_new_tokens: int
+) -> list[Answer]:
     """What the model said, as answers."""
     tokens = [_split_answer(tokenizer, one, max_new_tokens, template.kind == "chat") for one in decoded]
     texts = decode_all_exactly(tokenizer, [one.ids for one in tokens])
@@ -145,8 +196,7 @@ class _AnswerTokens:
         return Answer(text=visible, ids=self.ids, log_probs=self.log_probs, status=status, before=self.before)
 
 
-def _split_answer(tokenizer: Any, decoded: Decoded, max_tokens: int, chat: bool) -> _AnswerTokens:
-    """What the model said, apart from what it wrote before."""
+def _split_answer(tokenizer: Any, decoded: "Decoded", max_tokens: int, chat: bool) -> _AnswerTokens:
     start = tokens_before(tokenizer, decoded.ids) if chat else 0
     ids, log_probs = decoded.ids[start:], decoded.log_probs[start:]
     finished = decoded.finished and len(ids) <= max_tokens

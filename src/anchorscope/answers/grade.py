@@ -12,9 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anchorscope.answers.grade_names import same_name
-from anchorscope.answers.grade_numbers import as_date, compare, dates_in, numbers_in, only_in_a_span
-from anchorscope.answers.grade_question import parse_question
+from anchorscope.answers.grade_names import parse_question, same_name
 from anchorscope.answers.grade_words import (
     AFTER_POLAR,
     CLOSINGS,
@@ -26,7 +24,12 @@ from anchorscope.answers.grade_words import (
     OPENINGS,
     YES,
     alias_readings,
+    as_date,
+    compare,
+    dates_in,
     is_read_as_written,
+    numbers_in,
+    only_in_a_span,
     readings,
 )
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, word_tuple, words
@@ -61,11 +64,8 @@ class ParsedAnswer:
     vocabulary: frozenset[str]
     """Every word that stands in any of them."""
     core_words: frozenset[str]
-    """The words of the core."""
     core_joined: str
-    """The core without spaces."""
     has_digits: bool
-    """Whether any word holds a digit."""
 
 
 def _padded(words: Sequence[str]) -> str:
@@ -192,7 +192,6 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
 
 
 def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
-    """Whether the answer names this accepted one."""
     wanted = word_tuple(alias)
     short = is_short(wanted)
     if not wanted or (short and _marks(parsed.text) != _marks(alias)):

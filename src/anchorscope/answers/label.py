@@ -21,7 +21,6 @@ class Drawn:
     """The choice."""
 
     used: NDArray[np.bool_]
-    """Whether each item was drawn."""
     weight: NDArray[np.float64]
     """Inverse of the chance to be drawn, 0 for items that were not."""
 

@@ -15,12 +15,15 @@ put there. The others do not speak of thinking: nothing is changed. That a token
 models that never think (Qwen3-Instruct-2507) share it with those that do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from threading import Thread
 from typing import Any
 
-from anchorscope.answers.chat_render import TemplateRefused, render_chat
-from anchorscope.errors import UserError
+from anchorscope.datasets.question import Question
+from anchorscope.engine.sequences import shared_prefix_length
+from anchorscope.errors import UserError, unknown
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,43 @@ INSTRUCTION = "Answer every question with a name, a number or a short phrase onl
 # Capitals, quotes and signs: a template that changes any of them would change questions too.
 _PLACEHOLDER = 'Where Is "Zq7\'s" place & why?'
 _INSTEAD = "use --prompt few-shot, which needs no chat template."
+LONGEST_SOURCE = 2**20
+"""Characters that a chat template may have; the longest ones in use have some 20,000."""
+SECONDS = 10
+"""How long a chat template may take to render; an honest one takes milliseconds."""
+# What a template's clock shows, Llama's own default: the same recipe asks the same tomorrow.
+_CLOCK = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}\n"
+
+
+class TemplateRefused(Exception):
+    """Why a chat template gives no text."""
+
+
+def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapping[str, Any]) -> str:
+    """What the template makes of the turns, in transformers' sandbox, up to where the model goes on."""
+    if len(source) > LONGEST_SOURCE:
+        raise TemplateRefused(f"it has {len(source):,} characters, at most {LONGEST_SOURCE:,} are read")
+    outcome: list[str | BaseException] = []
+
+    def render() -> None:
+        from transformers.utils.chat_template_utils import render_jinja_template  # only here: it takes a second
+
+        dated = _CLOCK + source if "strftime_now" in source else source
+        try:
+            texts, _ = render_jinja_template([turns], chat_template=dated, add_generation_prompt=True, **variables)
+            outcome.append(texts[0])
+        except BaseException as error:  # whatever a template makes jinja2 raise
+            outcome.append(error)
+
+    thread = Thread(target=render, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    if not outcome:
+        raise TemplateRefused(f"it takes more than {SECONDS} seconds")
+    if isinstance(outcome[0], str):
+        return outcome[0]
+    reason = str(outcome[0]).strip() or type(outcome[0]).__name__
+    raise TemplateRefused(reason.splitlines()[0][:200])
 
 
 def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
@@ -165,7 +205,6 @@ def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
 
 
 def _source(tokenizer: Any) -> str:
-    """The text of the template."""
     if not getattr(tokenizer, "chat_template", None):
         raise UserError(f"The tokenizer of this model has no chat template (a base model has none); {_INSTEAD}")
     try:
@@ -189,3 +228,78 @@ def _first_of(tokenizer: Any) -> int | None:
     """The token that the tokenizer itself puts before every text, if it is the beginning-of-text token."""
     first = tokenizer("a")["input_ids"][0]
     return int(first) if first == tokenizer.bos_token_id else None
+
+
+_TOGETHER = 2**20  # characters that are tokenised in one call
+PROMPTS = ("few-shot", "zero-shot", "chat")
+"""How a question can be put: as plain text after solved examples or without any, or through a chat template."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question as the model sees it."""
+
+    text: str
+    ids: tuple[int, ...]
+    offsets: Offsets
+    """Characters of `text` that each token covers."""
+    question_start: int
+    """Where the question's own text begins in `text`."""
+    left_out: int = 0
+    """How many tokens it would have; for one with more than the model reads, of which nothing else is kept."""
+
+    @cached_property
+    def own_start(self) -> int:
+        """The first token with a character that is not in the head."""
+        return next((index for index, (_, end) in enumerate(self.offsets) if end > self.question_start), len(self.ids))
+
+
+def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Template:
+    """The template of one kind for one model; `needs_bos` is the token that its prompts must begin with."""
+    if kind not in PROMPTS:
+        raise unknown("prompt", kind, PROMPTS)
+    if kind == "chat":
+        return chat_template(tokenizer, needs_bos)
+    return replace(ZERO_SHOT_TEMPLATE if kind == "zero-shot" else FEW_SHOT_TEMPLATE, first_token=needs_bos)
+
+
+def build_prompts(
+    tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE, context: int | None = None
+) -> list[Prompt]:
+    """The prompt of each question, up to where its answer begins; empty where it alone exceeds the context."""
+    start, found = len(template.head), []
+    for some in some_at_a_time([template.text(question.question) for question in questions]):
+        for text, (ids, offsets) in zip(some, template.encode(tokenizer, some), strict=True):
+            fits = context is None or len(ids) <= context
+            found.append(Prompt(text, ids, offsets, start) if fits else Prompt("", (), (), 0, left_out=len(ids)))
+    return found
+
+
+def some_at_a_time(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Texts in parts, so that the tokens of long ones that are not kept are not in memory together."""
+    some: list[str] = []
+    size = 0
+    for text in texts:
+        some.append(text)
+        size += len(text)
+        if size >= _TOGETHER:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def prefix_length(prompts: Sequence[Prompt]) -> int:
+    """How many leading tokens all prompts share, none of which touches the question's own text."""
+    return shared_prefix_length([prompt.ids for prompt in prompts], [prompt.own_start for prompt in prompts])
+
+
+def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of token ids as it is: a tokenizer that tidies up spaces would move every later character."""
+    return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+
+def decode_all_exactly(tokenizer: Any, sequences: Sequence[Sequence[int]]) -> list[str]:
+    """The texts of many sequences, in one call."""
+    lists = [list(ids) for ids in sequences]
+    return list(tokenizer.batch_decode(lists, clean_up_tokenization_spaces=False)) if lists else []

@@ -32,8 +32,8 @@ from anchorscope.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
-from anchorscope.spans.char_spans import Span
 from anchorscope.spans.locate import ItemTokens
+from anchorscope.spans.words import Span
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from anchorscope.answers.enough import FOR_A_CHART
+from anchorscope.answers.choose import FOR_A_CHART
 from anchorscope.artefacts.results import DatasetResult, LeftOut
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.shapes import MARK

@@ -48,7 +48,7 @@ class Options:
     seconds: float = _choice(8.0, "About how long one repeat of a slow way may take; it then runs fewer items.")
     shared: int | None = _choice(None, "Shared tokens of synthetic items (default 40); a shape always runs these.")
     own: int | None = _choice(None, "Own tokens of synthetic items (default 24).")
-    dataset: str = _choice("atlas", "Questions of real items: atlas, popqa=FILE, file:PATH and so on.")
+    dataset: str = _choice("atlas", "Questions of real items: atlas, popqa=FILE, a path and so on.")
     new_tokens: int = _choice(16, "Longest generated answer.")
     seed: int = _choice(0, "Seed of the draw.")
     growth: bool = _choice(False, "Also measure how the cost grows with items, length and layers.")

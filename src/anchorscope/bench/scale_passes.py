@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from anchorscope.answers.endings import LINE
+from anchorscope.answers.generate import LINE
 from anchorscope.bench.workload import FOLDS, Workload
 from anchorscope.engine.sequences import SITES, Cut, Variant
 from anchorscope.execute.content_hash import content_hash

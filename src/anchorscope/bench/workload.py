@@ -111,7 +111,7 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
     # Only here: on a machine with nothing but torch and transformers, synthetic items are all that is needed.
     from anchorscope.answers.choose import choose_questions
     from anchorscope.answers.generate import given_answers
-    from anchorscope.answers.prompt import build_prompts, make_template
+    from anchorscope.answers.template import build_prompts, make_template
     from anchorscope.datasets.catalog import open_dataset, parse_spec
     from anchorscope.spans.locate import locate_all
     from anchorscope.spans.question_spans import locate_question_words

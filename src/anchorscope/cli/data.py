@@ -3,13 +3,11 @@
 The numbers go to standard output, as a table for people or as one JSON object; advice goes to standard error.
 """
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +19,6 @@ from anchorscope.cli.terminal import emit_json, emit_text, listener, say, user_e
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to come at once
-    from anchorscope.datasets.catalog import DatasetSpec
     from anchorscope.datasets.question import Question
 
 FILES = {
@@ -74,13 +71,12 @@ def _look(
     text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int, progress: Progress
 ) -> dict[str, Any]:
     """Everything that is known of the dataset, as the JSON object shows it."""
-    from anchorscope.answers.choose import why_not_asked
-    from anchorscope.answers.enough import NEEDED, LabelCounter
-    from anchorscope.datasets.catalog import open_dataset
-    from anchorscope.datasets.raw_rows import parse_columns
+    from anchorscope.answers.choose import NEEDED, LabelCounter, why_not_asked
+    from anchorscope.datasets.catalog import open_dataset, parse_spec
+    from anchorscope.datasets.rows import parse_columns
     from anchorscope.datasets.survey import take_survey
 
-    spec, counter = _spec(text), LabelCounter()
+    spec, counter = parse_spec(text), LabelCounter()
 
     def count(question: "Question") -> None:
         if not why_not_asked(question):
@@ -105,23 +101,6 @@ def _look(
             {"id": one.item_id, "question": one.question, "answers": list(one.answers)} for one in survey.examples
         ],
     }
-
-
-def _spec(text: str) -> "DatasetSpec":
-    """The dataset that is meant; what is neither a name nor marked as a file is a path."""
-    from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, parse_spec
-
-    if text in (*BUILT_IN, *WITH_FILE) or text.startswith("file:"):
-        return parse_spec(text)
-    is_path = _exists(text) or ("=" not in text and any(mark in text for mark in "./\\"))
-    return parse_spec(f"file:{text}" if is_path else text)
-
-
-def _exists(text: str) -> bool:
-    try:
-        return os.path.lexists(Path(text).expanduser())
-    except (OSError, RuntimeError):  # too long for a path, or the home of nobody
-        return False
 
 
 def _show(record: Mapping[str, Any]) -> None:

@@ -25,8 +25,8 @@ EXAMPLES = (
         "the demo: an embedded model, 500 questions, three and a half minutes on two cores",
         "anchorscope run --limit 500 --out runs/demo",
     ),
-    ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset file:questions.csv --out runs/mine"),
-    ("what it would do, without doing it", "anchorscope run --dataset file:questions.csv --dry-run"),
+    ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset questions.csv --out runs/mine"),
+    ("what it would do, without doing it", "anchorscope run --dataset questions.csv --dry-run"),
     (
         "further experiments into a run that is there; nothing is done twice",
         "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched,wordings",

@@ -1,40 +1,57 @@
-"""Datasets by name: `atlas` is built in; the others come from a file, or from the hub if no file is given.
+"""Datasets by name or path, as a stream of questions.
 
-`popqa=FILE` gives a known dataset its file, `file:PATH` any other; the name is what results and charts show, and says
-nothing of the file's format.
+`atlas` is built in; the other known ones come from the hub, or from a file (`popqa=FILE`); anything else is the path of
+a file. The name is what results and charts show, and says nothing of the file's format. Questions come one at a time: a
+million rows are read in the memory of a few, plus a number for every id (a JSON list and Parquet are read whole).
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
+from anchorscope.catalogue import ON_BAD_ROW
 from anchorscope.datasets import atlas
-from anchorscope.datasets.containers import recognise, rows_of
-from anchorscope.datasets.limits import file_limits
-from anchorscope.datasets.question_file import QuestionFile, shown_path
-from anchorscope.datasets.raw_rows import Row, check_known, parse_columns
-from anchorscope.datasets.reading import Reading, Source, read_source
+from anchorscope.datasets.files import LOGS, QuestionFile, recognise_container, rows_of, shown_path
+from anchorscope.datasets.formats import (
+    PLAIN,
+    UNGRADED,
+    Format,
+    deciding,
+    harness_columns,
+    harness_metrics,
+    is_harness_sample,
+    label_by,
+    recognise_format,
+    scores_of,
+)
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.rows import (
+    ALLOW_LARGE,
+    KEPT_BAD_ROWS,
+    LARGE,
+    USUAL,
+    BadRow,
+    FileLimits,
+    Row,
+    Unusable,
+    check_known,
+    check_present,
+    mapped,
+    question_from_row,
+    shown,
+)
+from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress
 
-__all__ = [
-    "BUILT_IN",
-    "WITH_FILE",
-    "DatasetSpec",
-    "Reading",
-    "absolute",
-    "open_dataset",
-    "parse_columns",
-    "parse_spec",
-    "split_names",
-    "split_specs",
-]
-
 BUILT_IN = ("atlas",)
-"""Datasets that come with the package."""
 WITH_FILE = ("popqa", "triviaqa", "hotpotqa", "nq")
 """Known datasets that come from a file, or from the hub."""
+_KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
 
 
 @dataclass(frozen=True)
@@ -47,35 +64,45 @@ class DatasetSpec:
 
 
 def parse_spec(text: str) -> DatasetSpec:
-    """`atlas`, `popqa`, `popqa=FILE` or `file:PATH`."""
-    if text in ("file:", *(f"{name}=" for name in WITH_FILE)):
+    """`atlas`, `popqa`, `popqa=FILE` or the path of a file, which `file:` may precede."""
+    if text in ("file:", *_KNOWN_WITH_FILE):
         raise UserError(f"Dataset {text!r} names no file; write its path behind {text[-1]!r}.")
-    if text.startswith("file:"):
+    if text in (*BUILT_IN, *WITH_FILE):
+        return DatasetSpec(name=text, path=None)
+    if text.startswith(_KNOWN_WITH_FILE):
+        name, _, path_text = text.partition("=")
+        return DatasetSpec(name=name, path=_path(path_text))
+    if text.startswith("file:") or _looks_like_path(text):
         path = _path(text.removeprefix("file:"))
         return DatasetSpec(name=_name_of(path), path=path)
-    name, has_file, path_text = text.partition("=")
+    name, has_file, _ = text.partition("=")
     if has_file:
-        if name not in WITH_FILE:
-            raise unknown("dataset", name, WITH_FILE, f"For a file of your own write file:{path_text}.")
-        return DatasetSpec(name=name, path=_path(path_text))
-    if name in (*BUILT_IN, *WITH_FILE):
-        return DatasetSpec(name=name, path=None)
-    raise unknown("dataset", name, (*BUILT_IN, *WITH_FILE), "A file of your own is file:PATH, a known one popqa=FILE.")
+        raise unknown("dataset", name, WITH_FILE, f"A file of your own is its path, like ./{text}.")
+    raise unknown("dataset", text, (*BUILT_IN, *WITH_FILE), "A file of your own is its path, a known one popqa=FILE.")
+
+
+def _looks_like_path(text: str) -> bool:
+    """Whether a text that names no known dataset is a path: of a file that exists, or with a folder or an ending."""
+    written_out = text.startswith(("/", ".", "~"))
+    return bool(text) and (written_out or _exists(text) or ("=" not in text and (os.sep in text or "." in text)))
+
+
+def _exists(path: str) -> bool:
+    try:
+        return os.path.lexists(os.path.expanduser(path))
+    except ValueError:  # NUL, or half a character
+        return False
 
 
 def _path(text: str) -> Path:
     """The path that was written; what no recipe could carry is refused at once."""
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UserError(f"The file name {os.fsencode(text)!r} is not UTF-8 text. Rename the file.")
     try:
-        text.encode()
-        path = Path(text).expanduser()
-    except UnicodeEncodeError:
-        raise UserError(f"The file name {os.fsencode(text)!r} is not UTF-8. Rename the file.") from None
+        return Path(text).expanduser()
     except RuntimeError:
         home = Path(text).parts[0]
         raise UserError(f"{shown_path(Path(text))}: there is no home folder {home}. Write the path out.") from None
-    if "\0" in text:
-        raise UserError(f"The file name {text!r} holds a NUL byte, which no file's name does. Write it anew.")
-    return path
 
 
 _LONGEST_NAME = 100  # bytes: it becomes part of names of folders and files, which have 255 at most
@@ -88,18 +115,9 @@ def _name_of(path: Path) -> str:
 
 
 def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
-    """Datasets with commas between them. A comma may also be part of a file's name, where such a file exists."""
-    found: list[str] = []
-    for text in texts:
-        parts = text.split(",")
-        while parts:
-            # A path may end before any comma that another dataset follows.
-            ends = [at for at in range(1, len(parts) + 1) if at == len(parts) or _begins_dataset(parts[at])]
-            whole = (at for at in ends if _is_there(",".join(parts[:at])))
-            end = next(whole, 1) if _has_path(parts[0]) else 1
-            found.append(",".join(parts[:end]))
-            parts = parts[end:]
-    return tuple(filter(None, found))
+    """Datasets with commas between them; a text that names an existing file is one, commas included."""
+    specs = [[text] if _names_existing_file(text) else text.split(",") for text in texts]
+    return tuple(spec for group in specs for spec in group if spec)
 
 
 def split_names(texts: Sequence[str]) -> tuple[str, ...]:
@@ -107,17 +125,8 @@ def split_names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for text in texts for part in text.split(",") if part)
 
 
-def _has_path(text: str) -> bool:
-    return text.startswith(("file:", *(f"{name}=" for name in WITH_FILE)))
-
-
-def _begins_dataset(text: str) -> bool:
-    return _has_path(text) or text in (*BUILT_IN, *WITH_FILE)
-
-
-def _is_there(text: str) -> bool:
-    path = text.removeprefix("file:") if text.startswith("file:") else text.partition("=")[2]
-    return os.path.lexists(os.path.expanduser(path)) if "\0" not in path else False
+def _names_existing_file(text: str) -> bool:
+    return _exists(text.partition("=")[2] if text.startswith(_KNOWN_WITH_FILE) else text.removeprefix("file:"))
 
 
 def absolute(text: str) -> str:
@@ -126,9 +135,75 @@ def absolute(text: str) -> str:
     if spec.path is None:
         return text
     path = os.path.realpath(spec.path)
-    if not os.path.isfile(path):  # a pipe has no name to write out, and reading tells what is wrong
+    if not os.path.isfile(path):  # a pipe has no name to write out, and reading reports what is wrong
         path = os.path.abspath(spec.path)
-    return f"file:{path}" if text.startswith("file:") else f"{spec.name}={path}"
+    if text.startswith(_KNOWN_WITH_FILE):
+        return f"{spec.name}={path}"
+    return f"file:{path}" if text.startswith("file:") else path
+
+
+class Reading:
+    """The questions of a dataset, to be gone through once; bad rows are remembered with their reasons."""
+
+    def __init__(self, kind: str, results: Iterator[Question | BadRow], limits: FileLimits = USUAL) -> None:
+        self.format = kind
+        """What the file is, in words: "PopQA, TSV"."""
+        self.rows = 0
+        """Rows met so far, the bad ones included; blank lines and the header not."""
+        self.bad = 0
+        """How many of them could not be used."""
+        self.bad_rows: list[BadRow] = []
+        """The first of these, with their reasons."""
+        self.limits = limits
+        self._results: Iterator[Question | BadRow] | None = results
+
+    def __iter__(self) -> Iterator[Question]:
+        if self._results is None:
+            raise RuntimeError("A reading can be gone through once; open the dataset again.")
+        results, self._results = self._results, None
+        for result in results:
+            self.rows += 1
+            if isinstance(result, BadRow):
+                self.bad += 1
+                if self.bad <= KEPT_BAD_ROWS:
+                    self.bad_rows.append(result)
+            else:
+                yield result
+
+
+class KeptQuestions:
+    """Counts the memory of the questions that are held together."""
+
+    def __init__(self, limits: FileLimits, then: str) -> None:
+        self._room, self._then, self._count = limits.kept, then, 0
+
+    def add(self, question: Question) -> None:
+        """One more is held."""
+        self._count += 1
+        self._room -= _size(question)
+        if self._room < 0:
+            raise UserError(
+                f"{self._count:,} questions of {question.dataset!r} take more than {USUAL.kept // 10**6} MB, and there "
+                f"are more. {self._then}"
+            )
+
+    def drop(self, question: Question) -> None:
+        """This one is not held any more."""
+        self._count -= 1
+        self._room += _size(question)
+
+
+def _size(question: Question) -> int:
+    noted = question.metadata
+    texts = (
+        question.question,
+        question.item_id,
+        question.model_answer or "",
+        *question.answers,
+        *noted,
+        *noted.values(),
+    )
+    return 400 + sum(sys.getsizeof(text) + 16 for text in texts)
 
 
 def open_dataset(
@@ -149,29 +224,149 @@ def open_dataset(
     columns = columns or {}
     for name in columns:
         check_known(name)
-    limits = file_limits(large)
+    if on_bad_row not in ON_BAD_ROW:
+        raise unknown("value of --on-bad-row", on_bad_row, ON_BAD_ROW)
+    skip, limits = on_bad_row == "skip", LARGE if large else USUAL
     if spec.path is None and spec.name in BUILT_IN:
         return Reading("built in", iter(atlas.load()))
     if spec.path is None:
-        source = Source(f"The hub's {spec.name}", "from the hub", "row", _hub_rows(spec.name), limits)
-        return read_source(source, spec.name, on_bad_row, columns, graded)
+        source = _Source(f"The hub's {spec.name}", "from the hub", "row", _hub_rows(spec.name), limits)
+        return _read(source, spec.name, skip, columns, graded)
     file = QuestionFile(spec.path, limits, progress)
     try:
         if sha256 is not None and file.sha256() != sha256:
             raise UserError(f"{file.name} was changed since the run began. Wait until it is whole, then try again.")
-        container = recognise(file, columns.get("question", "question"))
-        rows = rows_of(file, container)
-        source = Source(
-            file.name, container.name, container.place, rows, limits, file.good_row, lambda: file.unpacked, rows.close
-        )
-        return read_source(source, spec.name, on_bad_row, columns, graded)
+        container = recognise_container(file, columns.get("question", "question"))
+        source = _Source(file.name, container.name, container.unit, rows_of(file, container), limits)
+        return _read(source, spec.name, skip, columns, graded)
     except BaseException:
         file.close()
         raise
 
 
-def _hub_rows(name: str) -> Iterator[tuple[int, Row]]:
-    """The rows of a known dataset as the hub has them."""
+def _hub_rows(name: str) -> Generator[tuple[int, Row]]:
     from anchorscope.datasets import hub  # only here: its library is large and not always installed
 
     yield from hub.open_rows(name)
+
+
+_USABLE_ROWS, _LOGGED_ROWS, _MOST_ROWS = 10, 100, 1000  # usable rows that show the format, those of a log, all rows
+
+
+@dataclass(frozen=True)
+class _Source:
+    name: str
+    container: str
+    unit: str
+    rows: Generator[tuple[int, Row]]
+    limits: FileLimits
+
+    @property
+    def is_log(self) -> bool:
+        return self.container == "inspect log"
+
+
+def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str], graded: bool) -> Reading:
+    """The questions of a source; its format is recognised from its first rows."""
+    first: list[tuple[int, Row]] = []
+    usable: list[dict[str, object]] = []
+    for line, row in islice(source.rows, _MOST_ROWS):
+        first.append((line, row))
+        if not isinstance(row, Unusable):
+            usable.append(row)
+            if len(usable) >= (_LOGGED_ROWS if source.is_log or is_harness_sample(row) else _USABLE_ROWS):
+                break
+    if not first:
+        raise UserError(f"{source.name} holds no rows. Write at least one question into it.")
+    if isinstance(first[0][1], Unusable) and not usable:
+        raise _failure(source, *first[0], skip)
+    form = _format(source, usable, columns, graded)
+    if form is None and isinstance(first[0][1], Unusable) and not skip:
+        raise _failure(source, *first[0], skip)
+    if form is None:
+        needs = "'question' and 'answers'" if graded else "'question'"
+        example = "question=prompt,answers=gold" if graded else "question=prompt"
+        raise UserError(
+            f"{source.name} has no known format ({source.container}); columns found: {shown([*usable[0]])}. A file of "
+            f"your own needs {needs}; name yours like --columns {example}. Read as it is: {LOGS}."
+        )
+    form = _labelled(form, source, usable, columns)
+    results = _questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
+    return Reading(f"{form.name}, {source.container}", results, source.limits)
+
+
+def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool) -> Format | None:
+    """What the columns mean; None where nothing is known of them."""
+    if columns:
+        present = list(dict.fromkeys(name for row in rows for name in row))
+        check_present(columns, present, source.name)
+        if is_harness_sample(rows[0]) and [*columns] == ["truthful"]:
+            return recognise_format(rows[0])
+        lowered = {name.strip().lower() for name in present}
+        for wanted in (("question",), ("answers", "answer"))[: 1 + graded]:
+            if not any(name in columns or name in lowered for name in wanted):
+                raise UserError(
+                    f"{source.name} has no column {wanted[0]!r}; columns found: {shown(present)}. "
+                    f"Say which one it is, like --columns {wanted[0]}={present[0]}."
+                )
+        return PLAIN
+    if source.is_log:
+        return PLAIN  # its columns have their names already; metadata may be called anything
+    form = next(filter(None, map(recognise_format, rows)), None)
+    return UNGRADED if form is None and not graded and any(map(UNGRADED.recognises, rows)) else form
+
+
+def _labelled(form: Format, source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
+    """The format; that of a log with the one score that labels all of its answers."""
+    if "truthful" in columns:
+        return form
+    if source.is_log:
+        score = deciding([scores_of(row) for row in rows])
+        return replace(form, translate=lambda row: form.translate(row) | {"truthful": label_by(score, scores_of(row))})
+    if form.translate is harness_columns:
+        metric = deciding([harness_metrics(row) for row in rows])
+        return replace(form, translate=lambda row: harness_columns(row, metric))
+    return form
+
+
+def _failure(source: _Source, line: int, bad: Row, skip: bool) -> UserError:
+    then = "No row near it can be read either." if skip else "Fix the row, or leave such rows out: --on-bad-row skip."
+    return UserError(f"{source.name}, {source.unit} {line}: {bad}. {then}")
+
+
+def _questions(
+    source: _Source,
+    rows: Iterator[tuple[int, Row]],
+    form: Format,
+    dataset: str,
+    skip: bool,
+    columns: Mapping[str, str],
+    graded: bool,
+) -> Iterator[Question | BadRow]:
+    """Every row as a question, or, if they are skipped, as a bad row; the source is closed at the end."""
+    ids: set[int] = set()
+    with closing(source.rows):
+        for number, (line, row) in enumerate(rows, start=1):
+            if number > source.limits.rows:
+                raise UserError(f"{source.name} has more than {source.limits.rows:,} rows. {ALLOW_LARGE}.")
+            try:
+                if isinstance(row, Unusable):
+                    raise row
+                translated = form.translate(mapped(row, columns) if columns else row)
+                yield _with_own_id(question_from_row(translated, dataset, number, graded), number, ids, form)
+            except Unusable as bad:
+                if not skip:
+                    raise _failure(source, line, bad, skip) from None
+                yield BadRow(line, str(bad))
+
+
+def _with_own_id(question: Question, number: int, ids: set[int], form: Format) -> Question:
+    """The question, if its id is its own; where the format's ids repeat, with its row's number added."""
+    key = small_hash(question.item_id)
+    if key in ids:
+        if form.unique_ids:
+            raise Unusable(f"id {shown(question.item_id)} is already that of an earlier row")
+        question = replace(question, item_id=f"{question.item_id}#{number}")
+        key = small_hash(question.item_id)
+    ids.add(key)
+    return question

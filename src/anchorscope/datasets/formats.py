@@ -1,16 +1,30 @@
-"""The formats in which question sets circulate, recognised by the columns of a row, never by a file's name.
+"""The formats in which question sets circulate, recognised by the columns of a row, never by a file's name: `FORMATS`.
 
 Accepted answers are kept as the file writes them, each once: aliases of one character, emoji, titles with a parenthesis
 and tokenised spacing are the grader's business.
+
+Two formats are logs of evaluation tools, which also hold a model's answer and its scores. One score labels a whole
+file: the first that says nothing but right or wrong in the file's first rows.
+- lm-evaluation-harness (`--log_samples`): a line is a document, what was asked of it and what came back, once per
+  filter. The question is the document's own (the prompt has other questions before it), the answer is what the filter
+  left of the model's text. Tasks that compare the probabilities of given choices hold no answer in words, and are
+  refused.
+- inspect_ai (`.eval`): a JSON object per sample, read without inspect_ai. Columns: `question`, `answers` (the targets),
+  `model_answer` (the first line of the completion), `epoch`, `model`; and of every scorer `score.NAME` and
+  `answer.NAME`. `--columns truthful=score.NAME` takes another scorer for the labels.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from typing import Any
 
-from anchorscope.datasets import harness_samples
-from anchorscope.datasets.popqa_relations import BY_NUMBER, with_property_words
-from anchorscope.datasets.raw_rows import KNOWN, Unusable, list_from_text, own_names, shown
+from anchorscope.datasets.relations import BY_NUMBER, with_property_words
+from anchorscope.datasets.rows import KNOWN, Unusable, list_from_text, own_names, shown
+
+_SINGLE = (str, int, float)
 
 
 @dataclass(frozen=True)
@@ -18,11 +32,9 @@ class Format:
     """What the columns of a file mean."""
 
     name: str
-    """As it is told to people."""
     recognises: Callable[[Mapping[str, object]], bool]
-    """Whether a row is of this format."""
     translate: Callable[[Mapping[str, object]], dict[str, object]]
-    """The row under the names of `datasets.columns`; raises `Unusable`."""
+    """The row under the names of `rows.KNOWN`; raises `Unusable`."""
     unique_ids: bool = True
     """Whether an id that stands twice is a mistake; if not, the row's number is added to the second."""
 
@@ -47,7 +59,6 @@ def quoted_once(text: object) -> object:
 
 
 def _whole_number(value: object) -> object:
-    """A count that a table gives as text."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16 else value
 
 
@@ -84,39 +95,30 @@ def _popqa_ragvsft(row: Mapping[str, object]) -> dict[str, object]:
     return with_property_words(known)
 
 
-def _triviaqa_answers(answer: object, value: str, aliases: str) -> list[object]:
-    """Value and aliases of an answer, the value first: aliases are Wikipedia redirects in no order.
+def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Mapping[str, object]], dict[str, object]]:
+    """The official JSON (`QuestionId`, `Answer.Aliases`) or the hub's schema, by how they spell `question_id`.
 
-    The split without answers says "<unk>".
+    The value comes first: aliases are Wikipedia redirects in no order. The split without answers says "<unk>".
     """
-    if not isinstance(answer, Mapping):
-        raise Unusable(f"the answer must be an object with {value!r} and {aliases!r}, not {shown(answer)}")
-    found = [*answer_list([answer.get(value)], value), *answer_list(answer.get(aliases), aliases)]
-    return [one for one in found if one != "<unk>"]
+
+    def translate(row: Mapping[str, object]) -> dict[str, object]:
+        answer, value, aliases = row.get(spelled("answer")), spelled("value"), spelled("aliases")
+        if not isinstance(answer, Mapping):
+            raise Unusable(f"the answer must be an object with {value!r} and {aliases!r}, not {shown(answer)}")
+        accepted = [*answer_list([answer.get(value)], value), *answer_list(answer.get(aliases), aliases)]
+        return {
+            "id": row.get(spelled("question_id")),
+            "question": row.get(spelled("question")),
+            "answers": [text for text in accepted if text != "<unk>"],
+            "question_source": row.get(spelled("question_source")),
+            "answer_type": answer.get(spelled("type")),
+        }
+
+    return translate
 
 
-def _triviaqa(row: Mapping[str, object]) -> dict[str, object]:
-    """The official JSON: `Data[]` with `Answer.Aliases`."""
-    answer = row.get("Answer")
-    known: dict[str, object] = {
-        "id": row.get("QuestionId"),
-        "question": row.get("Question"),
-        "answers": _triviaqa_answers(answer, "Value", "Aliases"),
-        "question_source": row.get("QuestionSource"),
-    }
-    return known | {"answer_type": answer.get("Type") if isinstance(answer, Mapping) else None}
-
-
-def _triviaqa_hub(row: Mapping[str, object]) -> dict[str, object]:
-    """The schema of the Hugging Face hub."""
-    answer = row.get("answer")
-    known: dict[str, object] = {
-        "id": row.get("question_id"),
-        "question": row.get("question"),
-        "answers": _triviaqa_answers(answer, "value", "aliases"),
-        "question_source": row.get("question_source"),
-    }
-    return known | {"answer_type": answer.get("type") if isinstance(answer, Mapping) else None}
+def _camel(name: str) -> str:
+    return name.title().replace("_", "")
 
 
 def _is_triviaqa_hub(row: Mapping[str, object]) -> bool:
@@ -207,7 +209,7 @@ def _has_question(row: Mapping[str, object]) -> bool:
 
 
 def _plain(row: Mapping[str, object]) -> dict[str, object]:
-    """Files of one's own, and the normalised ones: columns under their known names (`datasets.columns`).
+    """Files of one's own, and the normalised ones: columns under their known names (`rows.KNOWN`).
 
     `question`, and `answers` or `answer`: a list, one string with "|" between the answers, or a list written as text.
     Optional: `id` (else the row's number), `subject`, `relation`, `property_words`, `exact_question`, `model_answer`,
@@ -216,23 +218,223 @@ def _plain(row: Mapping[str, object]) -> dict[str, object]:
     return with_property_words(own_names(row))
 
 
+SCORE = "score."
+"""How the columns begin that hold the scores of a log."""
+_THINKING = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
+_RIGHT, _WRONG = ("C", "c", "correct"), ("I", "i", "incorrect")
+_BETWEEN = ("P", "p", "partial", "N", "n", "noanswer")  # verdicts too, and no labels
+
+
+def first_line(text: str) -> str:
+    """The first line that is seen of what a model wrote, a thinking block before it left out; empty if there is none.
+
+    Detectors and probes read short answers: a second line is mostly the next question, or a reason.
+    """
+    head, closed, rest = text.partition("</think>")
+    seen = rest if closed and "<think>" not in head else text  # many templates open the block in the prompt
+    while block := _THINKING.match(seen):
+        seen = seen[block.end() :]
+    lines = seen.strip().splitlines()
+    return lines[0].strip() if lines else ""
+
+
+def label_of(value: object) -> bool | None:
+    """A score that means right or wrong: C or I, true or false, 1 or 0; None for any other, "partly" included."""
+    if isinstance(value, str) and value in (*_RIGHT, *_WRONG):
+        return value in _RIGHT
+    if isinstance(value, bool | int | float) and value in (0, 1):
+        return bool(value)
+    return None
+
+
+def scores_of(row: Mapping[str, object]) -> dict[str, object]:
+    """The scores of a log's row, by column."""
+    return {name: value for name, value in row.items() if name.startswith(SCORE)}
+
+
+def deciding(rows: Sequence[Mapping[str, object]]) -> str | None:
+    """Which of the scores of these rows labels the file; None where none says right or wrong every time."""
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row[name] for row in rows if name in row]
+        labels = [label_of(value) for value in values if value not in _BETWEEN]
+        if labels and None not in labels:
+            return name
+    return None
+
+
+def label_by(name: str | None, scores: Mapping[str, object]) -> bool | None:
+    """What this score says of an answer; None where there is none, an error where it is neither right nor wrong."""
+    if name is None or scores.get(name) is None:
+        return None
+    label = label_of(scores[name])
+    if label is None:
+        raise Unusable(
+            f"{name} is {shown(scores[name])}, neither right nor wrong; another score can be the label: --columns "
+            f"truthful={SCORE if name.startswith(SCORE) else ''}NAME"
+        )
+    return label
+
+
+_QUESTIONS = ("question", "query", "Question", "problem", "input", "prompt")
+_METRICS = ("exact_match", "em", "acc", "contains", "correct")
+
+
+def is_harness_sample(row: Mapping[str, object]) -> bool:
+    """Whether a row is a logged sample."""
+    return row.keys() >= {"doc", "target", "resps", "filtered_resps"}
+
+
+def harness_columns(row: Mapping[str, object], metric: str | None = None) -> dict[str, object]:
+    """A logged sample under the names of a question file; metrics and the document's single values are metadata.
+
+    The label is what the metric says, or what was put beside the sample as `truthful`.
+    """
+    doc = row["doc"]
+    if not isinstance(doc, Mapping):
+        raise Unusable(f"doc must be an object, not {shown(doc)}")
+    question = next((doc[name] for name in _QUESTIONS if isinstance(doc.get(name), str)), None)
+    if question is None:
+        raise Unusable(f"the document has no question; columns: {shown([*doc])}; known: {', '.join(_QUESTIONS)}")
+    metrics = harness_metrics(row)
+    label = label_by("truthful" if "truthful" in row else metric, {**metrics, "truthful": row.get("truthful")})
+    meant = (*KNOWN, "answer", *_QUESTIONS)
+    noted = {
+        str(name): value
+        for name, value in doc.items()
+        if str(name).strip().lower() not in meant and isinstance(value, _SINGLE)
+    }
+    known = {"id": _harness_id(row), "question": question, "answers": _harness_targets(row["target"])}
+    answer = first_line(_harness_answer(row["filtered_resps"]))
+    return noted | metrics | known | {"model_answer": answer, "truthful": label}
+
+
+def harness_metrics(row: Mapping[str, object]) -> dict[str, object]:
+    """The metrics of a sample; older harnesses do not list their names."""
+    named = row.get("metrics")
+    names = named if isinstance(named, list) else _METRICS
+    return {str(name): row[name] for name in names if isinstance(name, str) and isinstance(row.get(name), _SINGLE)}
+
+
+def _harness_id(row: Mapping[str, object]) -> object:
+    """The document's number; with the filter's name where it has one."""
+    name = row.get("filter")
+    return f"{row.get('doc_id')} {name}" if isinstance(name, str) and name not in ("", "none") else row.get("doc_id")
+
+
+def _harness_answer(found: object) -> str:
+    """What the filter left: one text, in one or two lists."""
+    while isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    if isinstance(found, str):
+        return found
+    raise Unusable(f"no answer in words, but {shown(found)}: the task compares given choices, or asks several times")
+
+
+def _harness_targets(target: object) -> list[object]:
+    """The accepted answers: the target, which the harness writes as the text of a list where there are several."""
+    found = list_from_text(target.strip()) if isinstance(target, str) and target.strip().startswith("[") else target
+    return [one for one in (found if isinstance(found, list) else [target]) if one not in (None, "")]
+
+
+def inspect_columns(sample: Mapping[str, Any]) -> dict[str, object]:
+    """One sample under the names of a question file."""
+    error = sample.get("error")
+    if error:
+        message = error.get("message") if isinstance(error, Mapping) else error
+        raise Unusable(f"id {shown(sample.get('id'))} ended with an error: {shown(message)}")
+    if sample.get("choices"):
+        raise Unusable(f"id {shown(sample.get('id'))} has choices: only free answers can be read")
+    noted = sample.get("metadata")
+    known = {
+        name: value
+        for name, value in (noted if isinstance(noted, Mapping) else {}).items()
+        if _is_metadata(name, value)
+    }
+    scores = sample.get("scores")
+    for name, score in (scores if isinstance(scores, Mapping) else {}).items():
+        if isinstance(score, Mapping):
+            value = score.get("value")
+            label = label_of(value)
+            told = {f"{SCORE}{name}": value if label is None else label, f"answer.{name}": score.get("answer")}
+            known |= {column: value for column, value in told.items() if _is_value(value)}
+    output, target = sample.get("output"), sample.get("target")
+    given: Mapping[str, Any] = output if isinstance(output, Mapping) else {}
+    return known | {
+        "id": _inspect_id(sample),
+        "question": _inspect_question(sample.get("input")),
+        "answers": [text for text in (target if isinstance(target, list) else [target]) if text not in (None, "")],
+        "model_answer": first_line(_inspect_completion(given)),
+        "epoch": sample.get("epoch"),
+        "model": given.get("model"),
+    }
+
+
+def _is_value(value: object) -> bool:  # an answer that a scorer left out has the score NaN
+    return isinstance(value, _SINGLE) and not (isinstance(value, float) and not isfinite(value))
+
+
+def _is_metadata(name: object, value: object) -> bool:
+    """Whether an entry of a sample's metadata can be a column: no known one but subject and relation."""
+    if name in ("subject", "relation"):
+        return isinstance(value, str)
+    if not isinstance(name, str) or name.startswith((SCORE, "answer.")):
+        return False
+    return name.strip().lower() not in (*KNOWN, "answer") and _is_value(value)
+
+
+def _inspect_id(sample: Mapping[str, Any]) -> object:
+    """The sample's id; of a second epoch with its number."""
+    epoch = sample.get("epoch")
+    return f"{sample.get('id')}#{epoch}" if isinstance(epoch, int) and epoch > 1 else sample.get("id")
+
+
+def _inspect_question(given: object) -> object:
+    """What the user asked: the text, or the one message of the user."""
+    if not isinstance(given, list):
+        return given
+    asked = [one for one in given if isinstance(one, Mapping) and one.get("role") == "user"]
+    if len(asked) != 1 or any(isinstance(one, Mapping) and one.get("role") == "assistant" for one in given):
+        raise Unusable(f"the input is a conversation of {len(given)} messages: only single questions can be read")
+    return _message_text(asked[0].get("content"))
+
+
+def _message_text(content: object) -> str:
+    """The text of a message; pictures, sounds and the model's reasoning are left out."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [one.get("text") for one in parts if isinstance(one, Mapping) and one.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _inspect_completion(output: Mapping[str, Any]) -> str:
+    """What the model answered: its first choice."""
+    choices = output.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, Mapping) else None
+    if isinstance(message, Mapping):
+        return _message_text(message.get("content"))
+    completion = output.get("completion")
+    return completion if isinstance(completion, str) else ""
+
+
 def _has(*columns: str) -> Callable[[Mapping[str, object]], bool]:
     """Recognises a row that has all of these columns, whatever else it has."""
     return lambda row: row.keys() >= {*columns}
 
 
 PLAIN = Format("own columns", _is_plain, _plain)
-"""Columns under their known names."""
 UNGRADED = Format("questions", _has_question, _plain)
 """The same where nothing is graded, so that no accepted answers are needed."""
 FORMATS = (
     Format("PopQA", _has("subj", "prop", "question", "possible_answers"), _popqa),
     Format("PopQA (RAGvsFT)", _has("query_id", "question", "answers"), _popqa_ragvsft),
-    Format("TriviaQA", _has("Question", "QuestionId", "Answer"), _triviaqa, unique_ids=False),  # once per document
-    Format("TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa_hub, unique_ids=False),
+    # TriviaQA has a row per document.
+    Format("TriviaQA", _has("Question", "QuestionId", "Answer"), _triviaqa(_camel), unique_ids=False),
+    Format("TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa(str), unique_ids=False),
     Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
     Format("items of a run", _has("item_id", "question", "answers", "status"), _run_items, unique_ids=False),
-    Format("lm-evaluation-harness", harness_samples.is_sample, harness_samples.columns_of, unique_ids=False),
+    Format("lm-evaluation-harness", is_harness_sample, harness_columns, unique_ids=False),
     Format("HotpotQA", _is_hotpotqa, _hotpotqa),
     Format("NQ-open", _is_nq_open, _nq_open),
     Format("DPR", lambda row: row.keys() == {"1", "2"}, _dpr),
@@ -241,6 +443,6 @@ FORMATS = (
 """Every format; the first that recognises a row names the file."""
 
 
-def recognise(row: Mapping[str, object]) -> Format | None:
+def recognise_format(row: Mapping[str, object]) -> Format | None:
     """The format of a row, or None."""
     return next((form for form in FORMATS if form.recognises(row)), None)

@@ -5,10 +5,10 @@ disk and are read one by one. Where the library or the hub is missing, the error
 The library fetches a configuration whole, the training split too; `megabytes` is what that costs once.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from logging import CRITICAL
 from typing import Any
 
 from anchorscope.errors import UserError, unknown
@@ -19,34 +19,29 @@ class HubSource:
     """Where a dataset lives on the hub, and which single file would do as well."""
 
     title: str
-    """Its name as people write it."""
     repository: str
-    """The hub's id."""
-    configuration: str | None
-    """None where the repository has only one."""
     split: str
     """The split with public answers that papers report on."""
     rows: int
-    """How many questions that split has."""
     megabytes: int
     """What the library downloads, once."""
-    heavy: tuple[str, ...]
-    """Columns that no question needs; they are dropped before a row is built."""
     file: str
     """The file that holds the same questions."""
     where: str
     """The page to download that file from."""
+    configuration: str | None = None
+    """None where the repository has only one."""
+    heavy: tuple[str, ...] = ()
+    """Columns that no question needs; they are dropped before a row is built."""
 
 
 SOURCES = {
     "popqa": HubSource(
         title="PopQA",
         repository="akariasai/PopQA",
-        configuration=None,
         split="test",
         rows=14_267,
         megabytes=5,
-        heavy=(),
         file="popQA.tsv",
         where="https://github.com/AlexTMallen/adaptive-retrieval/tree/main/data",
     ),
@@ -77,22 +72,19 @@ SOURCES = {
     "nq": HubSource(
         title="Natural Questions, open",
         repository="google-research-datasets/nq_open",
-        configuration=None,
         split="validation",
         rows=3_610,
         megabytes=5,
-        heavy=(),
         file="NQ-open.dev.jsonl",
         where="https://github.com/google-research-datasets/natural-questions/tree/master/nq_open",
     ),
 }
-"""The datasets that can be named without a file."""
 
 
 def open_rows(name: str) -> Iterator[tuple[int, dict[str, object]]]:
     """The rows of a known dataset under the hub's column names, numbered from 1."""
     if name not in SOURCES:
-        raise unknown("dataset", name, SOURCES, "Only these come from the hub; a file of your own is file:PATH.")
+        raise unknown("dataset", name, SOURCES, "Only these come from the hub; a file of your own is its path.")
     source = SOURCES[name]
     try:
         import datasets as library
@@ -125,7 +117,6 @@ def _numbered(name: str, library: Any, table: Any) -> Iterator[tuple[int, dict[s
 
 
 def _failed(name: str, library: Any, error: Exception) -> UserError:
-    """The library's reason in one line, and the ways around it."""
     offline = "Switch offline mode off (HF_HUB_OFFLINE)" if library.config.HF_HUB_OFFLINE else "Try again later"
     return UserError(
         f"Dataset {name!r} could not be loaded from the hub ({SOURCES[name].repository}): "
@@ -143,16 +134,14 @@ def _silent(library: Any) -> Iterator[None]:
     """No bars and no notices of the library and the hub's client meanwhile; afterwards they log as before."""
     from huggingface_hub import utils as client
 
-    verbosities = [(package, package.logging.get_verbosity()) for package in (library, client)]
+    disabled = logging.root.manager.disable
     with_bars = [package for package in (library, client) if not package.are_progress_bars_disabled()]
     for package in with_bars:
         package.disable_progress_bars()
-    for package, _ in verbosities:
-        package.logging.set_verbosity(CRITICAL)  # each failed attempt is logged as an error; one line is enough
+    logging.disable()  # each failed attempt is logged as an error; one line is enough
     try:
         yield
     finally:
-        for package, verbosity in verbosities:
-            package.logging.set_verbosity(verbosity)
+        logging.disable(disabled)
         for package in with_bars:
             package.enable_progress_bars()

@@ -1,5 +1,6 @@
 """One question with all its accepted answers: what every dataset becomes, and all that later rooms know of it."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,3 +63,22 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     if not text:
         raise UserError(f"Question {number + 1} is empty; give a question to score.")
     return Question("score", str(number + 1), text, (), model_answer=answer)
+
+
+POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
+"""Columns that say how well known a subject is, the first that is there; PopQA's own is `s_pop`."""
+
+
+def log_popularity(question: Question) -> float:
+    """log10 of the subject's popularity; NaN where nothing, or no number above 0, is said."""
+    named = {str(name).strip().lower().replace(" ", "_"): value for name, value in question.metadata.items()}
+    for name in POPULARITY:
+        value = named.get(name)
+        if isinstance(value, bool) or value is None:
+            continue
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        return math.log10(number) if 0 < number < math.inf else math.nan
+    return math.nan

@@ -23,7 +23,6 @@ from anchorscope.datasets.question import Question, asks_yes_no
 from anchorscope.datasets.text import small_hash, words, words_once
 
 KINDS = ("name", "number", "date", "yes/no", "other")
-"""Every kind of answer."""
 SHORT = 2
 """An accepted answer of so many characters or fewer is called short: it must be a model's whole answer to count."""
 MOST_NAMES = 10_000
@@ -82,25 +81,20 @@ class Survey:
     questions: int
     """Different questions among them; every count below is over these."""
     repeated: int
-    """Rows whose question was there already."""
     wordless: int
     """Questions without any letter or digit; a run leaves them out."""
     answers: int
-    """Accepted answers in all."""
     answers_per_question: Spread
     short_answers: int
-    """Accepted answers of one or two characters."""
     parenthesised_answers: int
     """Accepted answers with a parenthesis, as Wikipedia's titles have them: "Scorpio (disambiguation)"."""
     answer_types: Mapping[str, int]
-    """Questions per kind, all kinds named."""
     words_per_question: Spread
     filled: Mapping[str, int]
     """Questions in which an optional column is given, by the name that a user's file has for it."""
     labelled_true: int
     """Questions whose given label says that the given answer is true."""
     relations: Mapping[str, int]
-    """Questions per relation, the most frequent first."""
     metadata: Mapping[str, int]
     """Questions in which another column holds a value, in the order of the file."""
     examples: tuple[Question, ...]
@@ -140,8 +134,6 @@ def take_survey(
 
 
 class _Tally:
-    """The counters while the rows go by."""
-
     def __init__(self, examples: int, seed: int, each: Callable[[Question], None] | None) -> None:
         self.read = self.wordless = self.answers = self.short = self.parenthesised = self.labelled_true = 0
         self.seen: set[int] = set()

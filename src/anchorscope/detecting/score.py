@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorscope.artefacts.durable import make_folder, replacing
-from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, DatasetSpec, open_dataset, parse_columns, parse_spec
-from anchorscope.datasets.limits import KeptQuestions
+from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, DatasetSpec, KeptQuestions, open_dataset, parse_spec
 from anchorscope.datasets.question import Question, asked
+from anchorscope.datasets.rows import parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress

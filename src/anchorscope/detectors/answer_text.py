@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any
 
 from anchorscope.answers.generate import tokens_before
-from anchorscope.answers.template import OPEN
-from anchorscope.models.language_model import decode_exactly
-from anchorscope.spans.tokens import UNFINISHED, prefix_texts
+from anchorscope.answers.template import OPEN, decode_exactly
+from anchorscope.spans.locate import UNFINISHED, prefix_texts
 
 
 class AnswerText:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from anchorscope.answers.endings import CHAT, TEXT, Ending
+from anchorscope.answers.generate import CHAT, TEXT, Ending
 from anchorscope.detectors.answer_text import AnswerText
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.ended_answers import Ended, read_in_decoding, score_together

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from anchorscope.answers.generate import Answer, given_answer, spoken_answers
+from anchorscope.answers.template import decode_exactly
 from anchorscope.catalogue import POSITIONS
 from anchorscope.detectors.answer_text import AnswerText
 from anchorscope.detectors.detector import Detector
@@ -25,7 +26,6 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.steps import SitePlace
 from anchorscope.errors import UserError
 from anchorscope.items import Item
-from anchorscope.models.language_model import decode_exactly
 from anchorscope.models.memory import is_device_lost
 
 

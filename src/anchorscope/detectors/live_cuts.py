@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorscope.answers.generate import TOO_LONG
-from anchorscope.answers.prompt import Prompt, build_prompts
+from anchorscope.answers.template import Prompt, build_prompts
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.detector import Detector, asked
@@ -32,8 +32,8 @@ from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import before_answers
-from anchorscope.spans.char_spans import Span, is_clear, words_as_written
 from anchorscope.spans.locate import question_tokens
+from anchorscope.spans.words import Span, is_clear, words_as_written
 from anchorscope.stats.streams import stream
 
 MOST_ALONE = 16

@@ -2,7 +2,7 @@
 
 import torch
 
-from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import make_template
 from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.fingerprint import model_fingerprint, tokenizer_fingerprint

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
-from anchorscope.answers.prompt import Prompt
+from anchorscope.answers.template import Prompt
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.features import CLEAN, Features, Needs, StateKey
 from anchorscope.detectors.runs import ANSWER_ONLY, ANSWER_TOKENS, COLUMNS, QUESTION_ONLY, refuse_unknown, variant_of
@@ -33,8 +33,7 @@ from anchorscope.plan.interventions import plan_rewrite
 from anchorscope.plan.passes import Place, before_answers, shared_tokens
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting
-from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.question_words import Asker, question_words
+from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
 
 _MOST_BYTES = 2**28  # of states in memory at a time
 _FEWEST, _MOST = 64, 4096  # items that are run together

@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anchorscope.answers.endings import CHAT, LINE, TEXT
-from anchorscope.answers.generate import longest_answer, thinkers, with_thinking
-from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
+from anchorscope.answers.generate import CHAT, LINE, TEXT, longest_answer, thinkers, with_thinking
+from anchorscope.answers.template import Prompt, build_prompts, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.engine.decode import Decoded
@@ -52,7 +51,7 @@ class PlannedAnswer:
     room: int
     """Tokens that may come after the prompt, blank ones before the answer included."""
     ending: str
-    """Where the answer ends, see `answers/endings.py`."""
+    """Where the answer ends, see `answers/generate.py`."""
     detector: Detector | None
     """Who scores it; None where nobody does."""
     question: Question | None = None

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from anchorscope.datasets.popularity import log_popularity
+from anchorscope.datasets.question import log_popularity
 from anchorscope.datasets.text import words
 from anchorscope.items import Item
 

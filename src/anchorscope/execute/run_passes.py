@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from anchorscope.answers.endings import LIST
-from anchorscope.answers.generate import Answer, spoken_answers, thinkers
+from anchorscope.answers.generate import LIST, Answer, spoken_answers, thinkers
 from anchorscope.engine.batching import MemoryRanOut, too_long_for_memory
 from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
@@ -29,7 +28,7 @@ from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
-    from anchorscope.spans.question_words import Write
+    from anchorscope.spans.question_spans import Write
 
 P = TypeVar("P")
 R = TypeVar("R")

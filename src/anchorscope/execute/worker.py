@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.answers.endings import Ending
+from anchorscope.answers.generate import Ending
 from anchorscope.engine.attention_mass import AttentionSums
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, launch_capture

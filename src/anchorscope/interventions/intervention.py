@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.answers.prompt import Prompt, build_prompts
-from anchorscope.answers.template import Template
+from anchorscope.answers.template import Prompt, Template, build_prompts
 from anchorscope.catalogue import InterventionEntry
 from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.sequences import NO_CUT, Cut, TokenSequence

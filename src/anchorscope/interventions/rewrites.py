@@ -24,8 +24,8 @@ from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.interventions.cuts import NOISE_ITEMS
 from anchorscope.interventions.intervention import Intervention, ItemRun, Setting, answered
 from anchorscope.items import Item
-from anchorscope.spans.char_spans import Span, is_clear, merged, words_as_written
 from anchorscope.spans.locate import on_one_line, question_tokens
+from anchorscope.spans.words import Span, is_clear, merged, words_as_written
 from anchorscope.stats.streams import mixed, priorities, stream
 
 DONORS = 3

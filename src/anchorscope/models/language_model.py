@@ -2,7 +2,7 @@
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
@@ -255,14 +255,3 @@ def _first_weight(block: nn.Module) -> tuple[dict[str, Any], str]:
 def compiled_run_block() -> Callable[..., BlockOutput]:
     """A block as `torch.compile` makes it: all layers are one graph, whose number of tokens may vary."""
     return torch.compile(run_block, dynamic=True)
-
-
-def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:
-    """The text of token ids as it is: a tokenizer that tidies up spaces would move every later character."""
-    return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
-
-
-def decode_all_exactly(tokenizer: Any, sequences: Sequence[Sequence[int]]) -> list[str]:
-    """The texts of many sequences, in one call."""
-    lists = [list(ids) for ids in sequences]
-    return list(tokenizer.batch_decode(lists, clean_up_tokenization_spaces=False)) if lists else []

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.answers.endings import CHAT, LINE
-from anchorscope.answers.generate import Answer, known_answers, longest_answer, with_thinking
-from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
-from anchorscope.answers.template import Template
+from anchorscope.answers.generate import CHAT, LINE, Answer, known_answers, longest_answer, with_thinking
+from anchorscope.answers.template import Prompt, Template, build_prompts, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import plan_batches
 from anchorscope.engine.decode import decoded_lengths
@@ -28,7 +26,7 @@ class DecodePass:
     """Leading tokens that all prompts share."""
     max_new_tokens: int
     ending: str
-    """Where a text ends, see `answers/endings.py`."""
+    """Where a text ends, see `answers/generate.py`."""
     batches: tuple[tuple[int, ...], ...]
     batch_tokens: int
     sampling: Sampling | None = None

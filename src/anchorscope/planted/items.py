@@ -105,7 +105,7 @@ def planted_items(n: int, shares: Shares | None = None, seed: int = 0) -> list[P
 
 
 def write_items(items: Sequence[PlantedItem], path: Path) -> None:
-    """Writes items as JSON lines that `--dataset file:PATH` reads; the planted pathway ends in the items' metadata."""
+    """Writes items as JSON lines that `--dataset PATH` reads; the planted pathway ends in the items' metadata."""
     with path.open("w", encoding="utf-8") as file:
         for item in items:
             row = {

@@ -1,13 +1,12 @@
 """A conversation as the model's own chat template writes it, in tokens.
 
-The template comes with the model, from a stranger: it is rendered in a process of its own, within limits, as everywhere
-in the project (`answers/chat_render.py`). Thinking is switched off where the template has a switch.
+The template comes with the model: it is rendered in transformers' sandbox (`answers/template.py`).
+Thinking is switched off where the template has a switch.
 """
 
 from collections.abc import Mapping, Sequence
 
-from anchorscope.answers.chat_render import TemplateRefused, render_chat
-from anchorscope.answers.template import SWITCHES
+from anchorscope.answers.template import SWITCHES, TemplateRefused, render_chat
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.errors import ServiceError
 

@@ -13,14 +13,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from anchorscope.datasets.text import ARTICLES, Word
-from anchorscope.spans.char_spans import Span
-from anchorscope.spans.function_words import (
+from anchorscope.spans.words import (
     EMPTY_WORDS,
     FUNCTION_WORDS,
     NAME_LINKS,
     NAME_PARTICLES,
     QUESTION_WORDS,
     TITLE_LINKS,
+    Span,
     word_set,
 )
 

@@ -1,28 +1,215 @@
 """The exact question words E_Q, as spans of the question's text: the subject, and the property asked for.
 
-Three sources, in the order in which they are trusted:
-- `own`: spans that the user has marked. They are E_Q, all of it; which of them is the subject is not known, so they
-  count as the subject.
+Sources, in the order in which they are trusted:
+- `own`: spans that the user has marked. They are all of E_Q and count as the subject.
 - `metadata`: what the dataset says. Every occurrence of the subject (less a leading article; case and accents do not
   matter, and "Marlow" is found in "Marlow's") and of the property words.
-- `rules`: the text alone (`plain_text`). Where the dataset knows only the subject or only the property, or names one
-  that the text does not say, the rules add the missing half, and the rule is called "rules".
+- `rules`: the text alone. What stands out (quotations, names, numbers, dates) and rare words are the subject. Where
+  names or quotations stand out, the common content words beside them say what is asked; elsewhere, as in a text in
+  lower case, the order of words decides (`asked_by_order`). If that leaves no subject, the rarest word is it. Where the
+  dataset gives only the subject or only the property, or one that the text does not hold, the rules add the other half.
+- `model` (only if asked for): the model is shown three questions with their key words, then asked. What it names counts
+  only where it stands in the question; otherwise the dataset and the rules decide.
 Punctuation at the ends of a name is never part of E_Q, unless the name is nothing else.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import log10
+from typing import TYPE_CHECKING, Any, Literal
 
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts, decode_exactly, prefix_length
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import Word
+from anchorscope.datasets.text import ARTICLES, Word
 from anchorscope.errors import UserError
-from anchorscope.spans.char_spans import Span, merged, phrase_spans, subtract_spans, words_as_written
-from anchorscope.spans.function_words import EMPTY_WORDS
-from anchorscope.spans.plain_text import read_plain_text
+from anchorscope.spans.names import name_spans, number_spans, quotation_spans
+from anchorscope.spans.words import (
+    AUXILIARIES,
+    BARE_WORDS,
+    EMPTY_WORDS,
+    FUNCTION_WORDS,
+    KINDS,
+    PREPOSITIONS,
+    QUESTION_WORDS,
+    Span,
+    is_clear,
+    merged,
+    phrase_spans,
+    subtract_spans,
+    word_set,
+    words_as_written,
+)
+
+if TYPE_CHECKING:
+    from anchorscope.engine.decode import Decoded
+
+RARE = 3.0
+"""Zipf values (ten times more common: one more) below this are not on the list."""
+
+
+@cache
+def _frequencies() -> dict[str, float]:
+    """Each word's share of all words; read when it is first needed."""
+    from wordfreq import get_frequency_dict  # only here: it takes a quarter of a second
+
+    return get_frequency_dict("en", wordlist="small")
+
+
+def zipf(word: str) -> float:
+    """Logarithm of how often the word is said in a thousand million words: "the" 7.7, "capital" 5.0, rare words 0."""
+    share = _frequencies().get(word, 0.0)
+    return log10(share) + 9 if share else 0.0
+
+
+def is_rare(word: str) -> bool:
+    """Whether the word is said less than once in a million."""
+    return zipf(word) < RARE
+
+
+COMMON = 4.0
+"""Zipf value from which a word without a capital letter may be the property; rarer ones are rather names."""
+
+_CIRCUMSTANCES = word_set("when where why how")
+_DOING = word_set("do does did")
+_BEING = AUXILIARIES - _DOING
+_PARTICIPLE = re.compile(r"(ed|en|wn|built|made|held|set|won|sung|found|born|shot|left|taught|spent)$")
+_STOPS = PREPOSITIONS | AUXILIARIES | QUESTION_WORDS
+
+
+def asked_by_order(words: Sequence[Word]) -> set[int]:
+    """Indices of the words that say what is asked, by their order alone: for texts in which nothing stands out.
+
+    English puts the property beside the question word ("what sport does", "how many seasons of"), between a form of
+    "be" and the first preposition ("what is the largest organ of", "lima is the capital of which"), behind an owner
+    ("lima's first mayor"), or makes it the verb: after "who", and last in what "did" or "was" begins. Only common words
+    are taken.
+    """
+    texts = [word.text for word in words]
+    asking = next((index for index, text in enumerate(texts) if text in QUESTION_WORDS), None)
+    if asking is None:
+        return set()
+    after_first = range(1, len(texts))
+    owners = [index for index in after_first if texts[index] == "'s" and texts[index - 1] not in FUNCTION_WORDS]
+    asked = {*_beside(texts, asking), *_before(texts, asking), *_last_verb(texts, asking)}
+    asked -= {one for index in owners for one in _run(texts, index - 1, -1)}
+    asked |= {one for index in owners for one in _run(texts, index + 1, 1)}
+    asked = {index for index in asked if texts[index] not in EMPTY_WORDS and zipf(texts[index]) >= COMMON}
+    return asked | {index for index in _verb_of_who(texts, asking) if not is_rare(texts[index])}
+
+
+def _run(texts: Sequence[str], index: int, step: int) -> Iterator[int]:
+    """Indices from `index` on, up to the next word of grammar."""
+    while 0 <= index < len(texts) and texts[index] not in FUNCTION_WORDS:
+        yield index
+        index += step
+
+
+def _beside(texts: Sequence[str], asking: int) -> Iterator[int]:
+    """What follows the question word; where that is a form of "be", what follows this."""
+    if [*_verb_of_who(texts, asking)]:
+        return
+    content = 0
+    for index in range(asking + 1, len(texts)):
+        if texts[index] == "of" and texts[index - 1] in KINDS:
+            content = 0  # "what type of animal": the animal is asked for
+        elif texts[index] in _STOPS:
+            helped = index == asking + 1 and texts[index] in _BEING and texts[asking] not in _CIRCUMSTANCES
+            if content or not helped:
+                return
+        elif texts[index] not in FUNCTION_WORDS:
+            yield index
+            content += 1
+
+
+def _verb_of_who(texts: Sequence[str], asking: int) -> Iterator[int]:
+    """The verb after "who": "who wrote", "who has climbed"."""
+    index = asking + 1
+    if texts[asking] not in ("who", "whom") or (index < len(texts) and texts[index] in _DOING):
+        return
+    while index < len(texts) and texts[index] in AUXILIARIES:
+        index += 1
+    if index < len(texts) and texts[index] not in EMPTY_WORDS:
+        yield index
+
+
+def _before(texts: Sequence[str], asking: int) -> Iterator[int]:
+    """What stands between a form of "be" and a late question word, if something is named before both."""
+    helper = next((index for index in range(asking) if texts[index] in AUXILIARIES), asking)
+    if any(text not in FUNCTION_WORDS for text in texts[:helper]):
+        yield from (index for index in range(helper + 1, asking) if texts[index] not in FUNCTION_WORDS)
+
+
+def _last_verb(texts: Sequence[str], asking: int) -> Iterator[int]:
+    """The verb after what it is said of: "did the wall go up", "when was the declaration of independence signed"."""
+    helper = next((index for index in range(asking + 1, len(texts)) if texts[index] in AUXILIARIES), None)
+    if helper is None:
+        return
+    telling = [index for index in range(helper + 1, len(texts)) if texts[index] not in FUNCTION_WORDS]
+    for index in telling:
+        following = texts[index + 1] if index + 1 < len(texts) else None
+        ends = following is None or (following in PREPOSITIONS and following != "of") or following in ARTICLES
+        whose = texts[index - 1] not in FUNCTION_WORDS  # the verb comes after its subject
+        if texts[index - 1] in ("be", "been", "being") or (
+            ends and whose and (texts[helper] in _DOING or _PARTICIPLE.search(texts[index]))
+        ):
+            yield index
+            return
+
+
+@dataclass(frozen=True)
+class PlainReading:
+    """What rules read in a question; spans are sorted and do not overlap."""
+
+    subject: tuple[Span, ...]
+    property_spans: tuple[Span, ...]
+    content: tuple[Span, ...]
+
+
+def _word_spans(words: Sequence[Word], chosen: Iterable[int]) -> list[Span]:
+    return [(words[index].start, words[index].end) for index in sorted(chosen)]
+
+
+def _frames(words: Sequence[Word], index: int) -> bool:
+    """Whether a content word only frames the question: "the name of", "what kind of"."""
+    of_kind = words[index].text in KINDS and index + 1 < len(words) and words[index + 1].text == "of"
+    return words[index].text in EMPTY_WORDS or of_kind
+
+
+def read_plain_text(text: str) -> PlainReading:
+    """The exact words of a question by rules alone."""
+    words = words_as_written(text)
+    named = merged([*quotation_spans(text, words), *name_spans(text, words)])
+    marked = merged([*named, *number_spans(text, words)])
+    beside = [index for index, word in enumerate(words) if is_clear(word.start, word.end, marked)]
+    content = {index for index in beside if words[index].text not in FUNCTION_WORDS}
+    telling = {index for index in content if not _frames(words, index)}
+    if not telling and not marked:
+        return _bare(words)
+    if named:
+        asked = {index for index in telling if not is_rare(words[index].text)}
+    else:
+        asked = asked_by_order(words) & telling
+        if asked == telling and not marked:
+            asked = asked - {min(sorted(telling), key=lambda index: zipf(words[index].text))}
+    return PlainReading(
+        subject=merged([*marked, *_word_spans(words, telling - asked)]),
+        property_spans=tuple(_word_spans(words, asked)),
+        content=merged([*marked, *_word_spans(words, content)]),
+    )
+
+
+def _bare(words: Sequence[Word]) -> PlainReading:
+    """A question without content words: what is left without question words and articles; else everything."""
+    for empty in (FUNCTION_WORDS, BARE_WORDS, frozenset[str]()):
+        kept = tuple(_word_spans(words, (index for index, word in enumerate(words) if word.text not in empty)))
+        if kept:
+            return PlainReading(kept, (), kept)
+    return PlainReading((), (), ())
+
 
 Rule = Literal["own", "metadata", "rules", "model"]
-"""What found the exact words."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +229,12 @@ class QuestionSpans:
 
 
 def _subject_spans(subject: str, text: str, words: Sequence[Word]) -> list[Span]:
-    """Every occurrence of the dataset's subject."""
     found = phrase_spans(subject, text, words)
     # A subject such as "What" or "It" is also a word of the template; only its last occurrence can be the name.
     return found[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else found
 
 
 def _own_spans(question: Question) -> tuple[Span, ...]:
-    """The user's own spans, checked."""
     text = question.question
     for start, end in question.exact_spans:
         if not (0 <= start < end <= len(text)) or not text[start:end].strip():
@@ -89,6 +274,75 @@ def locate_question_words(question: Question, use_metadata: bool = True) -> Ques
     return found(about, [*asked, *read.property_spans], "rules")
 
 
-def exact_question_spans(question: Question) -> list[Span]:
-    """Characters [start, end) of the exact question words."""
-    return list(locate_question_words(question).spans)
+Write = Callable[[Sequence[tuple[int, ...]], tuple[int, ...], int], "Sequence[Decoded]"]
+"""Lets the model go on with prompts that share a prefix, by so many tokens at most."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """How the model is asked for key words."""
+
+    tokenizer: Any
+    first_token: int | None
+    """What every prompt begins with; None for nothing."""
+    context: int | None
+    """How many tokens the model reads at once; None for no limit."""
+    write: Write
+
+
+def question_words(exact_tokens: str, questions: Sequence[Question], asker: Callable[[], Asker]) -> list[QuestionSpans]:
+    """One per question; the model is only needed where it is asked. A user's own spans are never overruled by it."""
+    if exact_tokens != "model":
+        return [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in questions]
+    found = [locate_question_words(question) for question in questions]
+    asked = [index for index, words in enumerate(found) if words.rule != "own" and words.spans]
+    if asked:
+        named = ask_for_key_words(asker(), [questions[index] for index in asked])
+        for index, words in zip(asked, named, strict=True):
+            found[index] = words
+    return found
+
+
+_SHOWN = (
+    ("What is the capital of Japan?", "capital, Japan"),
+    ("Who wrote Romeo and Juliet?", "wrote, Romeo and Juliet"),
+    ("In what year was the company that makes the iPhone founded?", "year, company, makes, iPhone, founded"),
+)
+_LONGEST = 24  # tokens; a list that does not end by then is used as far as it goes
+
+
+def ask_for_key_words(asker: Asker, questions: Sequence[Question]) -> list[QuestionSpans]:
+    """The exact words of every question, as the model names them."""
+    head = "".join(f"Question: {question}\nKey words: {words}\n" for question, words in _SHOWN)
+    asking = replace(FEW_SHOT_TEMPLATE, head=f"{head}Question: ", tail="\nKey words:", first_token=asker.first_token)
+    built = build_prompts(asker.tokenizer, questions, asking)
+    fits = [asker.context is None or len(prompt.ids) + _LONGEST <= asker.context for prompt in built]
+    asked = [prompt for prompt, fit in zip(built, fits, strict=True) if fit]
+    prompts = [prompt.ids for prompt in asked]
+    if not prompts:
+        return [locate_question_words(question) for question in questions]
+    named = iter(asker.write(prompts, prompts[0][: prefix_length(asked)], _LONGEST))
+    return [
+        named_words(question, decode_exactly(asker.tokenizer, next(named).ids) if fit else "")
+        for question, fit in zip(questions, fits, strict=True)
+    ]
+
+
+def named_words(question: Question, named: str) -> QuestionSpans:
+    """The words of a question that a list names; those of the rules if it names none."""
+    ruled = locate_question_words(question)
+    text = question.question
+    words = words_as_written(text)
+    phrases = [phrase for part in named.split(",") if (phrase := part.strip(" .;\"'"))]
+    named_spans = [span for phrase in phrases for span in phrase_spans(phrase, text, words)]
+    kept = merged(span for span in named_spans if not _is_empty(text, span))
+    if not kept:
+        return ruled
+    subject = [span for span in kept if not is_clear(*span, ruled.subject)] or list(kept)
+    asked = subtract_spans(kept, merged(subject), words)
+    content = merged([*kept, *ruled.content])
+    return QuestionSpans(kept, merged(subject), merged(asked), content, "model")
+
+
+def _is_empty(text: str, span: Span) -> bool:
+    return all(word.text in EMPTY_WORDS for word in words_as_written(text[span[0] : span[1]]))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.answers.enough import NEEDED
+from anchorscope.answers.choose import NEEDED
 from anchorscope.artefacts.formats import ARRAYS, MEASUREMENTS, TENSORS
 from anchorscope.artefacts.kept_states import CLEAN as CLEAN_RUN
 from anchorscope.artefacts.kept_states import KeptStates

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.answers.enough import PER_CLASS
+from anchorscope.answers.choose import PER_CLASS
 from anchorscope.answers.generate import do_not_fit
 from anchorscope.answers.label import balanced_by, grouped_by, require_enough
 from anchorscope.artefacts.durable import canonical_hash

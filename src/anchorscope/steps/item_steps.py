@@ -19,8 +19,8 @@ from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
+from anchorscope.datasets.files import hash_of
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.question_file import hash_of
 from anchorscope.errors import UserError
 from anchorscope.execute.run_passes import key_word_writer, run_answers
 from anchorscope.items import Item
@@ -30,8 +30,7 @@ from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.spans.locate import ItemTokens, locate_fitting
-from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.question_words import Asker, question_words
+from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
 from anchorscope.stats.streams import priorities
 from anchorscope.steps.job import MODEL_LIBRARIES, Job
 

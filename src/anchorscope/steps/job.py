@@ -5,8 +5,7 @@ from functools import cached_property
 from importlib import metadata
 from typing import Any
 
-from anchorscope.answers.prompt import make_template
-from anchorscope.answers.template import Template
+from anchorscope.answers.template import Template, make_template
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.first_chart import FirstChart
 from anchorscope.artefacts.formats import records

@@ -145,7 +145,7 @@ def _listed(found: Mapping[str, Any], key: str, kind: type | tuple[type, ...], n
 
 _ENTRIES = {
     "models": 'an entry is a model\'s name, or a table {name = "…", model = "…"}',
-    "datasets": 'an entry is a dataset like "atlas" or "file:PATH"',
+    "datasets": 'an entry is a dataset like "atlas" or the path of a file',
     "prompts": "an entry is the name of a prompt",
     "seeds": "an entry is a whole number",
 }

@@ -3,7 +3,7 @@
 import pytest
 
 from anchorscope.adapters.prompts import answer_of_text, question_of_prompt, visible_text
-from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import make_template
 from anchorscope.errors import UserError
 
 QUESTIONS = ("Who wrote Dracula?", "Question: what is the\nanswer to « Answer: »?", "¿Qué? 東京 🙂")

@@ -26,8 +26,7 @@ from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.interventions import plan_experiment, plan_rewrite
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_fitting
-from anchorscope.spans.question_spans import locate_question_words
-from anchorscope.spans.question_words import Asker, question_words
+from anchorscope.spans.question_spans import Asker, locate_question_words, question_words
 from made_items import make_setting
 from tiny_models import byte_tokenizer, tiny_model
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.answers.enough import FOR_A_CHART, NEEDED, PER_CLASS, LabelCounter, Outlook, require_possible
+from anchorscope.answers.choose import FOR_A_CHART, NEEDED, PER_CLASS, LabelCounter, Outlook, require_possible
 from anchorscope.answers.label import draw
 from anchorscope.datasets.question import Question
 from anchorscope.errors import TooFewAnswers

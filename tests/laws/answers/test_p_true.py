@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.p_true import TruthPrompts, p_true_template, truth_prompts, truth_question
-from anchorscope.answers.prompt import make_template
-from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE, INSTRUCTION, ZERO_SHOT_TEMPLATE, Template
+from anchorscope.answers.template import (
+    FEW_SHOT,
+    FEW_SHOT_TEMPLATE,
+    INSTRUCTION,
+    ZERO_SHOT_TEMPLATE,
+    Template,
+    make_template,
+)
+from anchorscope.answers.uncertainty import TruthPrompts, p_true_template, truth_prompts, truth_question
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel

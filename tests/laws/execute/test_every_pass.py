@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from anchorscope.answers.endings import LIST
+from anchorscope.answers.generate import LIST
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import key_word_writer, run_states
 from anchorscope.models.language_model import LanguageModel

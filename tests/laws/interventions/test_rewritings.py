@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from anchorscope.answers.label import Label
-from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import make_template
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.catalogue import POSITIONS, REWRITE
 from anchorscope.datasets.question import Question

@@ -9,9 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.endings import LINE
-from anchorscope.answers.prompt import build_prompts
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.answers.generate import LINE
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import MOST_AT_ONCE
 from anchorscope.engine.budget import MemoryFacts

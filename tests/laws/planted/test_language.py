@@ -7,8 +7,8 @@ import pytest
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import words
 from anchorscope.planted.language import ALWAYS, CELLS, NEUTRAL, NEVER, WORDINGS, make_tokenizer, the_language
-from anchorscope.spans.function_words import EMPTY_WORDS
 from anchorscope.spans.question_spans import locate_question_words
+from anchorscope.spans.words import EMPTY_WORDS
 
 LANGUAGE = the_language()
 

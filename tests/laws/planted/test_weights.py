@@ -6,7 +6,7 @@ import torch
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import given_answer
-from anchorscope.answers.prompt import build_prompts, make_template, prefix_length
+from anchorscope.answers.template import build_prompts, make_template, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load

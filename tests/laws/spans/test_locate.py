@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.prompt import Prompt, build_prompts
+from anchorscope.answers.template import Prompt, build_prompts
 from anchorscope.catalogue import POSITIONS
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel

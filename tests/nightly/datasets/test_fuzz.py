@@ -9,10 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.datasets.catalog import DatasetSpec, Reading, open_dataset
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.raw_rows import KNOWN
-from anchorscope.datasets.reading import Reading
+from anchorscope.datasets.rows import KNOWN
 from anchorscope.errors import UserError
 from sample_files import (
     FLASHRAG,
@@ -144,7 +143,7 @@ def test_files_of_every_format_with_damage(tmp_path: Path, content: bytes, packe
 
 
 @given(mutated(TABLES), st.booleans(), ON_BAD_ROW)
-@settings(FUZZ, max_examples=10)  # each takes a process
+@settings(FUZZ, max_examples=10)
 def test_parquet_with_damage(tmp_path: Path, content: bytes, packed: bool, on_bad_row: str) -> None:
     check(write(tmp_path, content, packed=packed), on_bad_row)
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.prompt import build_prompts
+from anchorscope.answers.template import build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.spans import tokens
-from anchorscope.spans.locate import locate
+from anchorscope.spans import locate as locate_file
+from anchorscope.spans.locate import locate, offsets_by_decoding
 from anchorscope.spans.question_spans import locate_question_words
-from anchorscope.spans.tokens import offsets_by_decoding
 
 Offsets = list[tuple[int, int]]
 Decode = Callable[[list[int]], str]
@@ -84,7 +83,7 @@ def offsets_from_all_prefixes(decode: Decode, ids: list[int]) -> tuple[str, Offs
 
 
 def small_windows(window: int, context: int) -> AbstractContextManager[object]:
-    return patch.multiple(tokens, WINDOW=window, _CONTEXT=context)
+    return patch.multiple(locate_file, WINDOW=window, _CONTEXT=context)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -131,7 +130,7 @@ def test_a_long_answer_is_decoded_in_windows_of_tokens() -> None:
     assert text == " the cats.🙂".join([""] * 501)[1:]
     assert offsets[-5:] == [(len(text) - 2, len(text) - 1), *[(len(text) - 1, len(text))] * 4]
     assert longest[-1] == len(ids)  # the check at the end, of which there is one
-    assert max(longest[:-1]) < tokens.WINDOW + 100
+    assert max(longest[:-1]) < locate_file.WINDOW + 100
 
 
 def test_a_text_that_windows_cannot_know_is_decoded_from_every_prefix() -> None:

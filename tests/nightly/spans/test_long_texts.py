@@ -14,17 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.dont_know import says_dont_know
 from anchorscope.answers.grade import grade
 from anchorscope.answers.grade_names import forms
+from anchorscope.answers.prompt_variants import says_dont_know
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import located_words, words_once
 from anchorscope.spans.answer_span import answer_entity
-from anchorscope.spans.char_spans import is_clear, merged
-from anchorscope.spans.locate import on_one_line
-from anchorscope.spans.question_spans import locate_question_words
-from anchorscope.spans.question_words import named_words
-from anchorscope.spans.tokens import tokens_in_spans
+from anchorscope.spans.locate import on_one_line, tokens_in_spans
+from anchorscope.spans.question_spans import locate_question_words, named_words
+from anchorscope.spans.words import is_clear, merged
 
 SIZE = 5_000
 UNITS = (

@@ -192,7 +192,7 @@ def test_options_win_over_the_recipe_file(
         (["--edges", "al"], ["Unknown edges 'al'", "Did you mean 'all'?"]),
         (["--balance", "relations"], ["Did you mean 'relation'?"]),
         (["--group-by", "subjects"], ["Unknown group-by 'subjects'", "Did you mean 'subject'?"]),
-        (["--dataset", "atals"], ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "file:PATH"]),
+        (["--dataset", "atals"], ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "its path"]),
         (["--dataset", "popqa", "--model", "a/b"], ["Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"]),
         (["--dataset", "atlas,atlas"], ["atlas twice"]),
         (["--sit", "mlp"], ["No such option: --sit", "Did you mean '--site'?"]),

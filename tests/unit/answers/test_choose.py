@@ -8,10 +8,9 @@ import pytest
 from anchorscope.answers.choose import choose_questions, is_yes_no
 from anchorscope.answers.template import FEW_SHOT
 from anchorscope.datasets import atlas
-from anchorscope.datasets.catalog import open_dataset, parse_spec
+from anchorscope.datasets.catalog import Reading, open_dataset, parse_spec
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.raw_rows import BadRow
-from anchorscope.datasets.reading import Reading
+from anchorscope.datasets.rows import BadRow
 from anchorscope.datasets.text import question_key
 from anchorscope.errors import UserError
 

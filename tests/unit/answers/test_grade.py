@@ -7,8 +7,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from anchorscope.answers.grade import grade, is_short
-from anchorscope.answers.grade_numbers import Date, as_date, dates_in, numbers_in
-from anchorscope.answers.grade_words import is_read_as_written, readings, roman_value, same_noun, singular
+from anchorscope.answers.grade_words import (
+    Date,
+    as_date,
+    dates_in,
+    is_read_as_written,
+    numbers_in,
+    readings,
+    roman_value,
+    same_noun,
+    singular,
+)
 from anchorscope.datasets.text import normalise
 
 RIGHT = [

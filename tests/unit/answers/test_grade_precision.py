@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.answers.grade import grade
-from anchorscope.answers.grade_numbers import as_date, numbers_in
+from anchorscope.answers.grade_words import as_date, numbers_in
 from anchorscope.datasets import atlas
 from anchorscope.datasets.text import words
 from repo import SHARED_DATA

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from anchorscope.cli import data as data_command
 from anchorscope.cli.main import app
-from anchorscope.datasets import catalog, hub, question_file
+from anchorscope.datasets import catalog, files, hub
 from anchorscope.screen import messages
 from repo import SHARED_DATA
 
@@ -241,7 +241,7 @@ def test_without_an_argument_it_says_what_can_be_named(monkeypatch: pytest.Monke
 def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = StringIO()
     monkeypatch.setattr(messages, "console", Console(file=screen, force_terminal=True))
-    monkeypatch.setattr(question_file, "_MOMENT", 0)
+    monkeypatch.setattr(files, "_MOMENT", 0)
     assert ask("mine.jsonl", "--json", "--quiet").exit_code == 0
     assert screen.getvalue() == ""
     assert ask("mine.jsonl", "--json").stdout.count("\n") == 1

@@ -19,15 +19,16 @@ def test_what_may_be_written() -> None:
     assert parse_spec("nq=some/NQ.jsonl") == DatasetSpec("nq", Path("some/NQ.jsonl"))
     assert parse_spec("file:some/mine.v2.csv.gz") == DatasetSpec("mine", Path("some/mine.v2.csv.gz"))
     assert parse_spec("file:~/x.csv").path == Path("~/x.csv").expanduser()
-    assert parse_spec("file:a=b.csv") == DatasetSpec("a=b", Path("a=b.csv"))
+    assert parse_spec("some/mine.v2.csv.gz") == parse_spec("file:some/mine.v2.csv.gz")
+    assert parse_spec("./a=b.csv") == parse_spec("file:./a=b.csv") == DatasetSpec("a=b", Path("a=b.csv"))
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("popqq", "Unknown dataset 'popqq'; allowed: atlas, hotpotqa, nq, popqa, triviaqa. Did you mean 'popqa'?"),
-        ("mine=x.csv", "For a file of your own write file:x.csv."),
-        ("x.csv", "A file of your own is file:PATH"),
+        ("mine", "A file of your own is its path, a known one popqa=FILE."),
+        ("popqa=", "names no file"),
     ],
 )
 def test_what_may_not(text: str, told: str) -> None:
@@ -39,6 +40,9 @@ def test_what_may_not(text: str, told: str) -> None:
 def test_a_path_is_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert absolute("file:x.csv") == f"file:{tmp_path.resolve() / 'x.csv'}"
+    assert absolute("x.csv") == f"{tmp_path.resolve() / 'x.csv'}"
+    (tmp_path / "mine").touch()
+    assert parse_spec("mine") == DatasetSpec("mine", Path("mine"))  # no ending, and there
     assert absolute("nq=x.csv") == f"nq={tmp_path.resolve() / 'x.csv'}"
     assert (absolute("atlas"), absolute("popqa")) == ("atlas", "popqa")
 

@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from anchorscope.answers.choose import choose_questions
-from anchorscope.answers.enough import LabelCounter
+from anchorscope.answers.choose import LabelCounter, choose_questions
 from anchorscope.answers.grade import grade
 from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset

@@ -1,15 +1,25 @@
-"""Which words of a question are its core, and who says so."""
+"""The exact words of a question: from the user, the dataset, and rules for plain text; counted over PopQA."""
 
+import gzip
+import json
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+import needs
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import located_words, words
 from anchorscope.errors import UserError
-from anchorscope.spans.question_spans import exact_question_spans, locate_question_words
+from anchorscope.spans.locate import tokens_in_spans
+from anchorscope.spans.question_spans import PlainReading, QuestionSpans, locate_question_words, read_plain_text
+from anchorscope.spans.words import BARE_WORDS, Span, is_clear, words_as_written
+from repo import SHARED_DATA
 
 
 def ask(
@@ -131,5 +141,247 @@ def test_a_subject_is_found_in_any_case(name: str, case: str) -> None:
     assume(len(located_words(name)) == 1 and "ŉ" not in name)  # "Ŀ" and "ŉ" hold a mark beside their letter
     written = getattr(name, case)()
     before = "What is the capital of "
-    spans = exact_question_spans(ask(f"{before}{written}?", name, ("capital",)))
+    spans = locate_question_words(ask(f"{before}{written}?", name, ("capital",))).spans
     assert (len(before), len(before) + len(written)) in spans
+
+
+def said(text: str, spans: tuple[Span, ...]) -> list[str]:
+    return [text[start:end] for start, end in spans]
+
+
+PLAIN_NAMES = [
+    ("Who was the director of A Man for All Seasons?", ["A Man for All Seasons"], ["director"]),
+    ("Who wrote The Lord of the Rings?", ["The Lord of the Rings"], ["wrote"]),
+    ("What is Juan de la Cruz's occupation?", ["Juan de la Cruz"], ["occupation"]),
+    ("Leonardo da Vinci was born in which town?", ["Leonardo da Vinci"], ["born", "town"]),
+    ("In what city was Mary-Ann O'Neil born?", ["Mary-Ann O'Neil"], ["city", "born"]),
+    ("What sport does J. P. Hale play?", ["J. P. Hale"], ["sport", "play"]),
+    ("What is Lima the capital of?", ["Lima"], ["capital"]),
+    ("What genre is Who's That Girl?", ["Who's That Girl"], ["genre"]),
+    ("What genre is What?", ["What"], ["genre"]),
+    ("What genre is It?", ["It"], ["genre"]),
+    ("What genre is A?", ["A"], ["genre"]),
+    ("What genre is The Who?", ["The Who"], ["genre"]),
+    ("Where were The Who formed?", ["The Who"], ["formed"]),
+    ("What genre is 東京物語?", ["東京物語"], ["genre"]),
+    ("Who composed I Will Follow?", ["I Will Follow"], ["composed"]),
+    ("What did I say about Lima?", ["Lima"], ["say"]),
+    ("Did Bell in Boston meet Watson?", ["Bell", "Boston", "Watson"], ["meet"]),
+    ("Are both Lima and Quito capitals?", ["Lima", "Quito"], ["capitals"]),
+    ("Which city is older, Lima or Quito?", ["Lima", "Quito"], ["city", "older"]),
+    ('Who sang "let it be" in 1970?', ["let it be", "1970"], ["sang"]),
+    ("Who wrote 'Emma's Year' in May 1920?", ["Emma's Year", "May 1920"], ["wrote"]),
+    ("Dr. Watson met Holmes. Who wrote it?", ["Dr. Watson", "Holmes"], ["met", "wrote"]),
+    ("Who lives in St. Louis?", ["St. Louis"], ["lives"]),
+    ("NASA was founded by whom?", ["NASA"], ["founded"]),
+    ("What is the name of the dog in Peter Pan?", ["Peter Pan"], ["dog"]),
+    ("What kind of animal is Bambi?", ["Bambi"], ["animal"]),
+]
+
+
+@pytest.mark.parametrize(("text", "subject", "asked"), PLAIN_NAMES)
+def test_names_quotations_and_numbers_are_the_subject(text: str, subject: list[str], asked: list[str]) -> None:
+    read = read_plain_text(text)
+    assert (said(text, read.subject), said(text, read.property_spans)) == (subject, asked)
+
+
+ORDER = [
+    ("what is the largest organ of the human body", ["human", "body"], ["largest", "organ"]),
+    ("what is the capital of france", ["france"], ["capital"]),
+    ("WHAT IS THE CAPITAL OF FRANCE?", ["FRANCE"], ["CAPITAL"]),
+    ("What Is the Capital of France?", ["France"], ["Capital"]),
+    ("who wrote the call of the wild", ["call", "wild"], ["wrote"]),
+    ("who does juliet love", ["juliet"], ["love"]),
+    ("when did the wall go up in berlin", ["wall", "berlin"], ["go"]),
+    ("when was the declaration of independence signed", ["declaration", "independence"], ["signed"]),
+    ("where is the match being played", ["match"], ["played"]),
+    ("when did the club get a new stadium", ["club", "new", "stadium"], ["get"]),
+    ("how many seasons of thrones are there", ["thrones"], ["seasons"]),
+    ("lima is the capital of which country", ["lima"], ["capital", "country"]),
+    ("what is sherlock's brother's name", ["sherlock"], ["brother"]),
+    ("what type of animal is an okapi", ["okapi"], ["animal"]),
+    ("who was elected on 4 june 1928", ["4 june 1928"], ["elected"]),
+    ("who is the president", ["president"], []),
+]
+
+
+@pytest.mark.parametrize(("text", "subject", "asked"), ORDER)
+def test_the_order_of_words_decides_where_nothing_stands_out(text: str, subject: list[str], asked: list[str]) -> None:
+    read = read_plain_text(text)
+    assert (said(text, read.subject), said(text, read.property_spans)) == (subject, asked)
+
+
+def test_content_is_more_than_subject_and_property() -> None:
+    text = "What is the name of the dog in Peter Pan?"
+    assert said(text, read_plain_text(text).content) == ["name", "dog", "Peter Pan"]
+
+
+LIKE_QUESTIONS = st.lists(
+    st.sampled_from(
+        """who what which when is was did does the a an of in and capital author born sings Lima The Who Émile Zola I's
+        'Emma' "let it be" 1970 may okapi, Is sherlock's (Pan) St. Louis? O'Neil über 東京 - name type""".split()  # noqa: SIM905
+    ),
+    min_size=1,
+    max_size=12,
+).map(" ".join)
+
+
+def spans_of(read: PlainReading) -> tuple[Span, ...]:
+    return tuple(sorted(read.subject + read.property_spans))
+
+
+@given(LIKE_QUESTIONS)
+def test_question_words_and_articles_stay_out_unless_a_name_holds_them(text: str) -> None:
+    words = words_as_written(text)
+    for start, end in spans_of(read_plain_text(text)):
+        if words and any(word.text not in BARE_WORDS for word in words):
+            alone = [word for word in words if (word.start, word.end) == (start, end) and word.text in BARE_WORDS]
+            assert all(not text[word.start].islower() for word in alone if not _quoted(text, word.start))
+
+
+def _quoted(text: str, at: int) -> bool:
+    return any(mark in text[:at] for mark in "\"'")
+
+
+@given(LIKE_QUESTIONS)
+def test_a_question_mark_changes_nothing(text: str) -> None:
+    assert read_plain_text(text + "?") == read_plain_text(text)
+
+
+@given(LIKE_QUESTIONS)
+def test_composed_and_decomposed_letters_are_read_alike(text: str) -> None:
+    composed, decomposed = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    one, other = read_plain_text(composed), read_plain_text(decomposed)
+    for part in ("subject", "property_spans", "content"):
+        read = said(decomposed, getattr(other, part))
+        assert [unicodedata.normalize("NFC", name) for name in read] == said(composed, getattr(one, part))
+
+
+@given(LIKE_QUESTIONS)
+def test_a_text_in_lower_case_has_a_subject_too(text: str) -> None:
+    assume(words_as_written(text))
+    assert read_plain_text(text.lower()).subject
+
+
+@given(LIKE_QUESTIONS)
+def test_subject_and_property_are_apart(text: str) -> None:
+    read = read_plain_text(text)
+    assert all(is_clear(*span, read.subject) for span in read.property_spans)
+
+
+DATA = SHARED_DATA / "popqa.jsonl.gz"
+pytestmark = pytest.mark.skipif(not DATA.exists(), reason="PopQA is not beside the repository (shared/data)")
+
+TEMPLATES = {
+    "author": "Who is the *author* of {}?",
+    "capital": "What is the *capital* of {}?",
+    "capital of": "What is {} the *capital* of?",
+    "color": "What *color* is {}?",
+    "composer": "Who was the *composer* of {}?",
+    "country": "In what *country* is {}?",
+    "director": "Who was the *director* of {}?",
+    "father": "Who is the *father* of {}?",
+    "genre": "What *genre* is {}?",
+    "mother": "Who is the *mother* of {}?",
+    "occupation": "What is {}'s *occupation*?",
+    "place of birth": "In what *city* was {} *born*?",
+    "producer": "Who was the *producer* of {}?",
+    "religion": "What is the *religion* of {}?",
+    "screenwriter": "Who was the *screenwriter* for {}?",
+    "sport": "What *sport* does {} *play*?",
+}
+"""What PopQA asks of each relation; the words that name the property are marked."""
+Row = tuple[str, str, Span, tuple[str, ...]]
+"""A question, its relation, the place of its subject, the words of its property."""
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    with gzip.open(DATA, "rt", encoding="utf-8") as lines:
+        raw = [json.loads(line) for line in lines]
+    found = []
+    for row in raw:
+        template = TEMPLATES[row["relation"]]
+        start = template.replace("*", "").index("{}")
+        assert row["question"] == template.replace("*", "").replace("{}", row["subject"])
+        place = (start, start + len(row["subject"]))
+        found.append((row["question"], row["relation"], place, tuple(template.split("*")[1::2])))
+    return found
+
+
+@pytest.fixture(scope="module")
+def located(rows: list[Row]) -> list[QuestionSpans]:
+    return [locate_question_words(Question("popqa", "1", text, ("a",)), use_metadata=False) for text, *_ in rows]
+
+
+def _in(place: Span, spans: Sequence[Span]) -> bool:
+    return any(start <= place[0] and place[1] <= end for start, end in spans)
+
+
+def _count_words(row: Row, found: QuestionSpans) -> Counter[str]:
+    text, _, subject, asked = row
+    count: Counter[str] = Counter()
+    for word in words_as_written(text):
+        place = (word.start, word.end)
+        named = _in(place, [subject])
+        wanted = named or word.text in asked
+        count["subject"] += named
+        count["subject in E_Q"] += named and _in(place, found.spans)
+        count["subject in subject"] += named and _in(place, found.subject)
+        count["property"] += wanted and not named
+        count["property in property"] += wanted and not named and _in(place, found.property_spans)
+        count["E_Q"] += _in(place, found.spans)
+        count["E_Q wanted"] += wanted and _in(place, found.spans)
+        count["S"] += _in(place, found.subject)
+        count["S wanted"] += named and _in(place, found.subject)
+    return count
+
+
+def _share(count: Counter[str], part: str, whole: str) -> float:
+    return 100 * count[part] / max(1, count[whole])
+
+
+def test_words_per_relation(rows: list[Row], located: list[QuestionSpans]) -> None:
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row, found in zip(rows, located, strict=True):
+        words = _count_words(row, found)
+        counts[row[1]] += words
+        counts["all"] += words
+        counts[row[1]]["questions"] += 1
+        counts["all"]["questions"] += 1
+    print("\n| relation | questions | recall | precision | subject: recall | precision | property: recall |")  # noqa: T201
+    for relation, count in sorted(counts.items(), key=lambda item: item[1]["questions"]):
+        shares = [
+            ("subject in E_Q", "subject"),
+            ("E_Q wanted", "E_Q"),
+            ("subject in subject", "subject"),
+            ("S wanted", "S"),
+            ("property in property", "property"),
+        ]
+        cells = [f"{_share(count, *share):.1f}" for share in shares]
+        print("|", relation, "|", f"{count['questions']:,}", "|", " | ".join(cells), "|")  # noqa: T201
+        assert _share(count, "E_Q wanted", "E_Q") > 99.5, relation
+        assert _share(count, "subject in E_Q", "subject") > 94, relation
+    assert counts["all"]["questions"] == 14_267
+    assert _share(counts["all"], "subject in E_Q", "subject") > 99
+    assert _share(counts["all"], "subject in subject", "subject") > 98
+    assert _share(counts["all"], "S wanted", "S") > 99.5
+    assert _share(counts["all"], "property in property", "property") > 99.5
+
+
+@pytest.mark.embedded
+def test_tokens_of_the_embedded_model(rows: list[Row], located: list[QuestionSpans]) -> None:
+    folder = needs.embedded_model()
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    wanted = kept = chosen = right = 0
+    for (text, _, subject, asked), found in zip(rows, located, strict=True):
+        offsets = tokenizer.encode(text, add_special_tokens=False).offsets
+        named = set(tokens_in_spans(offsets, [subject], text))
+        words = [(word.start, word.end) for word in words_as_written(text) if word.text in asked]
+        cut = set(tokens_in_spans(offsets, found.spans, text))
+        wanted, kept = wanted + len(named), kept + len(named & cut)
+        chosen, right = chosen + len(cut), right + len(cut & (named | set(tokens_in_spans(offsets, words, text))))
+    print(f"\n{wanted:,} subject tokens, {100 * kept / wanted:.1f} % in E_Q")  # noqa: T201
+    print(f"{chosen:,} tokens of E_Q, {100 * right / chosen:.1f} % of subject or property")  # noqa: T201
+    assert kept / wanted > 0.97
+    assert right / chosen > 0.99

@@ -11,10 +11,9 @@ what share of the answered questions the weighted items stand for.
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.answers.dont_know import allow_dont_know, says_dont_know
 from anchorscope.answers.generate import TOO_LONG
-from anchorscope.datasets.popularity import POPULARITY, log_popularity
-from anchorscope.datasets.question import Question
+from anchorscope.answers.prompt_variants import allow_dont_know, says_dont_know
+from anchorscope.datasets.question import POPULARITY, Question, log_popularity
 from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
 from anchorscope.evidence.experiments.compare import FEW, METHOD
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic

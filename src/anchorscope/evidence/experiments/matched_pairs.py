@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from anchorscope.answers.grade import grade
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise, words
-from anchorscope.spans.function_words import EMPTY_WORDS, QUESTION_WORDS
+from anchorscope.spans.words import EMPTY_WORDS, QUESTION_WORDS
 from anchorscope.stats.streams import Priorities, drawn, priorities
 
 SIZE = 4

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from anchorscope.answers.generate import given_answers
 from anchorscope.answers.label import Label
-from anchorscope.answers.prompt import build_prompts
+from anchorscope.answers.template import build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, Variant
 from anchorscope.errors import InterventionNotApplied

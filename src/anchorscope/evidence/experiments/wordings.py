@@ -20,11 +20,11 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.answers.other_examples import EXAMPLE_SETS, has_examples, with_examples
+from anchorscope.answers.prompt_variants import EXAMPLE_SETS, has_examples, with_examples
 from anchorscope.catalogue import KNOCKOUT as KNOCKOUT_NAME
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise
-from anchorscope.datasets.wordings import reworded
 from anchorscope.evidence.draws import resampling
 from anchorscope.evidence.experiments.compare import estimate_of, of_truth
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic

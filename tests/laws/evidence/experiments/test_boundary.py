@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
-from anchorscope.datasets.popularity import log_popularity
+from anchorscope.datasets.question import log_popularity
 from anchorscope.evidence.experiments import boundary
 from anchorscope.evidence.experiments.boundary import AS_DRAWN, EXPERIMENT, WEIGHTED, ask_again
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic

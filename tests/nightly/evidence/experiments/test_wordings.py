@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.answers.other_examples import EXAMPLE_SETS
+from anchorscope.answers.prompt_variants import EXAMPLE_SETS
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Template
-from anchorscope.datasets.wordings import SENTENCES
 from anchorscope.evidence.experiments import wordings
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.supplied import SuppliedStates
@@ -126,7 +125,7 @@ def test_what_every_wording_draws_anew_is_not(inputs: ExperimentInputs) -> None:
 def test_the_share_of_all_items_is_told_for_every_wording(steady: tuple[Found, Model]) -> None:
     found, _ = steady
     names = [row.variant for row in found.statistics if row.quantity == "question_share"]
-    assert names == ["original wording", *(f"wording {number}" for number in range(1, 1 + SENTENCES))]
+    assert names == ["original wording", *(f"wording {number}" for number in range(1, 8))]
     for row in (one for one in found.statistics if one.quantity == "question_share"):
         assert row.estimate.value == pytest.approx(0.5, abs=0.2)
         assert row.estimate.n == N
@@ -135,9 +134,9 @@ def test_the_share_of_all_items_is_told_for_every_wording(steady: tuple[Found, M
 def test_words_and_examples_change_and_answers_do_not(inputs: ExperimentInputs, steady: tuple[Found, Model]) -> None:
     _, model = steady
     tokenizer = inputs.setting.writer().tokenizer
-    assert len(model.ran) == SENTENCES
+    assert len(model.ran) == 7
     texts = [tokenizer.decode(items[3].located.input_ids) for items in model.ran]
-    assert len({text.rpartition("Question: ")[2] for text in texts}) == SENTENCES
+    assert len({text.rpartition("Question: ")[2] for text in texts}) == 7
     for number, (items, text) in enumerate(zip(model.ran, texts, strict=True), 1):
         examples = EXAMPLE_SETS[number % len(EXAMPLE_SETS)]
         assert text.startswith(f"Question: {examples[0].question}\nAnswer: {examples[0].answer}\n")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.sampled import clusters, same_answer, self_consistency, semantic_entropy
+from anchorscope.answers.uncertainty import clusters, same_answer, self_consistency, semantic_entropy
 
 ANSWERS = st.sampled_from(
     [

@@ -1,9 +1,16 @@
-"""PopQA's sixteen relations: every question is one of sixteen sentences around its subject.
+"""Relations: PopQA's sixteen, each one sentence around a subject, and other wordings of a relation's question.
 
-The sentence tells which words name the property that is asked for. `number` is the relation's id in PopQA (`prop_id`).
+PopQA's sentence shows which words name the property asked for. A wording of ours has a slot for the subject and marks
+those words, so that the exact words of every wording are known as well as those of the original.
 """
 
-from dataclasses import dataclass
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+from anchorscope.datasets.question import Question
 
 
 @dataclass(frozen=True)
@@ -11,9 +18,7 @@ class Relation:
     """A kind of fact that PopQA asks for."""
 
     name: str
-    """PopQA's `prop`."""
     number: int
-    """PopQA's `prop_id`."""
     before: str
     """The question up to its subject."""
     after: str
@@ -51,10 +56,8 @@ RELATIONS = (
     Relation("sport", 560, "What sport does ", " play?", ("sport", "play")),
     Relation("composer", 639, "Who was the composer of ", "?", ("composer",)),
 )
-"""All of them."""
 _BY_NAME = {relation.name: relation for relation in RELATIONS}
 BY_NUMBER = {str(relation.number): relation for relation in RELATIONS}
-"""The relations by `prop_id`."""
 
 
 def with_property_words(row: dict[str, object]) -> dict[str, object]:
@@ -64,3 +67,32 @@ def with_property_words(row: dict[str, object]) -> dict[str, object]:
     if relation is None or row.get("property_words") or not isinstance(question, str):
         return row
     return row | {"property_words": [*relation.words]} if relation.asks(question.strip()) else row
+
+
+_MARKED = re.compile(r"\[([^\]]+)\]")
+
+
+@cache
+def sentences() -> dict[str, dict[str, tuple[str, ...]]]:
+    """By dataset and relation, the sentences as they are written in the file, marks included."""
+    text = (files("anchorscope.datasets") / "wordings.toml").read_text(encoding="utf-8")
+    return {
+        dataset: {name: tuple(found) for name, found in relations.items()}
+        for dataset, relations in tomllib.loads(text).items()
+    }
+
+
+def reworded(question: Question) -> list[Question]:
+    """The question in each of our other wordings, with its property words; empty where its relation has none."""
+    known = sentences().get(question.dataset, {}).get(question.relation or "", ())
+    if not known or question.subject is None or question.exact_spans or question.subject not in question.question:
+        return []
+    # The article is the sentence's, not the name's: "the Netherlands" is asked about.
+    article = "the " if f"the {question.subject}" in question.question else ""
+    return [_with_sentence(question, sentence, f"{article}{question.subject}") for sentence in known]
+
+
+def _with_sentence(question: Question, sentence: str, subject: str) -> Question:
+    words = tuple(dict.fromkeys(_MARKED.findall(sentence)))
+    text = _MARKED.sub(r"\1", sentence).format(subject=subject)
+    return replace(question, question=text[0].upper() + text[1:], property_words=words)

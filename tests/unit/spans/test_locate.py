@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from anchorscope.spans.tokens import offsets_by_decoding, tokens_in_spans
+from anchorscope.spans.locate import offsets_by_decoding, tokens_in_spans
 
 LETTERS = st.one_of(st.sampled_from("aàé ßñ?.\n日本語🙂👍🏽👨‍👩‍👧🇫🇷"), st.characters(exclude_categories=["Cs"]))
 TEXTS = st.lists(st.one_of(LETTERS, st.sampled_from([" France", "Bogotá", " capital", "🙂🙂"]))).map("".join)

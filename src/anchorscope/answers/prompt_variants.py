@@ -1,22 +1,67 @@
-"""A prompt that allows "I don't know", and whether an answer says so.
+"""The same prompt with other solved examples, or with the permission to say "I don't know"; and whether an answer does.
 
-The prompt is the run's own, with one sentence more and two questions among the examples that nobody can answer. They
-are put in as text, in the shape of the examples that are there, so that every chat template can have them; the last
-example stays one that has an answer, because the last one is copied most.
+Examples are put in as text, in the shape of those that are there, so that every chat template can have them. With the
+permission come two questions that nobody can answer; the last example still has an answer, since it is copied most.
 
-An answer says so if it is a phrase such as "unknown", or begins with a sentence such as "I don't know who wrote it". A
-name that merely begins with such words is an answer: "Unknown Pleasures", "I Don't Know How to Love Him".
+An answer says "I don't know" if it is a phrase such as "unknown", or begins with a sentence such as "I don't know who
+wrote it". A name that merely begins with such words is an answer: "Unknown Pleasures".
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from anchorscope.answers.template import FEW_SHOT, INSTRUCTION, Example, Template
 
+EXAMPLE_SETS = (
+    FEW_SHOT,
+    (
+        Example("In which country is the Eiffel Tower?", "France", "Eiffel Tower"),
+        Example("Who painted the Mona Lisa?", "Leonardo da Vinci", "Mona Lisa"),
+        Example("How many legs does a spider have?", "8", "spider"),
+    ),
+    (
+        Example("What is the longest river in Africa?", "Nile", "Africa"),
+        Example("Who composed The Four Seasons?", "Antonio Vivaldi", "The Four Seasons"),
+        Example("What colour is a ruby?", "Red", "ruby"),
+    ),
+    (
+        Example("Which ocean lies west of Portugal?", "Atlantic Ocean", "Portugal"),
+        Example("Who formulated the theory of relativity?", "Albert Einstein", "theory of relativity"),
+        Example("What is the freezing point of water in degrees Celsius?", "0", "water"),
+    ),
+)
+"""A place, a person and something short each; the first are those of every prompt."""
+
+
+def _parts(template: Template) -> tuple[str, list[str]] | None:
+    """What stands before the solved examples, and each of these up to the next; None where the head shows none."""
+    starts = [template.head.find(example.question) for example in FEW_SHOT]
+    if -1 in starts:
+        return None
+    ends = [*starts[1:], len(template.head)]
+    return template.head[: starts[0]], [template.head[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def has_examples(template: Template) -> bool:
+    """Whether a template shows the solved examples."""
+    return _parts(template) is not None
+
+
+def with_examples(template: Template, examples: Sequence[Example]) -> Template:
+    """The template with these examples instead of its own; as it is where it shows none."""
+    parts = _parts(template)
+    if parts is None:
+        return template
+    shown = [  # only what follows the question is searched for its answer: the new question may name it
+        other.question + part.removeprefix(own.question).replace(own.answer, other.answer, 1)
+        for part, own, other in zip(parts[1], FEW_SHOT, examples, strict=True)
+    ]
+    return replace(template, head=parts[0] + "".join(shown))
+
+
 ALLOWED = "I don't know"
-"""What the model is told to say."""
 PERMISSION = f"If you do not know the answer, say: {ALLOWED}"
-"""The sentence that allows it."""
 UNANSWERABLE = (
     Example("In which year was the harbour of Quelvorn Brask opened?", ALLOWED, "Quelvorn Brask"),
     Example("Who painted The Nettle King of Ostrelle?", ALLOWED, "The Nettle King of Ostrelle"),
@@ -25,26 +70,19 @@ UNANSWERABLE = (
 
 
 def allow_dont_know(template: Template) -> Template:
-    """The same template with the permission, and with examples of its use where it has examples at all."""
-    head = _with_unanswerable(template.head)
+    """The same template with the permission; where it has examples, with two that have no answer among them."""
+    head, parts = template.head, _parts(template)
+    if parts is not None:
+        before, turns = parts
+        like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
+        shown = [
+            shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
+            for example in UNANSWERABLE
+        ]
+        head = "".join([before, turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
     if INSTRUCTION in head:
         return replace(template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1))
     return replace(template, head=f"{PERMISSION}.\n\n{head}")
-
-
-def _with_unanswerable(head: str) -> str:
-    """The head with the examples that have no answer before the second and the last of those that have one."""
-    starts = [head.find(example.question) for example in FEW_SHOT]
-    if -1 in starts:
-        return head
-    ends = [*starts[1:], len(head)]
-    turns = [head[start:end] for start, end in zip(starts, ends, strict=True)]
-    like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
-    shown = [
-        shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
-        for example in UNANSWERABLE
-    ]
-    return "".join([head[: starts[0]], turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
 
 
 _I = r"(?:i |we |it |this |that )?(?:really |honestly |truly |simply |just )?"

@@ -1,15 +1,13 @@
 """Logs of inspect_ai and samples of lm-evaluation-harness are question files with answers and labels."""
 
 import json
-import struct
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anchorscope.datasets import zip_entries
-from anchorscope.datasets.logged_answers import first_line, label_of
+from anchorscope.datasets import files
+from anchorscope.datasets.formats import first_line, label_of
 from anchorscope.detecting.score import dataset_of
 from anchorscope.errors import UserError
 from eval_logs import DEFLATED, STORED, ZSTD, archive, log, sample
@@ -46,9 +44,8 @@ DRACULA = sample(
 
 
 @pytest.mark.parametrize("method", [STORED, DEFLATED, ZSTD])
-@pytest.mark.parametrize("far", [False, True])
-def test_a_log_is_read_as_questions_with_answers_and_labels(tmp_path: Path, method: int, far: bool) -> None:
-    whole = read(write(tmp_path, log([PERU, DRACULA], method, far=far)))
+def test_a_log_is_read_as_questions_with_answers_and_labels(tmp_path: Path, method: int) -> None:
+    whole = read(write(tmp_path, log([PERU, DRACULA], method)))
     assert whole.reading.format == "own columns, inspect log"
     peru, dracula = whole.questions
     assert (peru.item_id, peru.question, peru.answers) == ("peru", "What is the capital of Peru?", ("Lima",))
@@ -151,7 +148,7 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "conversation of 2"),
     ({"input": None}, "the question is absent"),
     ({"input": 3}, "question must be a string, not 3"),
-    ({"events": "x" * 10_000_001}, "at most 10,000,000 are read"),
+    ({"events": "x" * 10_000_001}, "has more than 10,000,000 bytes"),
 ]
 
 
@@ -170,7 +167,7 @@ def test_an_archive_that_is_damaged_never_gives_other_rows(tmp_path: Path) -> No
     good = log([PERU, DRACULA])
     wanted = read(write(tmp_path, good)).questions
     for cut in range(1, len(good), 37):  # from the end: the directory goes first
-        assert "cut off" in refusal(write(tmp_path, good[:-cut])) or cut > len(good) - 40
+        assert "cut-off" in refusal(write(tmp_path, good[:-cut])) or cut > len(good) - 40
     for place in range(0, len(good), 11):
         changed = bytearray(good)
         changed[place] ^= 0x55
@@ -181,43 +178,11 @@ def test_an_archive_that_is_damaged_never_gives_other_rows(tmp_path: Path) -> No
         assert all(one in wanted for one in found)
 
 
-@pytest.mark.parametrize("method", [DEFLATED, ZSTD])
-def test_a_bomb_is_stopped(tmp_path: Path, method: int) -> None:
-    bomb = json.dumps(PERU | {"events": "0" * 60_000_000}).encode()
-    lying = write(tmp_path, archive([("samples/peru_epoch_1.json", bomb)], method, size=1000))
-    assert lying.stat().st_size < 400_000
-    del bomb
-    tracemalloc.start()
-    try:
-        assert "has more than 10,000,000 bytes" in refusal(lying)
-        assert tracemalloc.get_traced_memory()[1] < 25_000_000
-    finally:
-        tracemalloc.stop()
-
-
-def test_a_directory_beyond_the_limit_and_one_that_lies_are_refused(tmp_path: Path) -> None:
-    good = log([PERU], far=True)
-    at = good.rindex(b"PK\6\6") + 40
-    large = good[:at] + struct.pack("<Q", 10**9) + good[at + 8 :]
-    assert "a list of entries of 1,000 MB" in refusal(write(tmp_path, large))
-    outside = good[: at + 8] + struct.pack("<Q", 10**12) + good[at + 16 :]
-    assert "cut off" in refusal(write(tmp_path, outside))
-
-
-def test_entries_that_overlap_are_refused_before_any_is_read(tmp_path: Path) -> None:
-    good = log([PERU], DEFLATED)
-    at, end = good.index(b"PK\1\2"), good.rindex(b"PK\5\6")
-    listed = b"".join(good[at:end].replace(b"samples/peru_", b"samples/p%03d_" % number) for number in range(50))
-    last = bytearray(good[end:])
-    struct.pack_into("<L", last, 12, len(listed))
-    assert "lists more bytes than it has" in refusal(write(tmp_path, good[:at] + listed + bytes(last)), "skip")
-
-
 def test_other_archives_and_forms_are_told_apart(tmp_path: Path) -> None:
     assert "a ZIP archive or a spreadsheet" in refusal(write(tmp_path, archive([("xl/workbook.xml", b"<a/>")])))
     assert "holds no rows" in refusal(write(tmp_path, log([])))
     assert "gzipped log" in refusal(write(tmp_path, log([PERU]), packed=True))
-    assert "packed with method 12" in refusal(write(tmp_path, log([PERU], 12)))
+    assert "cannot be unpacked" in refusal(write(tmp_path, log([PERU], 12)))
     in_json = json.dumps({"version": 2, "status": "success", "eval": {}}, indent=2)
     assert "inspect log convert --to eval" in refusal(write(tmp_path, in_json))
     assert dataset_of("logs/x.eval") is not None
@@ -227,7 +192,7 @@ def test_without_any_library_of_zstd_the_error_names_one(tmp_path: Path, monkeyp
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(zip_entries.importlib, "import_module", missing)
+    monkeypatch.setattr(files, "import_module", missing)
     assert "pip install zstandard" in refusal(write(tmp_path, log([PERU])))
     assert len(read(write(tmp_path, log([PERU], DEFLATED))).questions) == 1
 

@@ -1,4 +1,4 @@
-"""Refusals are told from answers, also from names that begin like one; the prompt that allows them keeps its shape."""
+"""Prompts with other examples, and with the permission to say that one does not know."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,73 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from anchorscope.answers.dont_know import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
-from anchorscope.answers.prompt import make_template
-from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE, INSTRUCTION, Template
+from anchorscope.answers.prompt_variants import (
+    ALLOWED,
+    EXAMPLE_SETS,
+    PERMISSION,
+    UNANSWERABLE,
+    allow_dont_know,
+    has_examples,
+    says_dont_know,
+    with_examples,
+)
+from anchorscope.answers.template import (
+    FEW_SHOT,
+    FEW_SHOT_TEMPLATE,
+    INSTRUCTION,
+    ZERO_SHOT_TEMPLATE,
+    Template,
+    chat_template,
+    make_template,
+)
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 from chat_templates import KINDS, chat
+
+CHAT = (
+    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("examples", EXAMPLE_SETS[1:])
+def test_plain_text_shows_the_others_and_nothing_of_its_own(examples: tuple) -> None:
+    head = with_examples(FEW_SHOT_TEMPLATE, examples).head
+    assert head == "".join(f"Question: {one.question}\nAnswer: {one.answer}\n" for one in examples) + "Question: "
+
+
+def test_the_first_set_is_the_prompts_own() -> None:
+    assert EXAMPLE_SETS[0] == FEW_SHOT
+    assert with_examples(FEW_SHOT_TEMPLATE, EXAMPLE_SETS[0]) == FEW_SHOT_TEMPLATE
+
+
+def test_no_two_sets_share_a_question_or_a_subject() -> None:
+    shown = [one for examples in EXAMPLE_SETS for one in examples]
+    assert len({one.question for one in shown}) == len({one.subject for one in shown}) == len(shown)
+    assert all(one.subject in one.question for one in shown)
+
+
+def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama) -> None:  # type: ignore[no-untyped-def]
+    tokenizer = tiny_llama.tokenizer
+    old = tokenizer.chat_template
+    tokenizer.chat_template = CHAT
+    try:
+        template = chat_template(tokenizer, None)
+    finally:
+        tokenizer.chat_template = old
+    other = with_examples(template, EXAMPLE_SETS[2])
+    assert has_examples(template)
+    turns = [f"<|user|>\n{{}}{one.question}\n<|assistant|>\n{one.answer}\n" for one in EXAMPLE_SETS[2]]
+    wanted = turns[0].format(f"{INSTRUCTION}\n\n") + "".join(one.format("") for one in turns[1:])
+    assert other.head == f"{wanted}<|user|>\n"
+    assert (other.tail, other.answer_lead, other.kind) == (template.tail, template.answer_lead, "chat")
+
+
+def test_a_prompt_without_examples_stays_as_it_is() -> None:
+    template: Template = ZERO_SHOT_TEMPLATE
+    assert not has_examples(template)
+    assert with_examples(template, EXAMPLE_SETS[1]) is template
+
 
 PHRASES = [
     "I don't know",

@@ -1,11 +1,17 @@
-"""P(True): the model is shown the question with its own answer and asked whether that is true.
+"""What the model itself shows of its certainty: P(True), and how far sampled answers agree.
 
-It is asked in the prompt that the answers came from: after solved examples, without any, or through the chat template.
-The examples stay about the same subjects and are judged instead of answered, right and wrong ones. The score is the
-log-odds of the word: log P(True) − log P(False), each summed over the spellings that are one token after this prompt.
+**P(True)**: the model is shown the question with its own answer, in the prompt that the answers came from, and asked
+whether that is true. The score is log P(True) − log P(False), each summed over the spellings that are one token here.
+
+**Self-consistency** is the share of samples that are the answer, word for word after the grader's folding. **Semantic
+entropy** puts samples that say the same into one cluster (equal after folding, or one accepted by the grader for the
+other) and takes the entropy of the clusters' shares, in nats. Clusters are the connected components of "says the same",
+so that the order of the samples does not matter.
 """
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +19,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from anchorscope.answers.other_examples import with_examples
+from anchorscope.answers.grade import grade
+from anchorscope.answers.prompt_variants import with_examples
 from anchorscope.answers.template import FEW_SHOT, Example, Template
+from anchorscope.datasets.text import question_key
 from anchorscope.errors import UserError
 
 TRUE, FALSE = "True", "False"
-"""What the model is to say."""
 _JUDGED = (("Tokyo", TRUE), ("Charles Dickens", FALSE), ("Au", TRUE))  # answers to the questions of the examples
 
 
@@ -42,11 +49,9 @@ class TruthPrompts:
     """What the model is shown, and the tokens by which it can say what it thinks."""
 
     ids: tuple[tuple[int, ...], ...]
-    """One prompt per item."""
     true: tuple[int, ...]
     """Tokens that say "true" after these prompts."""
     false: tuple[int, ...]
-    """Tokens that say "false"."""
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -102,3 +107,41 @@ def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
     found = [usual[shared]]
     found += [one[shared] for one in spelled if one[:shared] == usual[:shared] and len(one) == shared + 1]
     return list(dict.fromkeys(found))
+
+
+def same_answer(one: str, other: str) -> bool:
+    """Whether two answers are equal once folded, or either is right by the grader where the other is accepted."""
+    return question_key(one) == question_key(other) or grade(one, [other]) or grade(other, [one])
+
+
+def self_consistency(answer: str, samples: Sequence[str]) -> float:
+    """The share of samples that are the answer."""
+    if not samples:
+        raise ValueError("no sampled answers: their share and entropy are not defined")
+    wanted = question_key(answer)
+    return sum(question_key(sample) == wanted for sample in samples) / len(samples)
+
+
+def clusters(samples: Sequence[str], same: Callable[[str, str], bool] = same_answer) -> list[int]:
+    """The cluster of each sample, numbered as they first appear; `same` may be a model of entailment."""
+    texts = [question_key(sample) for sample in samples]
+    written: dict[str, str] = {}  # each wording once
+    for text, sample in zip(texts, samples, strict=True):
+        written.setdefault(text, sample)
+    names = list(written)
+    cluster = {name: name for name in names}
+    for place, name in enumerate(names):
+        for other in names[:place]:
+            if cluster[name] != cluster[other] and same(written[name], written[other]):
+                joined, into = cluster[name], cluster[other]
+                cluster |= {one: into for one, own in cluster.items() if own == joined}
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(cluster[text], len(numbers)) for text in texts]
+
+
+def semantic_entropy(samples: Sequence[str], same: Callable[[str, str], bool] = same_answer) -> float:
+    """Entropy of the clusters' shares, in nats."""
+    if not samples:
+        raise ValueError("no sampled answers: their share and entropy are not defined")
+    counts = Counter(clusters(samples, same)).values()
+    return sum(count / len(samples) * math.log(len(samples) / count) for count in counts)

@@ -1,0 +1,417 @@
+"""Prompts: templates of every kind, what chat templates may do, thinking switched off."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import normalizers, pre_tokenizers
+from transformers import AutoTokenizer
+
+import needs
+from anchorscope.answers import template as template_file
+from anchorscope.answers.generate import given_answer, given_answers
+from anchorscope.answers.template import (
+    FEW_SHOT,
+    FEW_SHOT_TEMPLATE,
+    INSTRUCTION,
+    Prompt,
+    Template,
+    after_thinking,
+    build_prompts,
+    make_template,
+    prefix_length,
+)
+from anchorscope.datasets.question import Question
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import LanguageModel
+from chat_templates import CHATML, CLOCK, FIRST, KINDS, LLAMA_CLOCK, SYSTEM, chat, tokenizer_with
+
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map(str.strip).filter(bool)
+
+
+def prompts_of(lm: LanguageModel, *texts: str) -> list[Prompt]:
+    return build_prompts(lm.tokenizer, [Question("d", text, text, ("x",)) for text in texts])
+
+
+def test_a_prompt_holds_the_examples_and_ends_at_the_answer(tiny_llama: LanguageModel) -> None:
+    (prompt,) = prompts_of(tiny_llama, "Who wrote Emma?")
+    lines = prompt.text.split("\n")
+    assert lines[-2:] == ["Question: Who wrote Emma?", "Answer:"]
+    for place, example in enumerate(FEW_SHOT):
+        assert lines[2 * place : 2 * place + 2] == [f"Question: {example.question}", f"Answer: {example.answer}"]
+    assert len(lines) == 2 * len(FEW_SHOT) + 2
+    assert prompt.text[prompt.question_start :].startswith("Who wrote Emma?")
+
+
+def test_tokens_and_offsets_are_those_of_the_text(tiny_llama: LanguageModel) -> None:
+    (prompt,) = prompts_of(tiny_llama, "Who wrote Émma?")
+    assert tiny_llama.tokenizer.decode(list(prompt.ids)) == prompt.text
+    assert len(prompt.ids) == len(prompt.offsets)
+    for token, (start, end) in zip(prompt.ids, prompt.offsets, strict=True):
+        if prompt.text[start:end].isascii():
+            assert tiny_llama.tokenizer.decode([token]) == prompt.text[start:end]
+
+
+@pytest.mark.parametrize(
+    "text", ["Who\nwrote Emma?", "Who wrote\r\n\r\nEmma?", "Who  wrote\tEmma?", "\n Who wrote Emma? \n"]
+)
+def test_a_question_with_line_breaks_goes_on_one_line(tiny_llama: LanguageModel, text: str) -> None:
+    broken, whole = prompts_of(tiny_llama, text, "Who wrote Emma?")
+    assert broken == whole
+
+
+@given(texts=st.lists(TEXT, min_size=1, max_size=4))
+def test_the_shared_prefix_never_touches_a_question(tiny_llama: LanguageModel, texts: list[str]) -> None:
+    prompts = prompts_of(tiny_llama, *texts)
+    length = prefix_length(prompts)
+    assert length > 0
+    for prompt in prompts:
+        assert prompt.ids[:length] == prompts[0].ids[:length]
+        assert all(end <= prompt.question_start for _, end in prompt.offsets[:length])
+
+
+def test_the_shared_prefix_is_as_long_as_it_can_be(tiny_llama: LanguageModel) -> None:
+    # With one token per byte the whole head is shared, even where the questions begin alike.
+    prompts = prompts_of(tiny_llama, "Who wrote Emma?", "Who wrote Ulysses?")
+    assert prefix_length(prompts) == prompts[0].question_start
+
+
+def test_a_token_that_reaches_into_the_question_is_not_shared() -> None:
+    ids = (10, 11, 12, 13)
+    prompts = [
+        Prompt("abcd", ids, ((0, 1), (1, 3), (3, 4), (3, 4)), question_start=2),
+        Prompt("abcd", ids, ((0, 1), (1, 2), (2, 3), (3, 4)), question_start=2),
+    ]
+    assert prefix_length(prompts) == 1
+
+
+def test_prompts_whose_heads_were_tokenised_differently_share_less() -> None:
+    offsets = ((0, 1), (1, 2), (2, 3), (3, 4))
+    prompts = [Prompt("abcd", (10, 11, 12, 13), offsets, 3), Prompt("abce", (10, 99, 12, 14), offsets, 3)]
+    assert prefix_length(prompts) == 1
+
+
+WHOLE = """Question: What is the capital of Japan?
+Answer: Tokyo
+Question: Who wrote Romeo and Juliet?
+Answer: William Shakespeare
+Question: What is the chemical symbol of gold?
+Answer: Au
+Question: Who wrote Emma?
+Answer:"""
+
+
+@pytest.mark.embedded
+def test_the_embedded_model_sees_this_text_as_its_tokenizer_reads_it() -> None:
+    folder = needs.embedded_model()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    question = Question("d", "1", "Who wrote Emma?", ("x",))
+    (prompt,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer))
+    assert prompt.text == WHOLE
+    assert prompt.ids == tuple(tokenizer(WHOLE)["input_ids"])
+    template = make_template("few-shot", tokenizer)
+    given_ids = template.answer_ids(tokenizer, prompt.text, prompt.ids, "Jane Austen")
+    assert given_ids == tuple(tokenizer(" Jane Austen")["input_ids"])
+
+
+def test_a_first_token_that_the_model_needs_is_put_in_front_once(tiny_llama: LanguageModel) -> None:
+    tokenizer, question = tiny_llama.tokenizer, Question("d", "1", "Who?", ("x",))
+    bos = tokenizer.bos_token_id
+    (plain,) = build_prompts(tokenizer, [question])
+    (needed,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer, bos))
+    assert needed.ids == (bos, *plain.ids)
+    assert needed.offsets == ((0, 0), *plain.offsets)
+    assert prefix_length([needed]) == prefix_length([plain]) + 1
+    # A token that is there already (as if the tokenizer had put it there) does not come a second time.
+    first = plain.ids[0]
+    (same,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer, first))
+    assert same == plain
+
+
+def test_an_answer_given_elsewhere_is_read_in_its_place(tiny_llama: LanguageModel) -> None:
+    # A tokenizer that puts a space before every text: alone, " Lima" would get two.
+    tokenizer = deepcopy(tiny_llama.tokenizer)
+    signs = [normalizers.Prepend("Ġ"), normalizers.Replace(" ", "Ġ"), normalizers.Replace("\n", "Ċ")]
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(signs)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split("never", "isolated")
+    template = make_template("few-shot", tokenizer)
+    (prompt,) = build_prompts(tokenizer, [Question("d", "1", "Where?", ("x",))], template)
+    found = template.answer_ids(tokenizer, prompt.text, prompt.ids, "Lima ")
+    assert tokenizer.convert_ids_to_tokens(list(found)) == ["Ġ", "L", "i", "m", "a"]
+    assert tokenizer.convert_ids_to_tokens(tokenizer(" Lima")["input_ids"]) == ["Ġ", "Ġ", "L", "i", "m", "a"]
+
+
+def test_an_answer_that_would_melt_into_the_prompt_is_read_alone(tiny_llama: LanguageModel) -> None:
+    tokenizer, ids = tiny_llama.tokenizer, (1, 2, 3)  # not the tokens of the text: as if its end had become another
+    found = FEW_SHOT_TEMPLATE.answer_ids(tokenizer, "Answer:", ids, "Lima")
+    assert found == tuple(tokenizer(" Lima")["input_ids"])
+
+
+def test_an_unknown_kind_of_prompt_names_the_known_ones(tiny_llama: LanguageModel) -> None:
+    told = r"Unknown prompt 'chatty'; allowed: chat, few-shot, zero-shot\. Did you mean 'chat'"
+    with pytest.raises(UserError, match=told):
+        make_template("chatty", tiny_llama.tokenizer)
+
+
+def test_without_examples_the_question_stands_alone_and_all_else_is_the_same(tiny_llama: LanguageModel) -> None:
+    tokenizer, question = tiny_llama.tokenizer, Question("d", "1", "Who wrote Emma?", ("x",))
+    with_examples, alone = (make_template(kind, tokenizer, 7) for kind in ("few-shot", "zero-shot"))
+    (long,), (short,) = (build_prompts(tokenizer, [question], one) for one in (with_examples, alone))
+    assert short.text == "Question: Who wrote Emma?\nAnswer:"
+    assert long.text.endswith(short.text)
+    assert short.text[short.question_start :].startswith("Who wrote Emma?")
+    assert short.ids[0] == 7
+    assert short.ids[1:] == long.ids[-len(short.ids) + 1 :]  # one token per byte
+    given_ids = alone.answer_ids(tokenizer, short.text, short.ids, "Jane Austen")
+    assert given_ids == tuple(tokenizer(" Jane Austen")["input_ids"])
+    assert alone.kind == "zero-shot"
+
+
+def test_without_examples_prompts_share_the_word_before_the_question(tiny_llama: LanguageModel) -> None:
+    questions = [Question("d", text, text, ("x",)) for text in ("Who wrote Emma?", "Where is Lima?")]
+    prompts = build_prompts(tiny_llama.tokenizer, questions, make_template("zero-shot", tiny_llama.tokenizer))
+    assert prefix_length(prompts) == len("Question: ")
+
+
+def test_many_given_answers_are_those_of_one_at_a_time(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer, template, texts = tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, ["Jane Austen ", "", "  Emily Brontë"]
+    prompts = prompts_of(tiny_llama, "Who wrote Emma?", "Who wrote It?", "Who wrote Wuthering Heights?")
+    alone = [given_answer(tokenizer, template, prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
+    assert given_answers(tokenizer, template, prompts, texts) == alone
+    monkeypatch.setattr(template_file, "_TOGETHER", 1)
+    assert given_answers(tokenizer, template, prompts, texts) == alone
+    assert [one.text for one in alone] == ["Jane Austen", "", "Emily Brontë"]
+    assert [one.status for one in alone] == ["answered", "empty", "answered"]
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="[]<>"), min_size=1, max_size=20)
+CHAT_TEXT = WORDS.map(lambda text: " ".join(text.split())).filter(bool)
+
+
+def chat_prompts_of(tokenizer: Any, template: Template, *texts: str) -> list[Prompt]:
+    return build_prompts(tokenizer, [Question("d", text, text, ("x",)) for text in texts], template)
+
+
+def question_tokens(prompt: Prompt, question: str) -> list[int]:
+    """Indices of the tokens with a character of the question."""
+    start, end = prompt.question_start, prompt.question_start + len(question)
+    return [index for index, (first, last) in enumerate(prompt.offsets) if first < end and last > start]
+
+
+@pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)
+def test_the_template_itself_gives_the_same_text_for_a_question(tiny_llama: LanguageModel, source: str) -> None:
+    tokenizer = tokenizer_with(tiny_llama, source)
+    template = make_template("chat", tokenizer)
+    turns = [{"role": "user", "content": f"{INSTRUCTION}\n\n{FEW_SHOT[0].question}"}]
+    for example, question in zip(FEW_SHOT, [*(one.question for one in FEW_SHOT[1:]), "Who wrote Emma?"], strict=True):
+        turns.append({"role": "assistant", "content": example.answer})
+        turns.append({"role": "user", "content": question})
+    plain = source.replace("strftime_now('%d %b %Y')", "'26 Jul 2024'")
+    rendered = tokenizer.apply_chat_template(
+        turns, chat_template=plain, tokenize=False, add_generation_prompt=True, enable_thinking=False
+    )
+    assert template.text(" Who  wrote\nEmma? ") == rendered
+    assert template.kind == "chat"
+    assert template.answer_lead == ""
+
+
+def test_the_instruction_stands_once_in_the_first_user_turn(tiny_llama: LanguageModel) -> None:
+    template = chat(tiny_llama, SYSTEM)
+    assert template.head.count(INSTRUCTION) == 1
+    assert template.head.split("[user]")[1].startswith(INSTRUCTION)
+    assert [template.head.count(f"[assistant]{one.answer}[end]") for one in FEW_SHOT] == [1, 1, 1]
+    assert template.head.endswith("[user]")
+    assert template.tail == "[end]\n[assistant]\n"
+
+
+@pytest.mark.parametrize("source", [CLOCK, LLAMA_CLOCK])
+def test_the_clock_stands_still_so_that_a_run_can_be_repeated(tiny_llama: LanguageModel, source: str) -> None:
+    assert "26 Jul 2024" in chat(tiny_llama, source).head.splitlines()[0]
+
+
+def test_text_before_the_first_tag_of_a_template_with_a_clock_stays(tiny_llama: LanguageModel) -> None:
+    assert chat(tiny_llama, "\n\n" + CLOCK).head.startswith("\n\nToday is 26 Jul 2024.\n")
+
+
+@pytest.mark.parametrize("source", [None, "", {}])
+def test_a_tokenizer_without_a_chat_template_names_the_way_out(tiny_llama: LanguageModel, source: Any) -> None:
+    with pytest.raises(UserError, match=r"no chat template .*--prompt few-shot"):
+        chat(tiny_llama, source)
+
+
+def test_of_several_templates_the_default_is_taken(tiny_llama: LanguageModel) -> None:
+    assert chat(tiny_llama, {"default": SYSTEM, "tool_use": CHATML}).head.startswith("[system]Be kind.")
+    with pytest.raises(UserError, match=r"no default chat template.*--prompt few-shot"):
+        chat(tiny_llama, {"rag": CHATML, "tool_use": CHATML})
+
+
+@pytest.mark.parametrize("change", ["lower", "upper", "title", "capitalize", "escape", "tojson", "replace(' ', '_')"])
+def test_a_template_that_changes_the_question_is_refused(tiny_llama: LanguageModel, change: str) -> None:
+    with pytest.raises(UserError, match=r"changes the question's text.*--prompt few-shot"):
+        chat(tiny_llama, CHATML.replace("| trim", f"| {change}"))
+
+
+def test_a_template_that_repeats_the_question_is_refused(tiny_llama: LanguageModel) -> None:
+    with pytest.raises(UserError, match=r"repeats the question 2 times.*--prompt few-shot"):
+        chat(tiny_llama, CHATML + "About {{ messages[-1].content }}: ")
+
+
+def test_a_template_that_forgets_earlier_turns_is_refused(tiny_llama: LanguageModel) -> None:
+    with pytest.raises(UserError, match=r"leaves out earlier turns.*--prompt few-shot"):
+        chat(tiny_llama, CHATML.replace("in messages", "in messages[-1:]"))
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [("{{ raise_exception('Only two turns, please.') }}", "Only two turns, please"), ("{% for %}", "Expected")],
+)
+def test_a_template_that_fails_is_told_in_one_line(tiny_llama: LanguageModel, source: str, reason: str) -> None:
+    with pytest.raises(UserError, match=rf"cannot be used \({reason}.*--prompt few-shot") as told:
+        chat(tiny_llama, source)
+    assert "\n" not in str(told.value)
+
+
+def test_the_first_token_is_never_there_twice(tiny_llama: LanguageModel) -> None:
+    bos = tiny_llama.tokenizer.bos_token_id
+    tokenizer = tokenizer_with(tiny_llama, None)
+    for source, needed, expected in [(CHATML, None, 0), (CHATML, bos, 1), (FIRST, None, 1), (FIRST, bos, 1)]:
+        (prompt,) = chat_prompts_of(tokenizer, chat(tiny_llama, source, needed), "Who?")
+        assert prompt.ids.count(bos) == expected
+        assert (prompt.ids[0] == bos) == bool(expected)
+        assert len(prompt.ids) == len(prompt.offsets)
+    (prompt,) = chat_prompts_of(tokenizer, chat(tiny_llama, CHATML, bos), "Who?")
+    assert prompt.offsets[0] == (0, 0)
+    assert tokenizer.decode(list(prompt.ids[1:])) == prompt.text
+
+
+@pytest.mark.parametrize(("source", "in_text"), [(CHATML, False), (FIRST, True)])
+def test_a_tokenizer_that_adds_the_first_token_itself_adds_it_once(
+    tiny_llama: LanguageModel, source: str, in_text: bool
+) -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = tokenizer_with(tiny_llama, source)
+    bos = tokenizer.bos_token_id
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", bos), ("</s>", tokenizer.eos_token_id)]
+    )
+    (prompt,) = chat_prompts_of(tokenizer, make_template("chat", tokenizer), "Who?")
+    assert prompt.ids.count(bos) == 1
+    assert prompt.ids[0] == bos
+    assert tokenizer.eos_token_id not in prompt.ids  # an ended text would be answered by a new one
+    assert prompt.offsets[0] == ((0, 3) if in_text else (0, 0))
+
+
+@pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)
+@given(texts=st.lists(CHAT_TEXT, min_size=1, max_size=3))
+def test_a_questions_characters_are_exactly_its_tokens(
+    tiny_llama: LanguageModel, source: str, texts: list[str]
+) -> None:
+    tokenizer = tokenizer_with(tiny_llama, source)
+    template = make_template("chat", tokenizer, tokenizer.bos_token_id)
+    prompts = chat_prompts_of(tokenizer, template, *texts)
+    for text, prompt in zip(texts, prompts, strict=True):
+        found = question_tokens(prompt, text)
+        assert found == list(range(found[0], found[-1] + 1))
+        assert tokenizer.decode([prompt.ids[index] for index in found]) == text
+        assert prompt.text[prompt.question_start :] == text + template.tail
+    length = prefix_length(prompts)
+    # One token per byte: the whole head is shared, and the first token that may have been put in front.
+    assert length == question_tokens(prompts[0], texts[0])[0]
+    assert all(prompt.ids[:length] == prompts[0].ids[:length] for prompt in prompts)
+
+
+def test_a_given_answer_follows_at_once(tiny_llama: LanguageModel) -> None:
+    template = chat(tiny_llama, CHATML)
+    (prompt,) = chat_prompts_of(tiny_llama.tokenizer, template, "Who?")
+    ids = template.answer_ids(tiny_llama.tokenizer, prompt.text, prompt.ids, " Jane Austen\n")
+    assert tiny_llama.tokenizer.decode(list(ids)) == "Jane Austen"
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("question", ["Who wrote Émile 🦀?", "“Ça ira” – who sang it?", "who is the 5th?", "x"])
+def test_the_embedded_models_own_template_and_tokens(question: str) -> None:
+    folder = needs.embedded_model()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    template = make_template("chat", tokenizer)
+    prompts = chat_prompts_of(tokenizer, template, question, "What is the capital of Peru?")
+    found = question_tokens(prompts[0], question)
+    assert tokenizer.decode([prompts[0].ids[index] for index in found]) == question
+    assert prefix_length(prompts) == found[0] == question_tokens(prompts[1], "What")[0]
+    assert tokenizer.decode(list(prompts[0].ids[: found[0]])) == template.head
+    after = list(prompts[0].ids[found[-1] + 1 :])
+    assert tokenizer.decode(after) == template.tail == "<|im_end|>\n<|im_start|>assistant\n"
+    assert after[0] == tokenizer.convert_tokens_to_ids("<|im_end|>")
+
+
+TURNS = "{% for message in messages %}[{{ message.role }}]{{ CONTENT }}[end]{% endfor %}"
+PLAIN = TURNS.replace("CONTENT", "message.content")
+FORGETS = TURNS.replace("CONTENT", "message.content.split('</think>')[-1]")
+"""Templates of reasoning models drop the thinking of earlier turns."""
+EMPTY = "<think>\n\n</think>\n\n"
+ASSISTANT = "{{ '[assistant]\\n' }}"
+BLOCK = "{{ '<think>\\n\\n</think>\\n' }}"
+KINDS = {
+    # A switch in the generation prompt (Qwen3), with one line break after the block (SmolLM3), by another name and with
+    # the end of the block alone (DeepSeek-V3.1).
+    "switch": (FORGETS + ASSISTANT + "{% if enable_thinking is false %}" + BLOCK + "{{ '\\n' }}{% endif %}", EMPTY),
+    "no_think": (PLAIN + ASSISTANT + "{% if not enable_thinking %}" + BLOCK + "{% endif %}", EMPTY[:-1]),
+    "thinking": (PLAIN + ASSISTANT + "{% if thinking %}<think>{% else %}</think>{% endif %}", "</think>"),
+    # An open block for the model to go on in (DeepSeek-R1 and its distills, QwQ).
+    "open": (FORGETS + ASSISTANT + "{{ '<think>\\n' }}", EMPTY),
+    "open without a line break": (FORGETS + ASSISTANT + "<think>", EMPTY),
+    "open with a beginning": (FORGETS + ASSISTANT + "{{ '<think>\\nWell,' }}", "<think>\nWell,\n</think>\n\n"),
+    # The model opens the block itself (the first DeepSeek-R1 templates).
+    "by itself": (FORGETS + ASSISTANT, EMPTY),
+    # Not a reasoning model.
+    "never": (PLAIN + ASSISTANT, ""),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answer_begins_after_a_closed_block(tiny_llama: LanguageModel, kind: str) -> None:
+    source, expected = KINDS[kind]
+    tokenizer = deepcopy(tiny_llama.tokenizer)
+    tokenizer.chat_template = source
+    template = make_template("chat", tokenizer)
+    assert template.tail == f"[end][assistant]\n{expected}"
+    assert "think" not in template.head
+
+
+def test_knowing_the_tags_does_not_make_a_reasoning_model(tiny_llama: LanguageModel) -> None:
+    tokenizer = deepcopy(tiny_llama.tokenizer)
+    tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.chat_template = KINDS["never"][0]
+    assert make_template("chat", tokenizer).tail == "[end][assistant]\n"
+
+
+def test_words_about_thinking_before_the_question_are_no_open_block(tiny_llama: LanguageModel) -> None:
+    tokenizer = deepcopy(tiny_llama.tokenizer)
+    tokenizer.chat_template = "Think inside <think> first.\n" + KINDS["switch"][0]
+    assert make_template("chat", tokenizer).tail == f"[end][assistant]\n{EMPTY}"
+
+
+def test_few_shot_prompts_know_nothing_of_it(tiny_llama: LanguageModel) -> None:
+    tokenizer = deepcopy(tiny_llama.tokenizer)
+    tokenizer.chat_template = KINDS["open"][0]
+    assert make_template("few-shot", tokenizer).tail == "\nAnswer:"
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("Paris", "Paris"),
+        ("", ""),
+        ("\n<think>\nHm.\n</think>\n\nParis", "\n\nParis"),
+        ("<think></think>", ""),
+        ("<think>\nHm", None),
+        ("Paris <think>", "Paris <think>"),
+        ("<think>a</think>b</think>c", "b</think>c"),
+    ],
+)
+def test_what_stands_after_the_block(text: str, rest: str | None) -> None:
+    assert after_thinking(text) == rest

@@ -1,0 +1,424 @@
+"""Rows: what a file of one's own may hold, and every row that cannot be used, named with its place and the reason."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.datasets.rows import CELL_LETTERS, KNOWN, ROW_BYTES, Unusable, parse_columns, spans_of
+from anchorscope.errors import UserError
+from sample_files import OWN, json_lines, json_list, parquet, read, refusal, table, write
+
+ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
+
+BAD_JSON = [
+    ('{"question": ', "broken JSON"),
+    ("[1, 2]", "not a JSON object"),
+    ("{" + '"a": {' * 100_000, "too large a JSON value"),
+    ('{"n": ' + "9" * 5000 + "}", "too large a JSON value"),
+    (json.dumps({"answers": ["a"]}), "the question is absent; columns: ['answers']"),
+    (json.dumps({"question": "  ", "answers": ["a"]}), "the question is empty"),
+    (json.dumps({"question": 5, "answers": ["a"]}), "question must be a string, not 5"),
+    (json.dumps({"question": "q", "golden": ["a"]}), "no answers; columns: ['question', 'golden']"),
+    (json.dumps({"question": "q", "answers": []}), "there are no answers"),
+    (json.dumps({"question": "q", "answers": ["a", " "]}), "answers holds an empty string"),
+    (json.dumps({"question": "q", "answers": "a||b"}), "answers holds an empty string"),
+    (json.dumps({"question": "q", "answers": ["a", 5]}), "answers must hold strings only, not 5"),
+    (json.dumps({"question": "q", "answers": {"a": 1}}), "answers must be a list of strings"),
+    (json.dumps({"question": "q", "answers": "[a, b]"}), "looks like a list but is none"),
+    (json.dumps({"question": "q", "answers": '["a", "b'}), "looks like a list but is none"),
+    (json.dumps({"question": "q\0", "answers": ["a"]}), "question holds a NUL byte"),
+    (json.dumps({"question": "q", "answers": ["\0"]}), "answers holds a NUL byte"),
+    ('{"question": "q\\ud800", "answers": ["a"]}', "question is not valid UTF-8"),
+    (json.dumps(ROW | {"id": True}), "id must be a string or a whole number, not True"),
+    (json.dumps(ROW | {"subject": ["France"]}), "subject must be a string"),
+    (json.dumps(ROW | {"model_answer": 5}), "model_answer must be a string, not 5"),
+    (json.dumps(ROW | {"model_answer": "a", "truthful": "maybe"}), "truthful must be one of true, yes"),
+    (json.dumps(ROW | {"model_answer": "a", "truthful": 2}), "truthful must be one of"),
+    (json.dumps(ROW | {"truthful": True}), "truthful is given without the model_answer"),
+    (json.dumps(ROW | {"exact_question": ["Lyon"]}), "exact_question: 'Lyon' does not stand in the question"),
+    (json.dumps(ROW | {"popularity": float("nan")}), "'popularity' is no finite number"),
+    (json.dumps(ROW | {"note": "\0"}), "'note' holds a NUL byte"),
+    (json.dumps(ROW | {"id": "1"}), "id '1' is already that of an earlier row"),
+    (b'{"question": "\xff", "answers": ["a"]}', "not UTF-8: byte 0xff at column 15"),
+]
+
+
+@pytest.mark.parametrize(("bad", "reason"), BAD_JSON, ids=[reason for _, reason in BAD_JSON])
+def test_a_bad_json_line_is_named_or_listed(tmp_path: Path, bad: str | bytes, reason: str) -> None:
+    raw = bad.encode() if isinstance(bad, str) else bad
+    path = write(tmp_path, json_lines([ROW]) + raw + b"\n" + json_lines([ROW]))
+    told = refusal(path)
+    assert told.startswith(f"{path}, line 2: ")
+    assert reason in told
+    assert "--on-bad-row skip" in told
+    whole = read(path, "skip")
+    assert [question.item_id for question in whole.questions] == ["1", "3"]
+    assert whole.reading.rows == 3
+    assert [line for line, _ in whole.bad] == [2]
+    assert reason in whole.bad[0][1]
+
+
+@pytest.mark.parametrize(("bad", "reason"), BAD_JSON[4:-1], ids=[reason for _, reason in BAD_JSON[4:-1]])
+def test_a_bad_entry_of_a_json_list_is_named_or_listed(tmp_path: Path, bad: str, reason: str) -> None:
+    raw = bad.encode()
+    good = json.dumps(ROW).encode()
+    path = write(tmp_path, b"[" + good + b",\n" + raw + b" ,\n" + good + b"\n]\n")
+    told = refusal(path)
+    assert told.startswith(f"{path}, entry 2: ")
+    assert reason in told
+    whole = read(path, "skip")
+    assert [question.item_id for question in whole.questions] == ["1", "3"]
+    assert [line for line, _ in whole.bad] == [2]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ['{"question": ', "{" + '"a": {' * 100_000 + "}" * 100_001, '{"n": ' + "9" * 5000 + "}", '{"question": "\udcff"}'],
+)
+def test_a_json_list_that_cannot_be_parsed_is_one_line(tmp_path: Path, bad: str) -> None:
+    path = write(tmp_path, f"[{json.dumps(ROW)}, {bad}]".encode(errors="surrogateescape"))
+    for on_bad_row in ("fail", "skip"):
+        assert f"{path} is a broken or cut-off JSON list (" in refusal(path, on_bad_row)
+    assert "holds no rows" not in refusal(write(tmp_path, b"[1, 2]"))
+
+
+BAD_CSV = [
+    (b"q?,a,b,c\n", "4 cells, but the header has 3"),
+    (b"q?\n", "1 cells, but the header has 3"),
+    (b',a,""\n', "the question is absent"),
+    (b"q?,,x\n", "there are no answers"),
+    (b"q?,caf\xe9,x\n", "answers is not valid UTF-8 text (byte 0xe9); save the file as UTF-8"),
+    (b"q?,a\0,x\n", "answers holds a NUL byte"),
+    (b'"q"?,a,x\n', "broken row, lines 3 to 3"),
+    (b"q?," + b"a" * (CELL_LETTERS + 5) + b",x\n", "a cell of more than 1,000,000 characters"),
+    (b"q?," + b"a" * (ROW_BYTES + 5) + b",x\n", "longer than 10 MB"),
+]
+
+
+@pytest.mark.parametrize(("bad", "reason"), BAD_CSV, ids=[reason for _, reason in BAD_CSV])
+def test_a_bad_row_of_a_csv_file(tmp_path: Path, bad: bytes, reason: str) -> None:
+    good = b"Who wrote Emma?,Austen,x\n"
+    path = write(tmp_path, b"question,answers,note\n" + good + bad + good)
+    assert f"{path}, line 3: " in refusal(path)
+    whole = read(path, "skip")
+    assert (len(whole.questions), whole.reading.rows) == (2, 3)
+    assert whole.bad[0][0] == 3
+    assert reason in whole.bad[0][1]
+
+
+def test_rows_of_megabytes_are_passed_over_without_being_held(tmp_path: Path) -> None:
+    huge = {"question": "q" * (ROW_BYTES + 1), "answers": ["a"]}
+    path = write(tmp_path, json_lines([ROW, huge, ROW]))
+    assert f"{path}, line 2: longer than 10 MB" in refusal(path)
+    whole = read(path, "skip")
+    assert [question.item_id for question in whole.questions] == ["1", "3"]
+    assert whole.bad == [(2, "longer than 10 MB; no question is, so line ends or quotes may be missing")]
+
+
+def test_a_bad_row_of_a_parquet_file(tmp_path: Path) -> None:
+    path = write(tmp_path, parquet([*OWN, OWN[0] | {"question": " ", "id": "new"}]))
+    assert f"{path}, row 4: the question is empty" in refusal(path)
+    assert [line for line, _ in read(path, "skip").bad] == [4]
+
+
+def test_an_open_quote_tells_how_much_it_swallowed(tmp_path: Path) -> None:
+    whole = read(write(tmp_path, 'question,answer\nq?,a\n"q?,a\nq?,a\nq?,a\n'), "skip")
+    assert len(whole.questions) == 1
+    assert whole.bad[0][0] == 3
+    assert "lines 3 to 5" in whole.bad[0][1]
+
+
+def test_blank_lines_are_no_rows_but_count_as_lines(tmp_path: Path) -> None:
+    whole = read(write(tmp_path, b"\n" + json_lines([ROW]) + b"\n  \n{\n"), "skip")
+    assert whole.reading.rows == 2
+    assert [line for line, _ in whole.bad] == [5]
+
+
+def test_many_broken_rows_before_the_first_good_one_are_listed(tmp_path: Path) -> None:
+    whole = read(write(tmp_path, b"{\n" * 300 + json_lines([ROW])), "skip")
+    assert (len(whole.questions), len(whole.bad)) == (1, 300)
+
+
+def test_a_file_of_broken_rows_alone_is_refused(tmp_path: Path) -> None:
+    for on_bad_row in ("fail", "skip"):
+        assert "line 1: broken JSON" in refusal(write(tmp_path, b'{"question"\n' * 3), on_bad_row)
+
+
+UTF_16 = "question,answer\nq,a\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (b"[]", "holds no rows"),
+        (b"question,answer\n", "holds no rows"),
+        (b"question\tanswer\n\n", "holds no rows"),
+        (parquet([], schema=["question", "answers"]), "holds no rows"),
+        (b"hello, world\n", "its first line is b'hello, world' (no column 'question' in it, no JSON)"),
+        (b'[{"question": "q"}]', "columns found: ['question']. A file of your own needs 'question' and 'answers'"),
+        (b'{"query_id": "22_0", "wiki_title": "X"}\n', "columns found: ['query_id', 'wiki_title']"),
+        (b"question,truth\nq,a\n", "no known format (CSV); columns found: ['question', 'truth']"),
+        (b"question,truth\nq,a\n", "Read as it is: a log of inspect_ai (.eval), or the samples that lm-evaluation-"),
+        (b"hello, world\n", "each also gzipped; a log of inspect_ai (.eval), or the samples that lm-evaluation"),
+        (b"question,answer,Answer\nq,a,b\n", "two columns of the same name"),
+        (b"question;answers\nq;a\n", "is a table with semicolons between its columns"),
+        (b'{\n  "question": "q",\n  "answers": ["a"]\n}\n', "is one JSON object over several lines"),
+        (b'[{"question": "q", "answers": ["a"]}] [1]', "is a broken or cut-off JSON list (Extra data"),
+        (UTF_16.encode("utf-16"), "is UTF-16 or UTF-32 text"),
+        (UTF_16.encode("utf-16-le"), "is UTF-16 or UTF-32 text"),
+        (UTF_16.encode("utf-16-be"), "is UTF-16 or UTF-32 text"),
+        (b"\x1f\x8b\x08broken", "is a broken or cut-off gzip file"),
+        (gzip.compress(json_lines([ROW] * 99), mtime=0)[:-9], "is a broken or cut-off gzip file"),
+        (gzip.compress(json_lines([ROW]), mtime=0) + b"more", "is a broken or cut-off gzip file"),
+        (b"PK\x03\x04\x14\x00", "is a ZIP archive or a spreadsheet"),
+        (b"\x89PNG\r\n\x1a\n\x00", "is a picture"),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", "is UTF-16 or UTF-32 text, or no text at all"),
+        (b"PAR1", "does not end like one: cut off"),
+        (b"PAR1" + b"\0" * 40, "does not end like one: cut off"),
+        (parquet(OWN)[:-1], "does not end like one: cut off"),
+        (parquet(OWN)[:9] + parquet(OWN)[20:], "is a broken Parquet file"),
+    ],
+)
+def test_files_that_are_no_question_files(tmp_path: Path, content: bytes, told: str) -> None:
+    path = write(tmp_path, content)
+    for on_bad_row in ("fail", "skip"):
+        text = refusal(path, on_bad_row)
+        assert str(path) in text
+        assert told in text
+
+
+def test_no_file_and_a_directory(tmp_path: Path) -> None:
+    assert f"There is no file {tmp_path / 'gone'}" in refusal(tmp_path / "gone")
+    assert f"{tmp_path} is a directory" in refusal(tmp_path)
+
+
+def test_an_unknown_way_with_bad_rows(tmp_path: Path) -> None:
+    assert "allowed: fail, skip. Did you mean 'skip'?" in refusal(write(tmp_path, json_lines([ROW])), "skp")
+
+
+OWN_ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    row = OWN_ROW | {
+        "id": 7,
+        "subject": "France",
+        "relation": "capital",
+        "property_words": "capital",
+        "model_answer": "Lyon",
+        "truthful": False,
+        "popularity": 12.5,
+        "note": None,
+        "checked": True,
+        "nested": {"a": 1},
+    }
+    first, second = read(write(tmp_path, json_lines([row, OWN_ROW]))).questions
+    assert (first.dataset, first.item_id, first.question) == ("mine", "7", OWN_ROW["question"])
+    assert first.answers == ("Paris", "Paname")
+    assert (first.subject, first.relation, first.property_words) == ("France", "capital", ("capital",))
+    assert (first.model_answer, first.truthful) == ("Lyon", False)
+    assert first.metadata == {"popularity": 12.5, "note": None, "checked": True}
+    assert (second.item_id, second.subject, second.truthful, second.metadata) == ("2", None, None, {})
+
+
+@pytest.mark.parametrize("tab", [",", "\t"])
+def test_tables_with_a_header(tmp_path: Path, tab: str) -> None:
+    rows = [
+        ["Question", "answers", "id", "truthful", "model_answer", "year"],
+        ['"Who wrote ""Emma""?\nBe  brief."', "Jane Austen|Austen", "x1", "Yes", "Austen", "1815"],
+        ["Who wrote Dracula?", '"[""Bram Stoker"", ""Stoker|Abraham""]"', "", "", "", ""],
+        ["Who wrote Emma?", '"[\'Austen\', ""Jane\'s""]"', "", "", "", ""],
+    ]
+    content = "".join(tab.join(row) + "\r\n" for row in rows)
+    first, second, third = read(write(tmp_path, content)).questions
+    assert first.question == 'Who wrote "Emma"? Be brief.'
+    assert first.answers == ("Jane Austen", "Austen")
+    assert (first.item_id, first.truthful, first.model_answer) == ("x1", True, "Austen")
+    assert first.metadata == {"year": "1815"}
+    assert second.answers == ("Bram Stoker", "Stoker|Abraham")
+    assert (second.item_id, second.truthful, second.model_answer) == ("2", None, None)
+    assert second.metadata == {"year": None}
+    assert third.answers == ("Austen", "Jane's")
+
+
+def test_the_answer_column_alone_and_beside_answers(tmp_path: Path) -> None:
+    rows = [
+        {"question": "q?", "answer": "a"},
+        {"question": "q?", "answer": ["b", "c"]},
+        OWN_ROW | {"answer": "Lutetia"},
+    ]
+    answers = [question.answers for question in read(write(tmp_path, json_lines(rows))).questions]
+    assert answers == [("a",), ("b", "c"), ("Paris", "Paname", "Lutetia")]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [json_lines([OWN_ROW]), json_list([OWN_ROW]), b'"question","answer"\nWhat is the capital of France?,Paris\n'],
+)
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, content: bytes) -> None:
+    assert read(write(tmp_path, b"\xef\xbb\xbf" + content)).questions[0].answers[0] == "Paris"
+
+
+@pytest.mark.parametrize("label", [True, 1, "true", "TRUE", "1", "yes", " Yes "])
+def test_ways_to_say_true(tmp_path: Path, label: object) -> None:
+    path = write(tmp_path, json_lines([OWN_ROW | {"model_answer": "", "truthful": label}]))
+    assert read(path).questions[0].truthful is True
+
+
+def test_a_broken_first_line_does_not_hide_what_the_file_is(tmp_path: Path) -> None:
+    for broken in (b"]]\n", b"# made by hand\n"):
+        whole = read(write(tmp_path, broken + json_lines([OWN_ROW])), "skip")
+        assert (whole.reading.format, len(whole.questions), len(whole.bad)) == ("own columns, JSON lines", 1, 1)
+
+
+FOREIGN = [{"prompt": f"Who is number {i}?", "gold": ["a", "b"], "key": f"k{i}", "question": "no"} for i in (1, 2)]
+
+
+@pytest.mark.parametrize("content", [json_lines(FOREIGN), json_list(FOREIGN), table(FOREIGN, ","), parquet(FOREIGN)])
+def test_columns_of_other_names(tmp_path: Path, content: bytes) -> None:
+    whole = read(write(tmp_path, content), question="prompt", answers="gold", id="key")
+    assert [question.question for question in whole.questions] == ["Who is number 1?", "Who is number 2?"]
+    assert [question.item_id for question in whole.questions] == ["k1", "k2"]
+    assert all(question.answers == ("a", "b") and question.metadata == {} for question in whole.questions)
+
+
+def test_mapped_columns_override_the_recognised_format(tmp_path: Path) -> None:
+    row = {"question": "q?", "golden_answers": ["a"], "metadata": {}, "short": "b", "answer": "c"}
+    path = write(tmp_path, json_lines([row]))
+    assert read(path).questions[0].answers == ("a",)
+    assert read(path, answers="short").questions[0].answers == ("b",)
+    # A column may serve two purposes.
+    assert read(path, answers="short", subject="question").questions[0].subject == "q?"
+
+
+def test_a_mapped_column_that_is_not_there(tmp_path: Path) -> None:
+    told = refusal(write(tmp_path, json_lines(FOREIGN)), question="prompt", answers="golds")
+    assert "has no column 'golds', which --columns gives as answers; found: ['prompt', 'gold', 'key'" in told
+    assert "no column 'promt' in it" in refusal(write(tmp_path, table(FOREIGN, ",")), question="promt", answers="gold")
+    assert "Unknown name in --columns 'questions'" in refusal(
+        write(tmp_path, json_lines([OWN_ROW])), questions="prompt"
+    )
+
+
+def test_columns_as_they_are_typed() -> None:
+    assert parse_columns(["question=prompt,answers=gold"]) == {"question": "prompt", "answers": "gold"}
+    assert parse_columns(["question = my prompt", "id=a=b"]) == {"question": "my prompt", "id": "a=b"}
+    assert parse_columns([]) == {}
+    assert list(parse_columns([f"{name}=x" for name in KNOWN])) == list(KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("prompt", "'prompt' is not of the form name=column. Write it like question=prompt,answers=gold"),
+        ("question=", "'question=' is not of the form name=column"),
+        ("question=a,", "'' is not of the form name=column"),
+        ("=a", "'=a' is not of the form"),
+        ("prompt=question", "Unknown name in --columns 'prompt'; allowed: answers, exact_question, id"),
+        ("question=a,question=b", "names 'question' twice, as 'a' and 'b'"),
+    ],
+)
+def test_columns_that_cannot_be_meant(typed: str, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_columns([typed])
+    assert told in str(caught.value)
+
+
+def test_where_nothing_is_graded_questions_need_no_accepted_answers(tmp_path: Path) -> None:
+    path = tmp_path / "asked.csv"
+    path.write_text("prompt,said\nWho wrote Emma?,Austen\n", encoding="utf-8")
+    columns = {"question": "prompt", "model_answer": "said"}
+    (question,) = open_dataset(DatasetSpec("mine", path), columns=columns, graded=False)
+    assert (question.question, question.answers, question.model_answer) == ("Who wrote Emma?", (), "Austen")
+    with pytest.raises(UserError, match="has no column 'answers'"):
+        open_dataset(DatasetSpec("mine", path), columns=columns)
+    path.write_text('{"Question": "Who wrote Emma?"}\n', encoding="utf-8")
+    assert [one.answers for one in open_dataset(DatasetSpec("mine", path), graded=False)] == [()]
+    with pytest.raises(UserError, match="needs 'question' and 'answers'"):
+        open_dataset(DatasetSpec("mine", path))
+    path.write_text('{"text": "Who wrote Emma?"}\n', encoding="utf-8")
+    with pytest.raises(UserError, match="own needs 'question'; name yours"):
+        open_dataset(DatasetSpec("mine", path), graded=False)
+
+
+QUESTION = "Who wrote Dracula, and who filmed Dracula?"
+
+
+def pieces(written: str, marked: list[object]) -> list[str]:
+    text = " ".join(written.split())
+    return [text[start:end] for start, end in spans_of(written, marked)]
+
+
+def test_pieces_are_marked_wherever_they_stand() -> None:
+    assert spans_of(QUESTION, ["Dracula", "wrote"]) == ((4, 9), (10, 17), (34, 41))
+    assert pieces(QUESTION, ["who"]) == ["who"]
+
+
+def test_pairs_are_places_of_the_text_as_it_is_written() -> None:
+    assert spans_of(QUESTION, [[34, 41], [4, 9]]) == ((4, 9), (34, 41))
+    assert pieces("  Who\n wrote  the \t Dracula? ", [[7, 12], [14, 27]]) == ["wrote", "the Dracula"]
+
+
+def test_marks_that_overlap_become_one_and_neighbours_stay_two() -> None:
+    assert pieces(QUESTION, ["Dracula", [4, 12]]) == ["wrote Dracula", "Dracula"]
+    assert spans_of("abcd", [[0, 2], [2, 4]]) == ((0, 2), (2, 4))
+
+
+def test_the_white_space_of_a_piece_does_not_matter() -> None:
+    assert pieces("Who wrote   The\nRaven?", ["The  Raven"]) == ["The Raven"]
+
+
+@pytest.mark.parametrize(
+    ("marked", "reason"),
+    [
+        (["dracula"], "'dracula' does not stand in the question"),
+        ([" "], "holds an empty string"),
+        ([[4, 4]], "[4, 4] is no [start, end) in a question of 42 characters"),
+        ([[-1, 4]], "is no [start, end)"),
+        ([[4, 43]], "is no [start, end)"),
+        ([[3, 4]], "marks nothing but white space"),
+        ([[1, 2, 3]], "must hold pieces of the question or [start, end] pairs, not [1, 2, 3]"),
+        ([[True, 2]], "must hold pieces"),
+        ([5], "must hold pieces"),
+        ([None], "must hold pieces"),
+        ([["a", "b"]], "must hold pieces"),
+    ],
+)
+def test_marks_that_cannot_be_meant(marked: list[object], reason: str) -> None:
+    with pytest.raises(Unusable) as caught:
+        spans_of(QUESTION, marked)
+    assert reason in str(caught.value)
+
+
+@given(st.text(alphabet="ab \n\té", min_size=1, max_size=30), st.data())
+def test_a_pair_marks_the_words_that_stand_there(written: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(written) - 1))
+    end = data.draw(st.integers(start + 1, len(written)))
+    if not written[start:end].strip():
+        with pytest.raises(Unusable, match="nothing but white space"):
+            spans_of(written, [[start, end]])
+        return
+    text = " ".join(written.split())
+    ((first, after),) = spans_of(written, [[start, end]])
+    assert text[first:after] == " ".join(written[start:end].split())
+    assert text[:first].replace(" ", "") == "".join(written[:start].split())
+
+
+def test_files_with_exact_words(tmp_path: Path) -> None:
+    row = {"question": QUESTION, "answers": ["Bram Stoker"]}
+    marks = [["wrote"], [[4, 9]], "wrote", "wrote|Dracula", json.dumps([[4, 9]]), "['wrote']", [], None, ""]
+    expected = [("wrote",), ("wrote",), ("wrote",), ("wrote", "Dracula", "Dracula"), ("wrote",), ("wrote",), (), (), ()]
+    questions = read(write(tmp_path, json_lines([row | {"exact_question": mark} for mark in marks]))).questions
+    found = [tuple(QUESTION[start:end] for start, end in question.exact_spans) for question in questions]
+    assert found == expected
+    as_csv = table([row | {"exact_question": "[[10, 17]]"}], ",")
+    assert read(write(tmp_path, as_csv)).questions[0].exact_spans == ((10, 17),)
+    assert read(write(tmp_path, json_lines([row]))).questions[0].exact_spans == ()
