@@ -77,10 +77,6 @@ class ExperimentEntry:
     """Its page, below docs/."""
     home: str | None = None
     """`module:name` of its `Experiment`; None for those that are made of interventions alone."""
-    needs: tuple[str, ...] = ()
-    """Experiments whose results it compares: they are run as well."""
-    compares: bool = False
-    """Whether it looks at every intervention and experiment of the run, and so is made anew when one is added."""
     rated: bool = True
     """Whether it says something of single items that `anchorscope validate` can hold against what was planted."""
     section: str | None = None
@@ -297,38 +293,18 @@ EXPERIMENTS = {
             section=f"{_SECTIONS}.wordings:SECTION",
             place=96,
         ),
-        ExperimentEntry(
-            "sensitivity",
-            "how far does the result hang on our choices?",
-            "evidence/sensitivity.md",
-            f"{_EXPERIMENTS}.sensitivity:EXPERIMENT",
-            compares=True,
-            section=f"{_SECTIONS}.sensitivity:SECTION",
-            place=110,
-        ),
-        ExperimentEntry(
-            "agreement",
-            "do the methods call the same items?",
-            "evidence/agreement.md",
-            f"{_EXPERIMENTS}.agreement:EXPERIMENT",
-            needs=("patching", "answer-only", "saliency"),
-            compares=True,
-            section=f"{_SECTIONS}.agreement:SECTION",
-            place=100,
-        ),
     )
 }
-"""In the order in which they run; agreement compares the others, so it comes last."""
+"""In the order in which they run."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
 RATED = tuple(name for name, one in EXPERIMENTS.items() if one.rated)
 """What `anchorscope validate` takes."""
 
 
-def with_needs(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The experiments that are run where these are asked for (`all` for all of them), in their order."""
-    asked = set(EVIDENCE) if "all" in wanted else {"knockout", *wanted}
-    asked |= {other for name in tuple(asked) for other in EXPERIMENTS[name].needs}
+def chosen_evidence(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The experiments to run where these are asked for (`all` for all of them), in their order."""
+    asked = EVIDENCE if "all" in wanted else ("knockout", *wanted)
     return tuple(name for name in EVIDENCE if name in asked)
 
 

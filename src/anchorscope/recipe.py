@@ -25,7 +25,7 @@ from anchorscope.catalogue import (
     MOST_BATCH_TOKENS,
     ON_BAD_ROW,
     POSITIONS,
-    with_needs,
+    chosen_evidence,
 )
 from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.engine.sequences import EDGES, SITES
@@ -150,7 +150,7 @@ class Recipe(BaseModel):
         for name in value:
             if name not in (*EVIDENCE, "all"):
                 raise unknown("evidence", name, (*EVIDENCE, "all"))
-        return with_needs(value)
+        return chosen_evidence(value)
 
     @field_validator("keep")
     @classmethod

@@ -109,12 +109,12 @@ MAIN_WAYS = {
     "patching": "patch-same",
     "answer-only": "answer-template",
     "saliency": "share, log_odds",
-    "self-awareness": "retained",
+    "self-awareness": "corrected",
     "layers": "single",
-    "rules": "retained",
+    "rules": "corrected",
 }
 """The way of doing each experiment that stands for it."""
-SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected", "retained")
+SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected")
 """Rules whose confusion the page shows: those by which a run sorts its items."""
 _METHODS = (
     *METHODS,
@@ -138,7 +138,7 @@ def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
         f"all items right, and only those are sorted."
     ]
     rules = recovery.filter(pl.col("experiment") == "rules")
-    for rule in ("plain", "corrected", "retained"):
+    for rule in ("plain", "corrected"):
         mine = rules.filter(pl.col("rule_or_variant") == rule)
         if mine.height:
             found.append(f"The {rule} rule {_recall_words(mine)}")

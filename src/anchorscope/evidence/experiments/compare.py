@@ -8,13 +8,12 @@ normal distribution: a share of 2,000 draws could not go below one in a thousand
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, norm
 from torch import Tensor
 
 from anchorscope.evidence.draws import Draws, ratio
-from anchorscope.stats.estimate import Estimate, kappa, percentile_interval
+from anchorscope.stats.estimate import Estimate, percentile_interval
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
@@ -105,14 +104,3 @@ def mean_in_deviations(values: Floats) -> float | None:
     """A mean in standard deviations of the items; None where it is not defined."""
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return float(np.mean(values)) / spread if spread > 0 else None
-
-
-def kappa_samples(table: Tensor) -> tuple[Tensor, int]:
-    """Cohen's kappa of two calls in every draw, [draw], and how many items have the rarest call in the sample.
-
-    `table` says how many items both call Q-Anchored, the first only, the second only, and neither, [4, draw]. Where
-    fewer than `FEW` have the rarest call, kappa rests on a handful of items, and its test is not to be believed.
-    """
-    numbers = table.cpu().numpy().reshape(2, 2, -1)
-    rarest = min(numbers[..., 0].sum(axis=axis).min() for axis in (0, 1))
-    return torch.from_numpy(kappa(numbers)), int(rarest)

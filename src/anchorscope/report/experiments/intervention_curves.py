@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.lines import Line2D
 
 from anchorscope.catalogue import CONTROLS, intervention_label
-from anchorscope.report.assignment_rules import EXPERIMENT_TITLES, PANEL_TITLES
+from anchorscope.report.assignment_rules import PANEL_TITLES
 from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable
 from anchorscope.report.experiments.experiment_rows import find, present, select
 from anchorscope.report.experiments.interventions import EFFECTS, effect, effects_of
@@ -35,10 +35,9 @@ def _curves_of(looks: Looks, own: tuple[str, ...]) -> Callable[[Findings], pl.Da
 
     def rows(findings: Findings) -> pl.DataFrame:
         here = drawable(findings.curves, findings.site, findings.position)
-        here = here.filter(pl.col("variant").ne_missing("refit"))  # few interventions have it: nothing to compare with
         data = select(
             here,
-            assignment=tuple(EXPERIMENT_TITLES),
+            assignment=tuple(PANEL_TITLES),
             truth="all",
             intervention=tuple(looks),
             group=GROUPS,
@@ -51,7 +50,7 @@ def _curves_of(looks: Looks, own: tuple[str, ...]) -> Callable[[Findings], pl.Da
 
 
 def _panels_of(looks: Looks) -> Callable[[pl.DataFrame], list[Lines]]:
-    """A panel per rule; a run without probes on cut states has no retained one."""
+    """A panel per rule."""
 
     def panels(data: pl.DataFrame) -> list[Lines]:
         series = [
@@ -59,10 +58,9 @@ def _panels_of(looks: Looks) -> Callable[[pl.DataFrame], list[Lines]]:
             for place, name in enumerate(present(data, "intervention", tuple(looks)))
             for group in GROUPS
         ]
-        there = set(data["assignment"])
-        titles = {rule: title for rule, title in EXPERIMENT_TITLES.items() if rule in PANEL_TITLES or rule in there}
-        wide = 4.35 if len(titles) < 3 else 3.6
-        return [Lines(series, "ΔP", title, wide, {"assignment": rule}, y="delta_p") for rule, title in titles.items()]
+        return [
+            Lines(series, "ΔP", title, 4.35, {"assignment": rule}, y="delta_p") for rule, title in PANEL_TITLES.items()
+        ]
 
     return panels
 

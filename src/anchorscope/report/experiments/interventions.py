@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
-from anchorscope.report.assignment_rules import EXPERIMENT_TITLES, rule_title
+from anchorscope.report.assignment_rules import PANEL_TITLES, rule_title
 from anchorscope.report.experiments.experiment_rows import find, interventions, present, rules_in, select
 from anchorscope.report.experiments.panels import Forest, GroupMarks
 from anchorscope.report.experiments.section import SectionSpec
@@ -31,7 +31,7 @@ def effects_of(shown: Sequence[str], made_of: Sequence[str]) -> Callable[[Findin
     """The summary's rows about some interventions, on datasets that have one of `made_of`."""
 
     def rows(findings: Findings) -> pl.DataFrame:
-        found = select(interventions(findings), intervention=shown, assignment=tuple(EXPERIMENT_TITLES))
+        found = select(interventions(findings), intervention=shown, assignment=tuple(PANEL_TITLES))
         made = select(found, intervention=made_of)["dataset"].unique().to_list()
         return select(found, dataset=made)
 
