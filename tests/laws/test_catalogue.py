@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, with_needs
+from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, chosen_evidence
 from anchorscope.evidence.experiments import experiment
 from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
 from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
@@ -83,23 +83,20 @@ def test_no_two_interventions_look_the_same_in_a_figure() -> None:
     assert len(set(labels)) == len(labels)
 
 
-def test_what_an_experiment_needs_is_run_before_it() -> None:
-    assert with_needs(()) == ("knockout",)
-    assert with_needs(("all",)) == EVIDENCE
-    for name, entry in EXPERIMENTS.items():
-        asked = with_needs((name,))
-        assert {"knockout", name, *entry.needs} == set(asked)
-        assert all(asked.index(other) < asked.index(name) for other in entry.needs)
-        assert list(asked) == sorted(asked, key=EVIDENCE.index)
-
-
-def test_what_compares_all_others_comes_after_them() -> None:
-    compares = [one.compares for one in EXPERIMENTS.values()]
-    assert compares == sorted(compares)
-    assert any(compares)
+def test_experiments_run_in_their_order_and_always_with_the_knockout() -> None:
+    assert chosen_evidence(()) == ("knockout",)
+    assert chosen_evidence(("all",)) == EVIDENCE
+    for name in EVIDENCE:
+        assert set(chosen_evidence((name,))) == {"knockout", name}
+        assert chosen_evidence((*reversed(EVIDENCE), name)) == EVIDENCE
 
 
 def test_the_knockout_and_its_controls_are_among_the_interventions_of_any_run() -> None:
-    assert {one.name for one in of_experiments(with_needs(()))} == {"knockout", "random", "none"}
-    assert {one.name for one in of_experiments(with_needs(("zeroing",)))} == {"knockout", "random", "none", "zeroing"}
+    assert {one.name for one in of_experiments(chosen_evidence(()))} == {"knockout", "random", "none"}
+    assert {one.name for one in of_experiments(chosen_evidence(("zeroing",)))} == {
+        "knockout",
+        "random",
+        "none",
+        "zeroing",
+    }
     assert of_experiments(EVIDENCE) == list(REGISTERED.values())

@@ -95,7 +95,9 @@ class FinishedRun:
         if version == SCHEMA_VERSION:
             return None
         names = [name for name in self.parquet("items").columns if name not in ITEM_SCHEMA]
-        return f"{self.path} has columns that are no longer made (format {version}): {', '.join(names)}" if names else None
+        return (
+            f"{self.path} has columns that are no longer made (format {version}): {', '.join(names)}" if names else None
+        )
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:

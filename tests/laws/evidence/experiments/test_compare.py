@@ -1,17 +1,13 @@
-"""Tests, truth filters and kappa that all experiments share."""
+"""Tests, and truth filters that all experiments share."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import norm
-from sklearn.metrics import cohen_kappa_score
 
 from anchorscope.evidence.experiments.compare import (
     answers_of,
     in_groups_of,
-    kappa_samples,
     known,
     of_truth,
     p_value,
@@ -55,14 +51,4 @@ def test_truth_filters() -> None:
 
 def test_only_the_corrected_rule_could_make_other_groups_in_a_draw() -> None:
     assert in_groups_of("corrected", "so") == "so, groups of the sample"
-    assert [in_groups_of(rule, "so") for rule in ("plain", "retained", None)] == ["so"] * 3
-
-
-@given(calls=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
-def test_kappa_is_scikit_learns_and_the_rarest_call_is_counted(calls: list[tuple[bool, bool]]) -> None:
-    first, second = np.array(calls).T
-    pairs = [(first == one) & (second == two) for one in (True, False) for two in (True, False)]
-    samples, rarest = kappa_samples(torch.tensor([[float(pair.sum())] * 2 for pair in pairs], dtype=torch.float64))
-    assert rarest == min((one == call).sum() for one in (first, second) for call in (True, False))
-    if rarest:
-        assert samples.tolist() == pytest.approx([cohen_kappa_score(first, second)] * 2)
+    assert [in_groups_of(rule, "so") for rule in ("plain", None)] == ["so"] * 2
