@@ -233,8 +233,8 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
         frame = table(out, name)
         assert not any(frame[column].is_nan().any() for column, kind in frame.schema.items() if kind.is_float())
     curves = table(out, "curves.csv")
-    three_rules, what_remains = 3 * 4 * len(SITES), 4 + 3  # at the headline; three by a probe that was trained again
-    assert curves.height == (three_rules + what_remains) * 2 * 3 * N_LAYERS
+    rules, interventions, groups, truths = 3, 3, 2, 3
+    assert curves.height == rules * interventions * len(SITES) * groups * truths * N_LAYERS
     assert set(curves["model"]) == {table(out, "probe_scores.csv")["model"][0]}
     # Answers from elsewhere come without the model's confidence: the clean pass gives it.
     kinds = {
