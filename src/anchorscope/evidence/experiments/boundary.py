@@ -15,8 +15,7 @@ from anchorscope.answers.dont_know import allow_dont_know, says_dont_know
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.datasets.popularity import POPULARITY, log_popularity
 from anchorscope.datasets.question import Question
-from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
-from anchorscope.evidence.experiments.compare import FEW, METHOD
+from anchorscope.evidence.experiments.compare import FEW, METHOD, Column, compare_pathways
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.execute.run_passes import run_answers
 from anchorscope.plan.decoding import plan_answers

@@ -143,6 +143,11 @@ class ExperimentInputs:
         """The reference layer of each item's own fold."""
         return self.measured.reference[self.measured.probe("full")][self.measured.folds]
 
+    @property
+    def most_frequent_reference(self) -> int:
+        """The reference layer of most folds; of equally frequent ones the lowest, which most items can see."""
+        return int(np.argmax(np.bincount(self.measured.reference[self.measured.probe("full")])))
+
     @cached_property
     def draws(self) -> Draws:
         """The bootstrap's draws."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.experiments.intervention_curves import ZEROING
+from anchorscope.report.experiments.interventions import ZEROING
 from anchorscope.report.experiments.layers import SECTION as LAYERS
 from anchorscope.report.experiments.layers import significant
 from anchorscope.report.experiments.section import experiment_charts
