@@ -3,7 +3,6 @@
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, chosen_evidence
@@ -11,7 +10,6 @@ from anchorscope.evidence.experiments import experiment
 from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
 from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
 from anchorscope.interventions.registry import of_experiments
-from anchorscope.validation.scores import Score
 from repo import DOCS
 
 WITH_HOME = {name: one for name, one in EXPERIMENTS.items() if one.home is not None}
@@ -69,13 +67,6 @@ def test_controls_are_flagged_and_shown_below_everything_that_takes_the_question
     assert controls == {"random", "template", "patch-control", "patch-self", "none"}
     assert set(list(INTERVENTIONS)[-len(controls) :]) == controls
     assert {name for name, one in REGISTERED.items() if not one.changes} <= controls
-
-
-def test_the_control_flag_decides_whose_calls_validation_expects_to_tell_nothing() -> None:
-    scores = {name: Score(one.experiment, name, np.zeros(3)) for name, one in INTERVENTIONS.items()}
-    assert {name: score.is_control for name, score in scores.items()} == {
-        name: one.control for name, one in INTERVENTIONS.items()
-    }
 
 
 def test_no_two_interventions_look_the_same_in_a_figure() -> None:

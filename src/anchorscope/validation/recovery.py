@@ -12,7 +12,7 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from anchorscope.catalogue import METHODS
+from anchorscope.catalogue import CONTROLS, METHODS
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, estimates, ratio
 from anchorscope.report.recovery_chart import RECOVERY_SCHEMA
@@ -20,7 +20,7 @@ from anchorscope.report.validation_page import CONFUSION_SCHEMA
 from anchorscope.report.wording import count, number
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
-from anchorscope.validation.scores import CONTROLS, Items, Score
+from anchorscope.validation.scores import Items, Score
 
 Bools = NDArray[np.bool_]
 TRUTHS = ("all", "true", "false")

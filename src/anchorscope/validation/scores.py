@@ -19,8 +19,6 @@ Bools = NDArray[np.bool_]
 
 METHODS_OF = {name: one.experiment for name, one in INTERVENTIONS.items()}
 """The experiment that each intervention belongs to."""
-CONTROLS = tuple(name for name, one in INTERVENTIONS.items() if one.control)
-"""Interventions that should tell nothing about the pathway."""
 _TAKEN = {
     ("saliency", "question_to_answer"),
     ("saliency", "share"),
@@ -59,11 +57,6 @@ class Score:
     def name(self) -> str:
         """Experiment and way in one."""
         return self.variant if self.experiment == "rules" else f"{self.experiment}: {self.variant}"
-
-    @property
-    def is_control(self) -> bool:
-        """Whether it should find nothing."""
-        return self.variant in CONTROLS
 
 
 def read_items(run: Path) -> Items:
