@@ -91,6 +91,13 @@ def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = 
     return out
 
 
+def change_index(out: Path, **changes: Any) -> None:
+    """Changes the index of a copied run, and seals it again."""
+    found = json.loads((out / "index.json").read_text()) | changes
+    del found["seal"]
+    (out / "index.json").write_text(json.dumps({**found, "seal": canonical_hash(found)}))
+
+
 @pytest.fixture
 def copied(published: tuple[Path, Findings], tmp_path: Path) -> Path:
     return Path(shutil.copytree(published[0], tmp_path / "run"))
@@ -125,6 +132,9 @@ def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copi
     assert line == f"{copied} has columns that are no longer made (format 2): pathway_retained"
     assert shown.exit_code == 0
     assert not any("no longer" in other for other in advice)
+    change_index(copied, schema_version=2)
+    checked = CliRunner().invoke(app, ["verify", str(copied)], prog_name="anchorscope")
+    assert (checked.exit_code, "damaged" in checked.output) == (0, False)
 
 
 def test_a_run_from_before_the_question_share_is_read_without_it(copied: Path) -> None:
