@@ -77,10 +77,6 @@ class ExperimentEntry:
     """Its page, below docs/."""
     home: str | None = None
     """`module:name` of its `Experiment`; None for those that are made of interventions alone."""
-    needs: tuple[str, ...] = ()
-    """Experiments whose results it compares: they are run as well."""
-    compares: bool = False
-    """Whether it looks at every intervention and experiment of the run, and so is made anew when one is added."""
     rated: bool = True
     """Whether it says something of single items that `anchorscope validate` can hold against what was planted."""
     section: str | None = None
@@ -184,7 +180,7 @@ EXPERIMENTS = {
             "exact-tokens",
             "does it matter which words are cut?",
             "exact-tokens.md",
-            section=f"{_SECTIONS}.intervention_curves:WORDS",
+            section=f"{_SECTIONS}.interventions:WORDS",
             place=15,
         ),
         ExperimentEntry(
@@ -198,28 +194,28 @@ EXPERIMENTS = {
             "edges",
             "do the words reach the answer directly, or through other tokens?",
             "evidence/edges.md",
-            section=f"{_SECTIONS}.intervention_curves:EDGES",
+            section=f"{_SECTIONS}.interventions:EDGES",
             place=45,
         ),
         ExperimentEntry(
             "zeroing",
             "does it matter how an edge is cut?",
             "evidence/zeroing.md",
-            section=f"{_SECTIONS}.intervention_curves:ZEROING",
+            section=f"{_SECTIONS}.interventions:ZEROING",
             place=60,
         ),
         ExperimentEntry(
             "patching",
             "what if another question's words are put in?",
             "evidence/patching.md",
-            section=f"{_SECTIONS}.intervention_curves:PATCHING",
+            section=f"{_SECTIONS}.interventions:PATCHING",
             place=20,
         ),
         ExperimentEntry(
             "answer-only",
             "what if there is no question at all?",
             "evidence/answer-only.md",
-            section=f"{_SECTIONS}.intervention_curves:ANSWER_ONLY",
+            section=f"{_SECTIONS}.interventions:ANSWER_ONLY",
             place=30,
         ),
         ExperimentEntry(
@@ -297,38 +293,18 @@ EXPERIMENTS = {
             section=f"{_SECTIONS}.wordings:SECTION",
             place=96,
         ),
-        ExperimentEntry(
-            "sensitivity",
-            "how far does the result hang on our choices?",
-            "evidence/sensitivity.md",
-            f"{_EXPERIMENTS}.sensitivity:EXPERIMENT",
-            compares=True,
-            section=f"{_SECTIONS}.sensitivity:SECTION",
-            place=110,
-        ),
-        ExperimentEntry(
-            "agreement",
-            "do the methods call the same items?",
-            "evidence/agreement.md",
-            f"{_EXPERIMENTS}.agreement:EXPERIMENT",
-            needs=("patching", "answer-only", "saliency"),
-            compares=True,
-            section=f"{_SECTIONS}.agreement:SECTION",
-            place=100,
-        ),
     )
 }
-"""In the order in which they run; agreement compares the others, so it comes last."""
+"""In the order in which they run."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
 RATED = tuple(name for name, one in EXPERIMENTS.items() if one.rated)
 """What `anchorscope validate` takes."""
 
 
-def with_needs(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The experiments that are run where these are asked for (`all` for all of them), in their order."""
-    asked = set(EVIDENCE) if "all" in wanted else {"knockout", *wanted}
-    asked |= {other for name in tuple(asked) for other in EXPERIMENTS[name].needs}
+def chosen_evidence(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The experiments to run where these are asked for (`all` for all of them), in their order."""
+    asked = EVIDENCE if "all" in wanted else ("knockout", *wanted)
     return tuple(name for name in EVIDENCE if name in asked)
 
 

@@ -22,7 +22,7 @@ from anchorscope.artefacts.first_chart import first_chart
 from anchorscope.artefacts.publish import publish
 from anchorscope.artefacts.results import DatasetResult, LeftOut, RunFacts
 from anchorscope.artefacts.run_folder import RunFolder, open_run
-from anchorscope.catalogue import EVIDENCE, with_needs
+from anchorscope.catalogue import EVIDENCE, chosen_evidence
 from anchorscope.cost import choose_random_cuts, dataset_size, run_cost
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, TooFewAnswers, UserError
@@ -121,7 +121,7 @@ def room_may_run_out(choice: Choice) -> Iterator[None]:
 def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:
     """A run that is gone on with keeps the experiments that it has made."""
     made = {name.partition("/")[2].removeprefix("effects-").removeprefix("experiment-") for name in folder.index.steps}
-    kept = with_needs([*recipe.evidence, *(name for name in EVIDENCE if name in made)])
+    kept = chosen_evidence([*recipe.evidence, *(name for name in EVIDENCE if name in made)])
     more = [name for name in kept if name not in recipe.evidence]
     if more:
         folder.tell(f"experiments that are there already are kept: {', '.join(more)}")

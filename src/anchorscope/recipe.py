@@ -24,7 +24,7 @@ from anchorscope.catalogue import (
     MOST_BATCH_TOKENS,
     ON_BAD_ROW,
     POSITIONS,
-    with_needs,
+    chosen_evidence,
 )
 from anchorscope.catalogue import EVIDENCE as EVIDENCE_NAMES
 from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, parse_spec
@@ -210,7 +210,7 @@ class Recipe(BaseModel):
         for name in value:
             if name not in (*EVIDENCE_NAMES, "all"):
                 raise unknown("evidence", name, (*EVIDENCE_NAMES, "all"))
-        return with_needs(value)
+        return chosen_evidence(value)
 
     @field_validator("keep")
     @classmethod

@@ -10,8 +10,8 @@ import polars as pl
 
 from anchorscope.catalogue import POSITIONS, SAMPLES
 
-SCHEMA_VERSION = 2
-"""1 had no index of its own files, no keys of steps and no version."""
+SCHEMA_VERSION = 3
+"""1 had no index of its own files, no keys of steps and no version; 2 had `pathway_retained` in items.parquet."""
 
 ITEM_SCHEMA: dict[str, pl.DataType] = {
     "dataset": pl.String(),
@@ -37,7 +37,6 @@ ITEM_SCHEMA: dict[str, pl.DataType] = {
     "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
     "pathway": pl.String(),
     "pathway_corrected": pl.String(),
-    "pathway_retained": pl.String(),
     "question_share": pl.Float64(),
     "question_share_low": pl.Float64(),
     "question_share_high": pl.Float64(),

@@ -3,15 +3,13 @@
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, with_needs
+from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, chosen_evidence
 from anchorscope.evidence.experiments import experiment
 from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
 from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
 from anchorscope.interventions.registry import of_experiments
-from anchorscope.validation.scores import Score
 from repo import DOCS
 
 WITH_HOME = {name: one for name, one in EXPERIMENTS.items() if one.home is not None}
@@ -71,35 +69,25 @@ def test_controls_are_flagged_and_shown_below_everything_that_takes_the_question
     assert {name for name, one in REGISTERED.items() if not one.changes} <= controls
 
 
-def test_the_control_flag_decides_whose_calls_validation_expects_to_tell_nothing() -> None:
-    scores = {name: Score(one.experiment, name, np.zeros(3)) for name, one in INTERVENTIONS.items()}
-    assert {name: score.is_control for name, score in scores.items()} == {
-        name: one.control for name, one in INTERVENTIONS.items()
-    }
-
-
 def test_no_two_interventions_look_the_same_in_a_figure() -> None:
     labels = [one.label for one in INTERVENTIONS.values()]
     assert len(set(labels)) == len(labels)
 
 
-def test_what_an_experiment_needs_is_run_before_it() -> None:
-    assert with_needs(()) == ("knockout",)
-    assert with_needs(("all",)) == EVIDENCE
-    for name, entry in EXPERIMENTS.items():
-        asked = with_needs((name,))
-        assert {"knockout", name, *entry.needs} == set(asked)
-        assert all(asked.index(other) < asked.index(name) for other in entry.needs)
-        assert list(asked) == sorted(asked, key=EVIDENCE.index)
-
-
-def test_what_compares_all_others_comes_after_them() -> None:
-    compares = [one.compares for one in EXPERIMENTS.values()]
-    assert compares == sorted(compares)
-    assert any(compares)
+def test_experiments_run_in_their_order_and_always_with_the_knockout() -> None:
+    assert chosen_evidence(()) == ("knockout",)
+    assert chosen_evidence(("all",)) == EVIDENCE
+    for name in EVIDENCE:
+        assert set(chosen_evidence((name,))) == {"knockout", name}
+        assert chosen_evidence((*reversed(EVIDENCE), name)) == EVIDENCE
 
 
 def test_the_knockout_and_its_controls_are_among_the_interventions_of_any_run() -> None:
-    assert {one.name for one in of_experiments(with_needs(()))} == {"knockout", "random", "none"}
-    assert {one.name for one in of_experiments(with_needs(("zeroing",)))} == {"knockout", "random", "none", "zeroing"}
+    assert {one.name for one in of_experiments(chosen_evidence(()))} == {"knockout", "random", "none"}
+    assert {one.name for one in of_experiments(chosen_evidence(("zeroing",)))} == {
+        "knockout",
+        "random",
+        "none",
+        "zeroing",
+    }
     assert of_experiments(EVIDENCE) == list(REGISTERED.values())

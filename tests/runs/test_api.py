@@ -42,7 +42,7 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscop
     run, here = made, made.path
     assert run.items.filter(pl.col("status") == "used").height == 80
     assert run.effects["intervention"].unique().sort().to_list() == ["knockout", "none", "random"]
-    assert set(run.curves["assignment"].unique()) == {"plain", "cross-fitted", "corrected", "retained"}
+    assert set(run.curves["assignment"].unique()) == {"plain", "cross-fitted", "corrected"}
     assert run.pathways.height > 0
     assert run.probe_scores.height > 0
     assert run.summary.height > 0

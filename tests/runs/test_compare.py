@@ -284,10 +284,10 @@ def test_a_wrong_choice_is_told_with_the_right_ones(options: dict[str, str], mes
 
 def test_a_rule_that_a_run_lacks_is_told(tmp_path: Path) -> None:
     lacking = model_findings("large", datasets=("popqa",))
-    lacking = replace(lacking, curves=lacking.curves.filter(pl.col("assignment") != "retained"))
+    lacking = replace(lacking, curves=lacking.curves.filter(pl.col("assignment") != "cross-fitted"))
     runs = [write_run(tmp_path / "a", model_findings(datasets=("popqa",))), write_run(tmp_path / "b", lacking)]
-    with pytest.raises(UserError, match="large has no curves under the rule 'retained'; it has: plain, corrected, cro"):
-        anchorscope.compare(runs, out=tmp_path / "out", assignment="retained")
+    with pytest.raises(UserError, match="large has no curves under the rule 'cross-fitted'; it has: plain, corrected"):
+        anchorscope.compare(runs, out=tmp_path / "out", assignment="cross-fitted")
     assert not (tmp_path / "out").exists()
 
 

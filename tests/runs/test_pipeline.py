@@ -49,7 +49,7 @@ FILES = (
 ITEMS = (
     "dataset item_id question answers subject relation property_words exact_question question_words group "
     "model_answer truthful confidence_mean confidence_min status weight fold input_ids question_tokens "
-    "answer_tokens probe_positions pathway pathway_corrected pathway_retained question_share question_share_low "
+    "answer_tokens probe_positions pathway pathway_corrected question_share question_share_low "
     "question_share_high pathway_call metadata"
 )
 EFFECTS = (
@@ -233,8 +233,8 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
         frame = table(out, name)
         assert not any(frame[column].is_nan().any() for column, kind in frame.schema.items() if kind.is_float())
     curves = table(out, "curves.csv")
-    three_rules, what_remains = 3 * 3 * len(SITES), 3 + 2  # at the headline; two by a probe that was trained again
-    assert curves.height == (three_rules + what_remains) * 2 * 3 * N_LAYERS
+    rules, interventions, groups, truths = 3, 3, 2, 3
+    assert curves.height == rules * interventions * len(SITES) * groups * truths * N_LAYERS
     assert set(curves["model"]) == {table(out, "probe_scores.csv")["model"][0]}
     # Answers from elsewhere come without the model's confidence: the clean pass gives it.
     kinds = {
@@ -257,7 +257,7 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
 def test_pathways_of_the_headline_stand_beside_the_items(out: Path) -> None:
     items, pathways = table(out, "items.parquet"), table(out, "pathways.parquet")
     here = pathways.filter((pl.col("site") == "mlp") & (pl.col("position") == "final"))
-    for assignment in ("plain", "corrected", "retained"):
+    for assignment in ("plain", "corrected"):
         column = "pathway" if assignment == "plain" else f"pathway_{assignment}"
         ways = dict(here.filter(pl.col("assignment") == assignment).select("item_id", "pathway").iter_rows())
         assert len(ways) == N_USED
@@ -271,7 +271,7 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_fo
     results = {name: path for name, path in files.items() if name not in own and not name.startswith("work/")}
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in results.items()}
     assert manifest["sha256"] == hashes
-    assert manifest["schema_version"] == 2
+    assert manifest["schema_version"] == 3
     assert manifest["events"] == []
     assert manifest["seed"] == 0
     assert manifest["model"]["source"] == str(model_folder)

@@ -16,7 +16,7 @@ from anchorscope.schema import SCHEMA_VERSION
 from report_synthetic import GROUPS, make_findings, trough
 
 DRAWS = 60
-_RULES = ("plain", "corrected", "cross-fitted", "retained")
+_RULES = ("plain", "corrected", "cross-fitted")
 
 
 @lru_cache
@@ -45,13 +45,12 @@ def model_findings(
                 values = trough(low, 0.4 * low, layers)
                 draws = values + rng.normal(0, noise, (DRAWS, layers))
                 about = {"dataset": dataset, "site": "mlp", "position": "final", "assignment": rule, "group": group}
-                variants = ("all", "refit") if rule == "retained" else ("all",)
                 rows += [
                     about
                     | {
                         "model": model,
                         "intervention": "knockout",
-                        "variant": variant,
+                        "variant": "all",
                         "truth": "all",
                         "layer": layer,
                         "delta_p": float(value),
@@ -60,7 +59,6 @@ def model_findings(
                         "n": 300,
                         "n_groups": 290,
                     }
-                    for variant in variants
                     for layer, value in enumerate(values)
                 ]
                 samples += [

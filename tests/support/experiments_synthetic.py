@@ -20,7 +20,7 @@ from anchorscope.evidence.measured import Measured
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner
-from anchorscope.probes.crossfit import fit_probes, make_splits, refit_logits
+from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.scoring import score_states
 from anchorscope.progress import Silent
@@ -50,7 +50,6 @@ def make_inputs(
     pathway_signal: float = 0.0,
     after_cut: float = -0.8,
     shift: float = 0.0,
-    retained: bool = False,
     labels: Bools | None = None,
     asks: Bools | None = None,
     groups: NDArray[np.int64] | None = None,
@@ -60,9 +59,7 @@ def make_inputs(
 
     `truth_signal` and `pathway_signal` are how far the two kinds stand apart from 0, in deviations of the noise, at the
     best layer (two thirds up); `after_cut` is what is left of the truth signal of items with `asks` after the knockout,
-    and `shift` what the knockout takes from coordinate 0 of all. `retained` adds the assignment by what remains to a
-    probe trained under the cut: nothing, where the cut turns half of the items, so let `after_cut` be near 0 for it.
-    `overrides` replace any field of the inputs.
+    and `shift` what the knockout takes from coordinate 0 of all. `overrides` replace any field of the inputs.
     """
     rng = np.random.default_rng(seed)
     own_labels, own_asks = planted(n)
@@ -92,7 +89,6 @@ def make_inputs(
         for name, run in (("knockout", cut), ("random", elsewhere), ("none", still))
     }
     cut_states = {name: runs[name] for name in ("knockout", "random")}
-    refits = {name: refit_logits(name, run, splits, Silent()) for name, run in cut_states.items()} if retained else {}
     measured = Measured(
         labels=labels,
         groups=groups,
@@ -103,7 +99,6 @@ def make_inputs(
         ran=dict.fromkeys(runs, np.arange(n)),
         n_cut={name: np.full(n, 0 if name == "none" else 2) for name in runs},
         reference=probes.reference,
-        refits=refits,
     )
     inputs = ExperimentInputs(
         dataset="synthetic",

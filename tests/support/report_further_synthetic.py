@@ -34,29 +34,6 @@ EFFECTS = {
     "patch-self": 0.0,
 }
 """How much of the knockout each intervention does."""
-METHODS = (
-    "knockout",
-    "direct",
-    "zeroing",
-    "patch-same",
-    "patch-random",
-    "answer-template",
-    "answer-bare",
-    "saliency (as many as the knockout)",
-)
-FLIP_RULES = (
-    "plain",
-    "any flip",
-    "change > 1",
-    "change > 2",
-    "loss > 10",
-    "loss > 25",
-    "loss > 50",
-    "half the margin",
-    "corrected",
-    "refit flip",
-    "refit half the margin",
-)
 
 
 class Experiments:
@@ -309,64 +286,7 @@ def wordings(found: Experiments) -> None:
         found.add("wordings", "question_share", 0.6 - 0.01 * number, 0.1, variant=name, truth="all", probe_layer=0)
 
 
-def agreement(found: Experiments) -> None:
-    """Most agree, saliency does not."""
-    for rule, size in RULES.items():
-        for place, first in enumerate(METHODS):
-            for truth, factor in TRUTHS.items():
-                about = {"variant": first, "assignment": rule, "truth": truth}
-                found.add("agreement", "q_share", 0.4 * factor, 0.05, **about)
-                if place:
-                    found.add("agreement", "auc", 0.8 - 0.03 * place, 0.04, against="knockout", p_value=0.001, **about)
-                for second in METHODS[place + 1 :]:
-                    value = size * factor * (0.15 if "saliency" in second else 0.7 - 0.05 * place) - 0.05
-                    pair = about | {"against": second}
-                    found.add("agreement", "kappa", value, 0.08, p_value=0.001, q_value=0.002, **pair)
-                    found.add("agreement", "both_q", 0.3, 0.05, **pair)
-                    for name, number in (("both", 60), ("first_only", 20), ("second_only", 14), ("neither", 90)):
-                        found.add("agreement", f"n_{name}", number, 8, **pair)
-            found.add(
-                "agreement",
-                "true_share",
-                0.9 if rule == "plain" else 0.5,
-                0.05,
-                variant=first,
-                assignment=rule,
-                group="Q-Anchored",
-                truth="all",
-            )
-
-
-def sensitivity(found: Experiments) -> None:
-    """Moved layers, rules and seeds."""
-
-    def way(variant: str, share: float, kappa: float | None, bias: float, **about: object) -> None:
-        for truth, factor in TRUTHS.items():
-            found.add("sensitivity", "q_share", share * factor, 0.04, variant=variant, truth=truth, **about)
-        found.add("sensitivity", "label_bias", bias, 0.06, variant=variant, p_value=0.001, effect_size=0.5, **about)
-        shares = (0.5 + bias / 2, 0.5 - bias / 2)
-        found.groups("sensitivity", "true_share", *shares, 0.05, variant=variant, truth="all", **about)
-        if kappa is not None:
-            found.add("sensitivity", "kappa", kappa, 0.06, variant=variant, **{"against": "l*"} | about)
-
-    for rule, bias in (("plain", 0.8), ("corrected", 0.05)):
-        for move in range(-9, 5):
-            variant = "l*" if not move else f"l* {'−' if move < 0 else '+'} {abs(move)}"
-            kappa = None if not move else float(np.exp(-abs(move) / 5))
-            way(variant, 0.45 - 0.01 * abs(move), kappa, bias, assignment=rule, layer=8 + move)
-        for seed in ("seed 1", "seed 2", "seed 3", "seeds"):
-            way(seed, 0.44, 0.8, bias, assignment=rule)
-            if rule == "plain":
-                found.groups(
-                    "sensitivity", "delta_p_reference", -51.0, -5.0, 4.0, variant=seed, truth="all", assignment=rule
-                )
-    for place, name in enumerate(FLIP_RULES):
-        assigned = {"assignment": name} if name in RULES else {}
-        kappa = None if name == "plain" else 1 - 0.08 * place
-        way(f"rule: {name}", 0.6 - 0.03 * place, kappa, 0.8 - 0.08 * place, **assigned)
-
-
-MAKERS = (layers, heads, dose, mediation, saliency, boundary, self_awareness, matched, wordings, agreement, sensitivity)
+MAKERS = (layers, heads, dose, mediation, saliency, boundary, self_awareness, matched, wordings)
 
 
 def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:
@@ -463,7 +383,6 @@ def recovery() -> pl.DataFrame:
     scores = {
         ("knockout", "plain"): (0.74, 0.93, 0.52),
         ("knockout", "corrected"): (0.92, 0.93, 0.9),
-        ("knockout", "refit flip"): (0.9, 0.91, 0.88),
         ("patching", "patch-same"): (0.8, 0.95, 0.6),
         ("patching", "patch-random"): (0.82, 0.95, 0.63),
         ("answer-only", "answer-bare"): (0.77, 0.9, 0.58),

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.report.findings import SAMPLE_SCHEMA, Findings
-from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
+from report_synthetic import LAYERS, curve_rows, make_findings
 
 DRAWS = 200
 
@@ -57,7 +57,4 @@ def sampled(
         for group, values in (("Q-Anchored", q), ("A-Anchored", flat))
     }
     findings = run_of(datasets)
-    if "retained" in rules:
-        row = summary_row(datasets[0], "kappa", 0.4, 0.1, assignment="retained")
-        findings = replace(findings, summary=pl.concat([findings.summary, pl.DataFrame([row], schema=SUMMARY_SCHEMA)]))
     return with_draws(findings, shapes, noise)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.index import Damaged, are_inside, damage, mending
+from anchorscope.catalogue import EVIDENCE
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 from anchorscope.regular_files import read_regular
@@ -20,6 +21,7 @@ from anchorscope.report.findings import Findings, headline_effects
 from anchorscope.report.statements import read
 from anchorscope.schema import (
     EXPERIMENT_SCHEMA,
+    ITEM_SCHEMA,
     SCHEMA_VERSION,
     SHARE_SCHEMA,
     SHARE_TEST_SCHEMA,
@@ -121,6 +123,17 @@ class FinishedRun:
             return card_from_record(json.loads(self.place(ANSWER).read_text(encoding="utf-8")))
         return answer_card(self.findings, read(self.findings))
 
+    @property
+    def older_columns(self) -> str | None:
+        """A line for the reader where an older version wrote columns of items.parquet that are no longer made."""
+        version = _version(self.manifest)
+        if version == SCHEMA_VERSION:
+            return None
+        names = [name for name in self.parquet("items").columns if name not in ITEM_SCHEMA]
+        return (
+            f"{self.path} has columns that are no longer made (format {version}): {', '.join(names)}" if names else None
+        )
+
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings, as they were written."""
@@ -186,7 +199,11 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
     if wrong is not None:
         raise _damaged(path, wrong)
-    return FinishedRun(path, manifest, make_recipe(read_recipe(path / "recipe.toml")))
+    options = read_recipe(path / "recipe.toml")
+    evidence = options.get("evidence")
+    if _version(manifest) < SCHEMA_VERSION and isinstance(evidence, list):  # some experiments are no longer made
+        options["evidence"] = [name for name in evidence if name in EVIDENCE]
+    return FinishedRun(path, manifest, make_recipe(options))
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -197,7 +214,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
     except (OSError, ValueError, RecursionError):
         raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json is damaged). {_mend(path)}") from None
-    hashes, version = (found.get("sha256"), found.get("schema_version", 1)) if isinstance(found, dict) else (None, 0)
+    hashes, version = (found.get("sha256"), _version(found)) if isinstance(found, dict) else (None, 0)
     if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
         raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
     if version > SCHEMA_VERSION:
@@ -215,6 +232,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
         wrong = f"its manifest.json has {where}: {first['msg'].lower()}"
         raise Damaged(f"{str(path)!r} is not a finished run ({wrong}). {_mend(path)}") from None
     return found
+
+
+def _version(manifest: dict[str, Any]) -> Any:
+    """The format of a folder; the first one did not say."""
+    return manifest.get("schema_version", 1)
 
 
 def _damaged(path: Path, wrong: str) -> Damaged:

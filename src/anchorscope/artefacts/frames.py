@@ -72,7 +72,7 @@ def items_frame(
     here = pathways.filter((pl.col("site") == site) & (pl.col("position") == position))
     assigned = {
         name: dict(here.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
-        for name in ("plain", "corrected", "retained")
+        for name in ("plain", "corrected")
     }
     of_items = {row[0]: row[1:] for row in shares.select(*SHARE_CALL_SCHEMA).iter_rows()}
     unknown = (None,) * (len(SHARE_CALL_SCHEMA) - 1)
@@ -103,7 +103,6 @@ def items_frame(
         "probe_positions": _positions(located),
         "pathway": [assigned["plain"].get(one.item_id) for one in questions],
         "pathway_corrected": [assigned["corrected"].get(one.item_id) for one in questions],
-        "pathway_retained": [assigned["retained"].get(one.item_id) for one in questions],
         **dict(zip(list(SHARE_CALL_SCHEMA)[1:], shared, strict=True)),
         "metadata": [to_json(dict(one.metadata)) for one in questions],
     }

@@ -28,6 +28,10 @@ FileFacts = dict[str, Any]
 """`size` and `sha256` of a file; a manifest knows the second only."""
 
 
+class OtherVersion(UserError):
+    """An index that another version of anchorscope wrote."""
+
+
 @dataclass
 class StepRecord:
     """A step that was made: what it was made from, its files, and what it took."""
@@ -100,7 +104,7 @@ def read_index(folder: Path) -> Index:
             f"run; nothing was changed. Mend it with: {mending(folder)} (or choose another folder with --out)"
         )
     if found["schema_version"] != SCHEMA_VERSION:
-        raise UserError(
+        raise OtherVersion(
             f"The run in {str(folder)!r} was written by another version of anchorscope (format "
             f"{found['schema_version']}, this one writes {SCHEMA_VERSION}); choose another folder with --out."
         )

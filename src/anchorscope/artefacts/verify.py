@@ -17,7 +17,17 @@ from typing import Any
 
 from anchorscope.artefacts.durable import PARTIAL
 from anchorscope.artefacts.finished import read_manifest
-from anchorscope.artefacts.index import INDEX, FileFacts, Index, index_in, is_run, mending, read_index, wrong_with
+from anchorscope.artefacts.index import (
+    INDEX,
+    FileFacts,
+    Index,
+    OtherVersion,
+    index_in,
+    is_run,
+    mending,
+    read_index,
+    wrong_with,
+)
 from anchorscope.artefacts.kinds import MARKERS, RUN, STUDY, kind_of
 from anchorscope.artefacts.run_folder import LOCK, MANIFEST
 from anchorscope.artefacts.sealed_folder import read_sealed
@@ -206,7 +216,8 @@ def _listed_by_run(folder: Path) -> _Listing:
             listing.problems.append(Problem(INDEX, "is missing", RESULT))
     except UserError as error:
         index = None
-        listing.problems.append(Problem(INDEX, f"cannot be used: {error}", RESULT))
+        if manifest is None or not isinstance(error, OtherVersion):  # an older run is checked by its manifest
+            listing.problems.append(Problem(INDEX, f"cannot be used: {error}", RESULT))
     if index is not None:
         listing.finished = MANIFEST in index.results
         _add_steps(listing, index)

@@ -29,9 +29,7 @@ def compare(
     relative_depth: Annotated[
         bool, typer.Option("--relative-depth", help="The x axis from 0 (first layer) to 1 (last) instead of layers.")
     ] = False,
-    assignment: Annotated[
-        str, typer.Option(help="The rule of the chart: plain, corrected, cross-fitted or retained.")
-    ] = "plain",
+    assignment: Annotated[str, typer.Option(help="The rule of the chart: plain, corrected or cross-fitted.")] = "plain",
     order: Annotated[str, typer.Option(help="The panels' order: size (smallest model first) or given.")] = "size",
     allow: Annotated[list[str] | None, typer.Option(help=_ALLOW)] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,

@@ -62,6 +62,8 @@ def show(
             from anchorscope.artefacts.finished import open_finished
 
         finished = open_finished(run)
+        if finished.older_columns:
+            say(finished.older_columns, quiet)
         if item is None:
             return _list(finished, search, as_json, quiet)
         _show_item(finished, item, as_json)

@@ -4,7 +4,7 @@ One curve per intervention, assignment, group and truth label, each with a boots
 on the fitted probes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import CELLS, CellSums, Corrected, curve_samples, of_group
 from anchorscope.evidence.draws import Draws, estimates, ratio
 from anchorscope.evidence.measured import Measured, true_label_probability
-from anchorscope.evidence.pathways import GROUPS, Calls, plain_calls, retained_calls
+from anchorscope.evidence.pathways import GROUPS, Calls, plain_calls
 
 TRUTHS = ("all", "true", "false")
 """Curves over all items of a group, and split by whether the answer is true."""
@@ -53,8 +53,6 @@ def knockout_samples(corrected: Corrected, sums: CellSums, draws: Draws) -> dict
         "cross-fitted": _cross_fitted_means(measured, KNOCKOUT, draws),
         "corrected": {(group, "all"): curve_samples(sums, group, "all") for group in GROUPS},
     }
-    if measured.refits:
-        found["retained"] = _means(retained_calls(measured), measured, KNOCKOUT, "full", draws)
     return {
         (assignment, group): means[group, "all"].cpu().numpy()
         for assignment, means in found.items()
@@ -65,17 +63,6 @@ def knockout_samples(corrected: Corrected, sums: CellSums, draws: Draws) -> dict
 def plain_curves(measured: Measured, intervention: str, draws: Draws, move: int = 0) -> list[Curve]:
     """Curves of the plain assignment."""
     return _curves("plain", plain_calls(measured, move=move), measured, intervention, draws)
-
-
-def retained_curves(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
-    """Curves of the groups by what remains, measured by the clean probe as in the plain ones."""
-    return _curves("retained", retained_calls(measured), measured, intervention, draws)
-
-
-def refit_curves(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
-    """The same groups, measured by a probe that was trained under the intervention: no shift can move it."""
-    seen = replace(measured, after={intervention: np.stack([measured.refits[intervention]] * len(measured.probes))})
-    return _curves("retained", retained_calls(measured), seen, intervention, draws)
 
 
 def _curves(assignment: str, calls: Calls, measured: Measured, intervention: str, draws: Draws) -> list[Curve]:

@@ -180,10 +180,8 @@ def measured_places(
     probe_sets: Mapping[str, ProbeSet],
     clean: NDArray[np.float32],
     effects: Sequence[Effect],
-    refits: Mapping[str, NDArray[np.floating]] | None = None,
-    headline: tuple[str, str] | None = None,
 ) -> dict[tuple[str, str], Measured]:
-    """Log-odds per (site, position); `clean` is [item, position, site, probe, layer], `refits` are the headline's."""
+    """Log-odds per (site, position); `clean` is [item, position, site, probe, layer]."""
     places = {}
     for q, position in enumerate(positions):
         for s, site in enumerate(SITES):
@@ -197,6 +195,5 @@ def measured_places(
                 ran={one.intervention: one.items for one in effects},
                 n_cut={one.intervention: one.n_cut for one in effects},
                 reference=probe_sets[f"{site}/{position}"].reference,
-                refits=refits or {} if (site, position) == headline else {},
             )
     return places

@@ -1,7 +1,7 @@
 """The used items of one dataset at one site and position, as all analyses see them: arrays, no model and no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,6 @@ class Measured:
     """Number of keys cut per intervention and item of `ran`."""
     reference: NDArray[np.int64]
     """Reference layer per probe and fold."""
-    refits: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
-    """Out-of-fold log-odds [layer, item] of probes trained on the states under an intervention, where there are any."""
 
     @property
     def n_layers(self) -> int:

@@ -3,13 +3,6 @@
 Flips are Q-Anchored, the rest A-Anchored. A flip counts only if the log-odds changed by more than the noise floor. The
 rule is applied in three ways: `plain` as stated; `corrected` after the shift that the cut gives to every item is taken
 away; `cross-fitted` with one probe that assigns and another that measures.
-
-A call that has lost its ground need not flip: where the cut leaves nothing to tell by, the old probe still says
-something, and says the same of true and false answers. The fourth way, `retained`, asks a probe that was trained on the
-cut states, so that it knows what is left to tell by: an item is Q-Anchored if the true label keeps less than half of
-the probability that it had above chance. (Log-odds would not do: a probe that has less to go by gives smaller ones to
-all items, also to those of which it is still as good as certain.) Chance is what a probe would say that knows nothing
-but how many answers are true: its log-odds are taken off first.
 """
 
 from dataclasses import dataclass
@@ -18,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.measured import Measured, true_label_probability
+from anchorscope.evidence.measured import Measured
 
 Q_ANCHORED = "Q-Anchored"
 A_ANCHORED = "A-Anchored"
 MISCLASSIFIED = "misclassified"
 GROUPS = (Q_ANCHORED, A_ANCHORED)
-ASSIGNMENTS = ("plain", "cross-fitted", "corrected", "retained")
-RETAINED = 0.5
-"""Share of the true label's probability above chance that has to remain for an item to count as A-Anchored."""
+ASSIGNMENTS = ("plain", "cross-fitted", "corrected")
 NOISE_PERCENTILE = 99
 """A change counts if it exceeds this percentile of what the no-op control changes."""
 
@@ -82,32 +73,6 @@ def plain_calls(measured: Measured, probe: str = "full", move: int = 0) -> Calls
     return assign(before, after, measured.labels, noise_at_reference(measured, probe))
 
 
-def retained_calls(measured: Measured, intervention: str = KNOCKOUT) -> Calls:
-    """Pathways by what a probe that was trained on the cut states still finds."""
-    index, folds = measured.probe("full"), measured.folds
-    reference = measured.reference[index]
-    before = at_reference(measured.before[index], reference, folds)
-    left = at_reference(measured.refits[intervention], reference, folds)
-    missing = missing_share(before, left, measured.labels, prior_log_odds(measured.labels, folds))
-    return Calls(correct=(before > 0) == measured.labels, flipped=missing > 0)
-
-
-def prior_log_odds(labels: Bools, folds: NDArray[np.integer]) -> Floats:
-    """Log-odds of "true" that each item's probe would give if it had learned nothing but the share of true answers."""
-    found = np.zeros(len(labels))
-    for fold in np.unique(folds):
-        known = labels[folds != fold]
-        share = np.clip(known.mean() if len(known) else 0.5, 1e-6, 1 - 1e-6)
-        found[folds == fold] = np.log(share / (1 - share))
-    return found
-
-
-def missing_share(before: Floats, left: Floats, labels: Bools, prior: Floats | float = 0.0) -> Floats:
-    """How much of the true label's probability is missing to what has to remain; below 0 where more than that does."""
-    above = [true_label_probability(one - prior, labels) - 0.5 for one in (before, left)]
-    return RETAINED * above[0] - above[1]
-
-
 def noise_at_reference(measured: Measured, probe: str) -> float:
     """The no-op control's change in log-odds at the reference layer that 99 of 100 items stay below."""
     if "none" not in measured.after:
@@ -132,17 +97,3 @@ def permuted_flip_share(before: Floats, after: Floats, labels: Bools, folds: NDA
         flips += float(np.where(called, 1 - share_true, share_true).sum())
         total += len(called)
     return flips / total if total else float("nan")
-
-
-def permuted_loss_share(before: Floats, left: Floats, labels: Bools, folds: NDArray[np.integer]) -> float:
-    """Share of Q-Anchored items by the retained rule if what is left were dealt out anew within each fold."""
-    lost, total, prior = 0.0, 0, prior_log_odds(labels, folds)
-    for fold in np.unique(folds):
-        inside = folds == fold
-        correct = inside & ((before > 0) == labels)
-        own, n = labels[correct][:, None], int(correct.sum())
-        others = np.broadcast_to(left[inside], (n, int(inside.sum())))
-        met = missing_share(before[correct][:, None], others, own, prior[correct][:, None]) > 0
-        lost += float(met.mean(axis=1).sum())
-        total += n
-    return lost / total if total else float("nan")

@@ -23,9 +23,7 @@ from anchorscope.evidence.pathways import (
     at_reference,
     noise_at_reference,
     permuted_flip_share,
-    permuted_loss_share,
     plain_calls,
-    retained_calls,
 )
 from anchorscope.stats.estimate import Estimate, kappa
 
@@ -51,8 +49,6 @@ def summarise(corrected: Corrected, sums: Mapping[str, CellSums]) -> list[Row]:
     """All quantities of one dataset, site and position; `sums` of the corrected cells per intervention."""
     measured, draws = corrected.measured, corrected.draws
     rows = [*_assignment_rows(corrected, "plain"), *_assignment_rows(corrected, "corrected")]
-    if measured.refits:
-        rows += [*_assignment_rows(corrected, "retained"), *_retained_rows(measured, draws)]
     for intervention in measured.after:
         rows += _intervention_rows(measured, draws, intervention)
         rows += _cross_fitted_rows(measured, draws, intervention)
@@ -68,12 +64,8 @@ def _assignment_rows(corrected: Corrected, assignment: str) -> list[Row]:
     """How large the groups are and how many of their answers are true, and what chance would give."""
     measured, draws = corrected.measured, corrected.draws
     before, after = _at_own_reference(measured, KNOCKOUT, "full")
-    if assignment == "retained":
-        calls = retained_calls(measured)
-        after = at_reference(measured.refits[KNOCKOUT], measured.reference[measured.probe("full")], measured.folds)
     if assignment == "plain":
         calls = plain_calls(measured)
-    if assignment != "corrected":
         called, flipped = (draws.to_device(one)[:, None] for one in (after > 0, calls.flipped))
     else:
         calls, called, flipped = corrected.sample(), corrected.called, corrected.flipped
@@ -88,42 +80,12 @@ def _assignment_rows(corrected: Corrected, assignment: str) -> list[Row]:
         rows.append(Row("group_share", share, assignment, KNOCKOUT, group))
         true = _estimate(ratio(right[place], size), int(calls.members(group).sum()))
         rows.append(Row("true_share", true, assignment, KNOCKOUT, group))
-    permuted = permuted_loss_share if assignment == "retained" else permuted_flip_share
-    null = permuted(before, after, labels, measured.folds)
+    null = permuted_flip_share(before, after, labels, measured.folds)
     exact = Estimate(null, np.nan, np.nan, n_correct, "exact expectation over permutations within folds")
     rows.append(Row("null_share", exact, assignment, KNOCKOUT, Q_ANCHORED))
     both = torch.stack([_numbers(called, before > 0, draws), _numbers(called, before <= 0, draws)])
     agreement = torch.from_numpy(kappa(both.cpu().numpy()))
     rows.append(Row("kappa", _estimate(agreement, len(before)), assignment, KNOCKOUT))
-    return rows
-
-
-def _retained_rows(measured: Measured, draws: Draws) -> list[Row]:
-    """What a probe trained under an intervention finds: ΔP in the groups by what remains, and how many it sorts so.
-
-    Two probes never agree exactly. The share that the rule would call Q-Anchored after cutting random tokens is its
-    noise floor.
-    """
-    calls, reference = retained_calls(measured), measured.reference[measured.probe("full")]
-    rows = []
-    for intervention, logits in measured.refits.items():
-        ran = measured.ran[intervention]
-        before, _ = _at_own_reference(measured, intervention, "full")
-        after = at_reference(logits, reference, measured.folds[ran])
-        inside = np.stack([calls.members(group)[ran] for group in GROUPS], axis=1)
-        samples = _means(_delta_p(before, after, measured.labels[ran])[:, None], inside, draws.take(ran))
-        sizes = inside.sum(axis=0).tolist()
-        rows += [
-            Row("delta_p_refit", _estimate(samples[place], sizes[place]), "retained", intervention, group)
-            for place, group in enumerate(GROUPS)
-        ]
-        between = _estimate(samples[0] - samples[1], sum(sizes))
-        rows.append(Row("delta_p_refit_difference", between, "retained", intervention))
-        if intervention != KNOCKOUT:
-            control = retained_calls(measured, intervention)
-            share = _means(control.flipped[:, None].astype(float), control.correct[:, None], draws)
-            estimate = _estimate(share[0], int(control.correct.sum()))
-            rows.append(Row("group_share", estimate, "retained", intervention, Q_ANCHORED))
     return rows
 
 
@@ -152,28 +114,26 @@ def _intervention_rows(measured: Measured, draws: Draws, intervention: str) -> l
     # With fewer other tokens than exact ones the random control cuts less; the fair comparison is over the rest.
     matched = measured.n_cut[intervention] == measured.n_cut[KNOCKOUT][in_knockout]
     beyond = delta - _delta_p(*_at_own_reference(measured, KNOCKOUT, "full"), measured.labels)[in_knockout]
-    groups = {"plain": plain_calls(measured)} | ({"retained": retained_calls(measured)} if measured.refits else {})
-    for assignment, calls in groups.items():
-        for group in GROUPS:
-            inside = calls.members(group)[ran]
-            wanted.append(("delta_p_reference", delta, inside, assignment, group))
-            wanted.append(("flip_rate", own.flipped, inside, assignment, group))
-            if intervention in MATCHED and assignment == "plain":
-                wanted.append(("delta_p_matched", delta, inside & matched, assignment, group))
-            if intervention not in (KNOCKOUT, "none"):
-                wanted.append(("delta_p_beyond_knockout", beyond, inside, assignment, group))
+    calls = plain_calls(measured)
+    for group in GROUPS:
+        inside = calls.members(group)[ran]
+        wanted.append(("delta_p_reference", delta, inside, "plain", group))
+        wanted.append(("flip_rate", own.flipped, inside, "plain", group))
+        if intervention in MATCHED:
+            wanted.append(("delta_p_matched", delta, inside & matched, "plain", group))
+        if intervention not in (KNOCKOUT, "none"):
+            wanted.append(("delta_p_beyond_knockout", beyond, inside, "plain", group))
     inside = np.stack([one[2] for one in wanted], axis=1)
     samples = _means(np.stack([one[1] for one in wanted], axis=1), inside, draws.take(ran))
     rows = [
         Row(quantity, _estimate(samples[place], _number_of(ran[inside[:, place]])), assignment, intervention, group)
         for place, (quantity, _, _, assignment, group) in enumerate(wanted)
     ]
-    at = {(one[0], one[3], one[4]): samples[place] for place, one in enumerate(wanted)}
+    at = {(one[0], one[4]): samples[place] for place, one in enumerate(wanted)}
     n = _number_of(ran[own.correct])
     for quantity in ("delta_p_reference", "flip_rate"):
-        for assignment in groups:
-            between = at[quantity, assignment, GROUPS[0]] - at[quantity, assignment, GROUPS[1]]
-            rows.append(Row(f"{quantity}_difference", _estimate(between, n), assignment, intervention))
+        between = at[quantity, GROUPS[0]] - at[quantity, GROUPS[1]]
+        rows.append(Row(f"{quantity}_difference", _estimate(between, n), "plain", intervention))
     return rows
 
 

@@ -10,19 +10,11 @@ from numpy.typing import NDArray
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import CellSums, Corrected, cell_sums, correct_shift
-from anchorscope.evidence.curves import (
-    Curve,
-    corrected_curves,
-    cross_fitted_curves,
-    knockout_samples,
-    plain_curves,
-    refit_curves,
-    retained_curves,
-)
+from anchorscope.evidence.curves import Curve, corrected_curves, cross_fitted_curves, knockout_samples, plain_curves
 from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.paired_scores import PROBE_AND_CONFIDENCE, beyond_baselines, beyond_permuted
-from anchorscope.evidence.pathways import at_reference, plain_calls, retained_calls
+from anchorscope.evidence.pathways import at_reference, plain_calls
 from anchorscope.evidence.probe_scores import (
     Score,
     Scored,
@@ -39,9 +31,6 @@ from anchorscope.progress import Progress
 from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
 
 Record = dict[str, object]
-
-REFIT = "refit"
-"""Variant of curves that were measured by a probe trained under the intervention."""
 
 
 @known
@@ -158,14 +147,10 @@ def _pathway_tables(evidence: Evidence, draws: Draws, where: tuple[str, str]) ->
             *plain_curves(measured, intervention, draws),
             *cross_fitted_curves(measured, intervention, draws),
             *corrected_curves(corrected, intervention, sums[intervention]),
-            *(retained_curves(measured, intervention, draws) if measured.refits else ()),
         )
     ]
-    again = [curve for name in measured.refits for curve in refit_curves(measured, name, draws)]
-    rows = [row for curve in curves for row in _curve_rows(curve, evidence, place)]
-    rows += [{**row, "variant": REFIT} for curve in again for row in _curve_rows(curve, evidence, place)]
     return _PlaceTables(
-        curves=rows,
+        curves=[row for curve in curves for row in _curve_rows(curve, evidence, place)],
         samples=_sample_rows(corrected, sums[KNOCKOUT], draws, place) if where == evidence.headline else [],
         summary=[_summary_row(row, place) for row in summarise(corrected, sums)],
         pathways=_pathway_frames(evidence, corrected, place),
@@ -284,7 +269,6 @@ def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> 
         ("cross-fitted", "a", plain_calls(measured, "a").names()),
         ("cross-fitted", "b", plain_calls(measured, "b").names()),
         ("corrected", "full", corrected.sample().names()),
-        *([("retained", "full", retained_calls(measured).names())] if measured.refits else []),
     ]
     return [
         pl.DataFrame(

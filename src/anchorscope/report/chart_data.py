@@ -14,7 +14,7 @@ import polars as pl
 from anchorscope.catalogue import INTERVENTIONS, intervention_label
 from anchorscope.report.assignment_rules import MENU_TITLES
 from anchorscope.report.auc_data import probe_chart, surviving_chart
-from anchorscope.report.charts.delta_p import delta_p_span, own_probe
+from anchorscope.report.charts.delta_p import delta_p_span
 from anchorscope.report.charts.live_chart import (
     OWN,
     Axis,
@@ -199,9 +199,9 @@ def _shares(findings: Findings) -> pl.DataFrame:
 
 
 def _curves(findings: Findings) -> pl.DataFrame:
-    """Rows of curves.csv that have a value and items, each rule measured by its own probe."""
+    """Rows of curves.csv that have a value and items."""
     there = pl.col("delta_p").is_finite() & (pl.col("n") > 0) & pl.col("dataset").is_in(findings.datasets)
-    return findings.curves.filter(there & own_probe())
+    return findings.curves.filter(there & pl.col("assignment").is_in(list(MENU_TITLES)))
 
 
 def _that_fit(findings: Findings, curves: pl.DataFrame, most_points: int) -> pl.DataFrame:

@@ -78,7 +78,6 @@ def drawn_at(findings: Findings, dataset: str, rule: str, group: str, layer: int
         & (pl.col("assignment") == rule)
         & (pl.col("group") == group)
         & (pl.col("truth") == "all")
-        & (pl.col("variant").fill_null("") != "refit")
         & (pl.col("layer") == (-1 if layer is None else layer))
         & pl.col("delta_p").is_finite()
     )

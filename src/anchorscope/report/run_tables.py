@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.report.assignment_rules import RULES, rules_of
+from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.card_tiles import MARKS
 from anchorscope.report.charts.delta_p import shift_title
 from anchorscope.report.charts.line_chart import drawable
@@ -50,7 +50,7 @@ def reference_table(findings: Findings) -> Table:
     rows = []
     for dataset in findings.datasets:
         layer = share_layer(findings, dataset)
-        for assignment, rule in rules_of(findings).items():
+        for assignment, rule in RULES.items():
             cells = []
             for group in GROUPS:
                 own = summary_of(
@@ -72,7 +72,7 @@ def trust_table(findings: Findings) -> Table:
     """The numbers that say how far the groups can be trusted, plain beside corrected."""
     rows = []
     for dataset in findings.datasets:
-        for assignment in [name for name in rules_of(findings) if name != "cross-fitted"]:
+        for assignment in [name for name in RULES if name != "cross-fitted"]:
 
             def of(quantity: str, group: str | None = None, rule: str = assignment, name: str = dataset) -> Any:
                 return summary_of(findings, name, quantity, assignment=rule, intervention="knockout", group=group)
@@ -138,12 +138,6 @@ def controls_table(findings: Findings) -> Table:
         ):
             found = of("flip_rate", what)
             rows.append((name, words, percent(found), count(found.n if found else None)))
-        if "retained" in rules_of(findings):
-            floor = summary_of(
-                findings, dataset, "group_share", assignment="retained", intervention="random", group=Q_ANCHORED
-            )
-            words = "random: Q-Anchored by the retained rule, its noise floor"
-            rows.append((name, words, percent(floor), count(floor.n if floor else None)))
         noise = of("noise_log_odds_p99", "none")
         shown = MISSING if noise is None else f"{noise.value:.2g}"
         rows.append((name, "nothing cut: 99 % of log-odds move by less than", shown, count(noise.n if noise else None)))

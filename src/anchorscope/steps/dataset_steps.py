@@ -1,6 +1,5 @@
 """The last steps of a dataset: tables, experiments, and its part of the results."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -24,8 +23,7 @@ from anchorscope.artefacts.frames import (
     unused_frames,
 )
 from anchorscope.artefacts.results import DatasetResult, LeftOut
-from anchorscope.artefacts.step import Source, Step
-from anchorscope.catalogue import EXPERIMENTS
+from anchorscope.artefacts.step import Step
 from anchorscope.evidence.clean import with_log_probs
 from anchorscope.evidence.effects import measured_places
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
@@ -45,16 +43,8 @@ class DatasetSteps(DetectionSteps):
     def measured(self) -> dict[tuple[str, str], Measured]:
         """Log-odds before and after every intervention, per (site, position)."""
         found = [effect for step in self.effects.values() for effect in step.value.effects]
-        headline = (self.job.recipe.site, self.job.recipe.position)
         return measured_places(
-            self.splits,
-            self.groups,
-            self.job.positions,
-            self.probes.value,
-            self.clean_scores.value,
-            found,
-            self.refits.value,
-            headline,
+            self.splits, self.groups, self.job.positions, self.probes.value, self.clean_scores.value, found
         )
 
     @cached_property
@@ -62,7 +52,7 @@ class DatasetSteps(DetectionSteps):
         """Curves, scores, pathways and summary."""
         options = ("site", "position", "bootstrap", "seed")
         model = self.job.record.identity.name  # it stands in the tables, and the model's key does not know it
-        made_from = self.job.made_from(3, TABLE_LIBRARIES, *options, device=self.job.fits.device, model=model)
+        made_from = self.job.made_from(4, TABLE_LIBRARIES, *options, device=self.job.fits.device, model=model)
         parents: list[Step[Any]] = [*self.effects.values(), self.clean_scores, self.probes, self.refits]
         parents += [self.permuted_refits, self.labels, self.log_probs]
         return self._step(
@@ -95,26 +85,16 @@ class DatasetSteps(DetectionSteps):
 
     @cached_property
     def experiments(self) -> dict[str, Step[Found]]:
-        """The experiments that are more than interventions; later ones may know what earlier ones found."""
-        found: dict[str, Step[Found]] = {}
-        for one in chosen_experiments(self.job.recipe.evidence):
-            found[one.name] = self._experiment(one, dict(found))
-        return found
+        """The experiments that are more than interventions."""
+        return {one.name: self._experiment(one) for one in chosen_experiments(self.job.recipe.evidence)}
 
-    def _experiment(self, experiment: Experiment, earlier: Mapping[str, Step[Found]]) -> Step[Found]:
+    def _experiment(self, experiment: Experiment) -> Step[Found]:
         options = ("site", "position", "edges", "evidence_items", "window", "max_new_tokens", "bootstrap", "seed")
-        made_from = self.job.made_from(1, (*MODEL_LIBRARIES, "numpy", "scipy"), *options, device=self.job.solver)
-        parents: list[Step[Any] | Source] = [self.effects["knockout"], self.refits, self.log_probs, self.job.model]
-        if EXPERIMENTS[experiment.name].compares:
-            parents += [*self.effects.values(), *earlier.values()]
-        else:
-            earlier = {}
-
-        def run() -> Found:
-            known = {name: step.value for name, step in earlier.items()}
-            return experiment.run(replace(self._inputs(), earlier=known))
-
-        return self._step(f"experiment-{experiment.name}", parents, made_from, FOUND, run)
+        made_from = self.job.made_from(2, (*MODEL_LIBRARIES, "numpy", "scipy"), *options, device=self.job.solver)
+        parents = (self.effects["knockout"], self.log_probs, self.job.model)
+        return self._step(
+            f"experiment-{experiment.name}", parents, made_from, FOUND, lambda: experiment.run(self._inputs())
+        )
 
     def _inputs(self) -> ExperimentInputs:
         job, (position, site) = self.job, self.job.headline

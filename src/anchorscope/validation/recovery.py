@@ -12,7 +12,7 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from anchorscope.catalogue import METHODS
+from anchorscope.catalogue import CONTROLS, METHODS
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, estimates, ratio
 from anchorscope.report.recovery_chart import RECOVERY_SCHEMA
@@ -20,7 +20,7 @@ from anchorscope.report.validation_page import CONFUSION_SCHEMA
 from anchorscope.report.wording import count, number
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
-from anchorscope.validation.scores import CONTROLS, Items, Score
+from anchorscope.validation.scores import Items, Score
 
 Bools = NDArray[np.bool_]
 TRUTHS = ("all", "true", "false")
@@ -109,12 +109,12 @@ MAIN_WAYS = {
     "patching": "patch-same",
     "answer-only": "answer-template",
     "saliency": "share, log_odds",
-    "self-awareness": "retained",
+    "self-awareness": "corrected",
     "layers": "single",
-    "rules": "retained",
+    "rules": "corrected",
 }
 """The way of doing each experiment that stands for it."""
-SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected", "retained")
+SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected")
 """Rules whose confusion the page shows: those by which a run sorts its items."""
 _METHODS = (
     *METHODS,
@@ -138,7 +138,7 @@ def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
         f"all items right, and only those are sorted."
     ]
     rules = recovery.filter(pl.col("experiment") == "rules")
-    for rule in ("plain", "corrected", "retained"):
+    for rule in ("plain", "corrected"):
         mine = rules.filter(pl.col("rule_or_variant") == rule)
         if mine.height:
             found.append(f"The {rule} rule {_recall_words(mine)}")

@@ -4,7 +4,6 @@ Everything is read from the run folder, as any other program would: the log-odds
 reference layer, the calls of pathways.parquet, and the values per item of experiment_items.parquet.
 """
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,15 +19,12 @@ Bools = NDArray[np.bool_]
 
 METHODS_OF = {name: one.experiment for name, one in INTERVENTIONS.items()}
 """The experiment that each intervention belongs to."""
-CONTROLS = tuple(name for name, one in INTERVENTIONS.items() if one.control)
-"""Interventions that should tell nothing about the pathway."""
 _TAKEN = {
     ("saliency", "question_to_answer"),
     ("saliency", "share"),
     ("self-awareness", "pathway_log_odds"),
     ("layers", "delta_p_reference_sum"),
     ("heads", "delta_p_reference_sum"),
-    ("sensitivity", "rule_score"),
 }
 _LOW_IS_QUESTION = ("delta_p_reference_sum",)
 
@@ -62,11 +58,6 @@ class Score:
         """Experiment and way in one."""
         return self.variant if self.experiment == "rules" else f"{self.experiment}: {self.variant}"
 
-    @property
-    def is_control(self) -> bool:
-        """Whether it should find nothing."""
-        return self.variant in CONTROLS
-
 
 def read_items(run: Path) -> Items:
     """The items, with what was planted in them."""
@@ -84,11 +75,7 @@ def read_items(run: Path) -> Items:
 
 def read_scores(run: Path, items: Items) -> list[Score]:
     """All that the run's experiments say."""
-    cut = _interventions(run, items)
-    values = _values(run, items)
-    known = {one.variant for one in values if one.experiment == "rules"}
-    rules = [one for one in _assignments(run, items) if one.variant not in known]  # the score says more than the call
-    return [*_baselines(run, items), *cut, *values, *rules, *_votes(cut)]
+    return [*_baselines(run, items), *_interventions(run, items), *_values(run, items), *_assignments(run, items)]
 
 
 def _headline(run: Path) -> pl.Expr:
@@ -170,22 +157,8 @@ def _assignments(run: Path, items: Items) -> list[Score]:
     return found
 
 
-def _votes(cut: list[Score]) -> list[Score]:
-    """The share of methods that call an item Q-Anchored, where there are at least two."""
-    methods = [one.called for one in cut if one.experiment != "exact-tokens" and not one.is_control]
-    known = [called for called in methods if called is not None]
-    if len(known) < 2:
-        return []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an item that no method ran has no votes
-        share = np.nanmean(np.stack(known), axis=0)
-    called = np.where(np.isfinite(share), share >= 0.5, np.nan)
-    return [Score("agreement", "methods that call it Q-Anchored", share, called)]
-
-
 def _values(run: Path, items: Items) -> list[Score]:
     frame = pl.read_parquet(run / "experiment_items.parquet")
-    calls = frame.filter((pl.col("experiment") == "sensitivity") & (pl.col("quantity") == "rule_call"))
     found = []
     for key, rows in frame.group_by("experiment", "quantity", "variant", maintain_order=True):
         experiment, quantity, variant = (str(part) for part in key)
@@ -194,12 +167,8 @@ def _values(run: Path, items: Items) -> list[Score]:
         values = _over_items(rows, "value", items)
         if quantity in _LOW_IS_QUESTION:
             values = -values
-        if experiment == "sensitivity":
-            called = _over_items(calls.filter(pl.col("variant") == variant), "value", items)
-            found.append(Score("rules", variant, values, called))
-        else:
-            name = variant if quantity in ("pathway_log_odds", "delta_p_reference_sum") else f"{quantity}, {variant}"
-            found.append(Score(experiment, name, values))
+        name = variant if quantity in ("pathway_log_odds", "delta_p_reference_sum") else f"{quantity}, {variant}"
+        found.append(Score(experiment, name, values))
     return found
 
 

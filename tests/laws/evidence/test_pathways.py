@@ -8,13 +8,10 @@ from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.pathways import (
     assign,
     at_reference,
-    missing_share,
     noise_at_reference,
     noise_floor,
     permuted_flip_share,
-    permuted_loss_share,
     plain_calls,
-    prior_log_odds,
 )
 from evidence_synthetic import random_measured
 
@@ -148,36 +145,3 @@ def test_the_permuted_share_by_hand() -> None:
 def test_the_permuted_share_of_nobody_is_undefined() -> None:
     nobody = permuted_flip_share(np.array([1.0]), np.array([1.0]), np.array([False]), np.array([0]))
     assert np.isnan(nobody)
-
-
-def retained(base: float, n: int = 4000, left: float = 0.0) -> dict[bool, float]:
-    """Share of Q-Anchored items among true and false answers that keep a share of what they had beyond chance."""
-    rng = np.random.default_rng(0)
-    labels = rng.random(n) < base
-    folds = rng.integers(0, 5, n)
-    prior = prior_log_odds(labels, folds)
-    evidence = np.where(labels, 3.0, -3.0) + rng.normal(size=n)
-    found = missing_share(prior + evidence, prior + left * evidence, labels, prior) > 0
-    return {truth: float(found[labels == truth].mean()) for truth in (True, False)}
-
-
-@pytest.mark.parametrize("base", [0.2, 0.5, 0.8])
-def test_what_lost_its_ground_is_found_whatever_the_share_of_true_answers(base: float) -> None:
-    assert min(retained(base).values()) > 0.97
-    assert max(retained(base, left=1.0).values()) < 0.03
-
-
-def test_the_prior_is_that_of_the_other_folds() -> None:
-    labels = np.array([True, True, False, True])
-    folds = np.array([0, 0, 1, 1])
-    assert prior_log_odds(labels, folds).tolist()[:2] == pytest.approx([0.0, 0.0])
-    assert (prior_log_odds(labels, folds)[2:] > 10).all()  # all that these probes saw is true
-
-
-def test_dealing_out_anew_what_is_left_calls_about_all_items_question_anchored_if_nothing_is() -> None:
-    rng = np.random.default_rng(1)
-    labels, folds = rng.random(400) < 0.5, rng.integers(0, 4, 400)
-    before = np.where(labels, 2.0, -2.0)
-    assert permuted_loss_share(before, np.zeros(400), labels, folds) > 0.95
-    # What is left of a perfect probe is right for half of the items that it is dealt to.
-    assert permuted_loss_share(before, before, labels, folds) == pytest.approx(0.5, abs=0.03)

@@ -168,8 +168,8 @@ def test_all_panels_can_be_taken_along(page, compared) -> None:
 
 
 def test_a_view_can_be_linked(report, open_page) -> None:
-    other = open_page(report, "cp-rule=retained&cp-hide=q0.a1", color_scheme="dark")
-    assert other.locator(VIEW).get_by_role("radio", name="retained").is_checked()
+    other = open_page(report, "cp-rule=cross-fitted&cp-hide=q0.a1", color_scheme="dark")
+    assert other.locator(VIEW).get_by_role("radio", name="cross-fitted").is_checked()
     assert _lines(other, 0) == 4
 
 

@@ -21,16 +21,15 @@ CHART = "#delta-p-view .chart"
 PAPER = 695  # pixels between the margins of an A4 page
 
 
-def _with_retained(findings):
-    """Adds the rule that only the headline site has, measured by the probe that was trained again."""
-    plain = findings.curves.filter((pl.col("assignment") == "plain") & (pl.col("site") == "mlp"))
-    again = plain.with_columns(assignment=pl.lit("retained"), variant=pl.lit("refit"), delta_p=pl.col("delta_p") / 2)
-    return replace(findings, curves=pl.concat([findings.curves, again]))
+def _crossed_at_headline(findings):
+    """Keeps the cross-fitted rule at the headline site only."""
+    elsewhere = (pl.col("assignment") == "cross-fitted") & (pl.col("site") != "mlp")
+    return replace(findings, curves=findings.curves.filter(~elsewhere))
 
 
 @pytest.fixture(scope="module")
 def findings():
-    return with_shares(_with_retained(make_findings()))
+    return with_shares(_crossed_at_headline(make_findings()))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +153,6 @@ def test_the_keyboard_moves_the_cursor_and_the_pointer_too(page):
     [
         ("Sorted by the rule", "corrected", {"assignment": "corrected"}),
         ("Sorted by the rule", "cross-fitted", {"assignment": "cross-fitted"}),
-        ("Sorted by the rule", "retained", {"assignment": "retained"}),
         ("Site", "attention", {"site": "attention"}),
         ("Answers", "false", {"truth": "false"}),
     ],
@@ -175,7 +173,7 @@ def test_another_intervention(page, findings):
 def test_the_axis_stays_whatever_is_chosen(page):
     ticks = page.locator(f"{CHART} .tick.y")
     first = ticks.all_text_contents()
-    for rule in ("corrected", "cross-fitted", "retained", "plain"):
+    for rule in ("corrected", "cross-fitted", "plain"):
         _choose(page, "Sorted by the rule", rule)
         assert ticks.all_text_contents() == first
     _choose(page, "Answers", "false")
@@ -222,7 +220,7 @@ def test_a_line_of_few_items_has_no_band(tmp_path, open_page):
 def test_what_does_not_exist_cannot_be_chosen(page):
     _choose(page, "Site", "attention")
     rules = page.locator("#delta-p-view").get_by_role("group", name="Sorted by the rule")
-    assert rules.get_by_role("radio", name="retained").is_disabled()
+    assert rules.get_by_role("radio", name="cross-fitted").is_disabled()
     assert rules.get_by_role("radio", name="corrected").is_enabled()
 
 

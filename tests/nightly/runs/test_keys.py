@@ -23,12 +23,11 @@ from whole_runs import Notes, SmallRun, quick, tables_of, watching
 
 EFFECTS = {f"effects-{name}" for name in EVIDENCE if of_experiments([name])}
 FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home is not None}
-COMPARING = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.compares}
 MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
 TABLES = {"tables", *FOUND}
 SHARES = {"lost-evidence", "question-share"}
-KEPT = {"cut-states", "refits", "permuted-refits", *TABLES}
-CUT = {"principal-states", *SHARES, *KEPT}
+KEPT = {"cut-states", "refits", "permuted-refits", "tables"}
+CUT = {"principal-states", *SHARES, *KEPT, *FOUND}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *TABLES}
 STATES = {"clean-states", "log-probs", "final-probes", *PROBED, *CUT}
 DETECTION = {"detection-samples", "detection-columns", "detection-states"}
@@ -63,7 +62,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "keep": (("states", "states-cut", "detection"), KEPT),
     "window": (2, FOUND),
     "bootstrap": (101, {"question-share", *TABLES}),
-    "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables", *COMPARING}),
+    "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables"}),
     "trust_remote_code": (True, {"model"}),
     "keep_layers": ("1", set()),
     "allow_random_weights": (True, set()),

@@ -135,7 +135,7 @@ def test_other_options_run_through(recipe: Recipe, out: Path, tmp_path: Path, op
     run = tmp_path / "run"
     quick(recipe.model_copy(update=options), run)
     effects, curves, items = (table(run, name) for name in ("effects.parquet", "curves.csv", "items.parquet"))
-    assert set(effects["variant"]) == set(curves["variant"]) - {"refit"} == {options.get("edges", "all")}
+    assert set(effects["variant"]) == set(curves["variant"]) == {options.get("edges", "all")}
     positions = {"final", options.get("position", "final")}
     assert set(effects["position"]) == set(curves["position"]) == positions
     refitted = table(run, "probe_scores.csv").filter(pl.col("kind") == "refit").select("site", "position").unique()

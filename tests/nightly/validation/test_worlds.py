@@ -17,7 +17,7 @@ from anchorscope.validation.worlds.truth import Truth, find_truth
 from anchorscope.validation.worlds.world import WORLDS
 
 MANY = 40_000
-RULES = {"plain", "cross-fitted", "corrected", "retained", "question share", "item posterior"}
+RULES = {"plain", "cross-fitted", "corrected", "question share", "item posterior"}
 
 
 def planted(name, twin=False, n=MANY):

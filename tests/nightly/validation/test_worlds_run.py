@@ -9,7 +9,7 @@ from anchorscope.validation.worlds.marks import Marks
 from anchorscope.validation.worlds.run import Found, run_worlds
 from anchorscope.validation.worlds.tables import shown_size, worlds_sentences, worlds_summary, worlds_table
 
-RULES = {"plain", "cross-fitted", "corrected", "retained", "question share", "item posterior"}
+RULES = {"plain", "cross-fitted", "corrected", "question share", "item posterior"}
 
 
 @pytest.fixture(scope="module")

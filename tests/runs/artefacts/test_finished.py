@@ -1,5 +1,6 @@
 """A finished run read back: the findings of its report, and draws that agree with the curves that were drawn."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -11,10 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
 
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.finished import open_finished
+from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
@@ -53,8 +56,8 @@ def test_draws_give_the_intervals_of_the_chart(published: tuple[Path, Findings])
     _, told = published
     keys = ["dataset", "site", "position", "assignment", "group", "layer"]
     drawn = told.curves.filter((pl.col("intervention") == "knockout") & (pl.col("truth") == "all"))
-    drawn = drawn.filter(pl.col("variant") != "refit").join(told.curve_samples, on=keys, suffix="_draws")
-    assert drawn.height == told.curve_samples.height == 4 * 2 * told.n_layers
+    drawn = drawn.join(told.curve_samples, on=keys, suffix="_draws")
+    assert drawn.height == told.curve_samples.height == 3 * 2 * told.n_layers
     for row in drawn.iter_rows(named=True):
         draws = np.array(row["delta_p_draws"], dtype=float)
         low, high = percentile_interval(draws[1:])
@@ -88,6 +91,13 @@ def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = 
     return out
 
 
+def change_index(out: Path, **changes: Any) -> None:
+    """Changes the index of a copied run, and seals it again."""
+    found = json.loads((out / "index.json").read_text()) | changes
+    del found["seal"]
+    (out / "index.json").write_text(json.dumps({**found, "seal": canonical_hash(found)}))
+
+
 @pytest.fixture
 def copied(published: tuple[Path, Findings], tmp_path: Path) -> Path:
     return Path(shutil.copytree(published[0], tmp_path / "run"))
@@ -102,6 +112,29 @@ def test_a_run_of_the_first_version_is_read(copied: Path) -> None:
     (copied / "index.json").unlink()
     rewritten(copied, as_first_version, seal=False)
     assert open_finished(copied).findings.n_layers == 4
+
+
+def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copied: Path) -> None:
+    assert open_finished(copied).older_columns is None
+    items, recipe = copied / "items.parquet", copied / "recipe.toml"
+    pl.read_parquet(items).with_columns(pathway_retained=pl.col("pathway")).write_parquet(items)
+    recipe.write_text(recipe.read_text().replace('"knockout"', '"knockout", "sensitivity"'))
+    hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (items, recipe)}
+
+    def second_version(manifest: dict[str, Any]) -> None:
+        manifest["schema_version"] = 2
+        manifest["sha256"] |= hashes
+
+    older = open_finished(rewritten(copied, second_version))
+    assert older.recipe.evidence == ("knockout",)
+    shown = CliRunner().invoke(app, ["show", str(copied)], prog_name="anchorscope")
+    line, *advice = shown.stderr.splitlines()
+    assert line == f"{copied} has columns that are no longer made (format 2): pathway_retained"
+    assert shown.exit_code == 0
+    assert not any("no longer" in other for other in advice)
+    change_index(copied, schema_version=2)
+    checked = CliRunner().invoke(app, ["verify", str(copied)], prog_name="anchorscope")
+    assert (checked.exit_code, "damaged" in checked.output) == (0, False)
 
 
 def test_a_run_from_before_the_question_share_is_read_without_it(copied: Path) -> None:
@@ -127,7 +160,7 @@ def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> Non
 
 def test_a_run_of_a_newer_version_is_told(copied: Path) -> None:
     rewritten(copied, lambda manifest: manifest.update(schema_version=99))
-    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 2\)"):
+    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 3\)"):
         open_finished(copied)
 
 

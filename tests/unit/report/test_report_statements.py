@@ -16,7 +16,7 @@ VERDICTS = ("holds", "does not hold", "undecided")
 TWO = ("popqa", "triviaqa")
 FINDINGS = {
     datasets: with_shares(
-        sampled(valley(-40, -10), datasets=datasets, rules=("plain", "corrected", "retained")),
+        sampled(valley(-40, -10), datasets=datasets, rules=("plain", "corrected", "cross-fitted")),
         World(random_weights=0.02),
     )
     for datasets in (("atlas",), TWO)

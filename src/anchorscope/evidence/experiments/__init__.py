@@ -1,1 +1,1 @@
-"""The further experiments: where a cut matters, saliency, what the model knows, whether it can tell, agreement."""
+"""The further experiments: where a cut matters, saliency, what the model knows, whether it can tell."""

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.prompt_variants import allow_dont_know, says_dont_know
 from anchorscope.datasets.question import POPULARITY, Question, log_popularity
-from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
-from anchorscope.evidence.experiments.compare import FEW, METHOD
+from anchorscope.evidence.experiments.compare import FEW, METHOD, Column, compare_pathways
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.execute.run_passes import run_answers
 from anchorscope.plan.decoding import plan_answers

@@ -6,7 +6,7 @@ no new file format. A statistic is never a bare number: it carries its interval,
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 
@@ -20,7 +20,7 @@ from anchorscope.evidence.corrected import correct_shift
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.effects import CutStates, Scoring
 from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import Calls, plain_calls, retained_calls
+from anchorscope.evidence.pathways import Calls, plain_calls
 from anchorscope.execute.executor import Executor
 from anchorscope.interventions.intervention import Setting
 from anchorscope.items import Item
@@ -115,8 +115,6 @@ class ExperimentInputs:
     device: str
     """Where probes are fitted and draws are computed."""
     progress: Progress
-    earlier: Mapping[str, Found] = field(default_factory=dict)
-    """What the experiments before this one found, by name."""
 
     @property
     def n(self) -> int:
@@ -145,6 +143,11 @@ class ExperimentInputs:
         """The reference layer of each item's own fold."""
         return self.measured.reference[self.measured.probe("full")][self.measured.folds]
 
+    @property
+    def most_frequent_reference(self) -> int:
+        """The reference layer of most folds; of equally frequent ones the lowest, which most items can see."""
+        return int(np.argmax(np.bincount(self.measured.reference[self.measured.probe("full")])))
+
     @cached_property
     def draws(self) -> Draws:
         """The bootstrap's draws."""
@@ -153,8 +156,7 @@ class ExperimentInputs:
     @cached_property
     def calls(self) -> Mapping[str, Calls]:
         """Who is in which pathway, by assignment."""
-        found = {"plain": plain_calls(self.measured), "corrected": correct_shift(self.measured, self.draws).sample()}
-        return found | ({"retained": retained_calls(self.measured)} if self.measured.refits else {})
+        return {"plain": plain_calls(self.measured), "corrected": correct_shift(self.measured, self.draws).sample()}
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers of one experiment: the same in every run with this seed."""

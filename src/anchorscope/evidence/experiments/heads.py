@@ -7,11 +7,8 @@ common: the window only lets small effects add up). All heads at once stand besi
 reference layer lies below the cut cannot see it and do not count.
 """
 
-import numpy as np
-
 from anchorscope.evidence.draws import resampling
-from anchorscope.evidence.experiments.cut_effects import effects_of, summed_over
-from anchorscope.evidence.experiments.cut_statistics import reference_statistics
+from anchorscope.evidence.experiments.cut_effects import effects_of, reference_statistics, summed_over
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout, run_partial_cuts, window_width
 from anchorscope.interventions.intervention import Intervention
@@ -24,18 +21,12 @@ SINGLE_HEADS = "single heads"
 
 def run(inputs: ExperimentInputs) -> Found:
     """Every head alone at the reference layer's depth."""
-    families = head_knockouts(inputs.planner.n_heads, most_frequent_reference(inputs), window_width(inputs))
+    families = head_knockouts(inputs.planner.n_heads, inputs.most_frequent_reference, window_width(inputs))
     outcomes, missing = run_partial_cuts(inputs, [one for family in families for one in family], "heads")
     found = analyse(inputs, outcomes)
     alone = [one for one in outcomes if one.intervention.heads is not None and len(one.intervention.layers or ()) == 1]
     values = (summed_over(inputs, alone, SINGLE_HEADS),) if alone else ()
     return Found(found.statistics, values, (*missing, *found.missing))
-
-
-def most_frequent_reference(inputs: ExperimentInputs) -> int:
-    """The reference layer of most folds; the lowest of those that are equally frequent, which most items can see."""
-    place = inputs.measured
-    return int(np.argmax(np.bincount(place.reference[place.probe("full")])))
 
 
 def head_knockouts(n_heads: int, layer: int, width: int) -> list[list[Intervention]]:

@@ -24,8 +24,13 @@ from anchorscope.evidence.experiments.compare import (
     p_values,
     q_values,
 )
-from anchorscope.evidence.experiments.cut_effects import Effects, cumulative, effects_of, summed_over
-from anchorscope.evidence.experiments.cut_statistics import reference_statistics
+from anchorscope.evidence.experiments.cut_effects import (
+    Effects,
+    cumulative,
+    effects_of,
+    reference_statistics,
+    summed_over,
+)
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.partial_cuts import (
     Outcome,

@@ -22,9 +22,8 @@ from torch import Tensor
 from anchorscope.errors import UserError
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, resampling
-from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, in_groups_of
+from anchorscope.evidence.experiments.compare import FEW, METHOD, comparable, estimate_of, in_groups_of
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.evidence.experiments.separation import comparable
 from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
 from anchorscope.probes.crossfit import Splits, fit_probes, make_splits
 from anchorscope.probes.permuted_labels import dealt_anew, null_scores, share_at_least

@@ -8,6 +8,9 @@ some of its wordings; beside it the plain ratio Σ z (z − ẑ) / Σ z². Neith
 the even wordings and once from the odd ones: if items differ in them, the two agree. ΔP, averaged over wordings in the
 same way, stands beside them. Judged by the same probes, odd and even wordings also agree in what these got wrong; so
 all is done a second time with other probes for the odd wordings. Only what is reliable can be said of single items.
+
+Reliability is a split-half correlation of ranks, as a few items with little evidence have wild shares. Ranks are those
+of the sample; every draw of the bootstrap weighs the items again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +21,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy import ndarray
+from scipy.stats import rankdata
 from torch import Tensor
 
 from anchorscope.answers.prompt_variants import EXAMPLE_SETS, has_examples, with_examples
@@ -25,11 +29,10 @@ from anchorscope.catalogue import KNOCKOUT as KNOCKOUT_NAME
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise
-from anchorscope.evidence.draws import resampling
+from anchorscope.evidence.curves import TRUTHS
+from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.experiments.compare import estimate_of, of_truth
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.evidence.experiments.heads import most_frequent_reference
-from anchorscope.evidence.experiments.reliability import rank_correlation, spearman_brown
 from anchorscope.evidence.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.evidence.measured import probability
 from anchorscope.interventions.cuts import KNOCKOUT
@@ -50,7 +53,6 @@ FEWEST = 60
 ODD, EVEN = "odd wordings", "even wordings"
 SAME_PROBES, OTHER_PROBES = "same probes", "other probes"
 """Whether odd and even wordings are judged by the same probes: their errors would agree as well."""
-_TRUTHS = ("all", "true", "false")
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def run(inputs: ExperimentInputs) -> Found:
     if len(items) < FEWEST:
         why = "their relation has no other sentences of ours, and the prompt shows no examples that could be others"
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
-    layer = most_frequent_reference(inputs)
+    layer = inputs.most_frequent_reference
     rows = _run_wordings(inputs, items, texts, layer)
     found = _explained(inputs, rows, items, layer)
     changes = {probe: _delta_p(inputs, rows, items, layer, probe) for probe in ("full", "a", "b")}
@@ -289,7 +291,7 @@ def _reliabilities(
     method = "rank correlation of odd and even wordings, bootstrap over groups"
     with resampling(draws.device):
         for (measure, probes), halves in by_half.items():
-            for truth in _TRUTHS:
+            for truth in TRUTHS:
                 inside = of_truth(labels, truth)
                 samples = rank_correlation(halves[EVEN][inside], halves[ODD][inside], draws.take(inside))
                 for quantity, found, how in (
@@ -312,6 +314,27 @@ def _share_by_wording(inputs: ExperimentInputs, rows: Rows, lost: Lost, items: n
         name = "original wording" if number == 0 else f"wording {number}"
         found.append(Statistic("question_share", estimate, name, truth="all", probe_layer=layer))
     return found
+
+
+def rank_correlation(
+    first: Float[ndarray, " item"], second: Float[ndarray, " item"], draws: Draws
+) -> Float[Tensor, " draw"]:
+    """Spearman's correlation of two measures in every draw; NaN where one of them is constant."""
+    x, y = (_standardised(values) for values in (first, second))
+    n, sx, sy, sxx, syy, sxy = draws.sums(np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1))
+    covariance = sxy / n - sx * sy / n**2
+    spread = ((sxx / n - (sx / n) ** 2) * (syy / n - (sy / n) ** 2)).clamp(min=0).sqrt()
+    return torch.where(spread > 1e-12, covariance / spread, torch.nan)
+
+
+def spearman_brown(halves: Float[Tensor, " draw"]) -> Float[Tensor, " draw"]:
+    """The reliability of the whole from the correlation of its halves."""
+    return 2 * halves / (1 + halves)
+
+
+def _standardised(values: Float[ndarray, " item"]) -> Float[ndarray, " item"]:
+    ranks = rankdata(values)
+    return (ranks - ranks.mean()) / max(float(ranks.std()), 1e-12)
 
 
 EXPERIMENT = Experiment(

@@ -1,8 +1,7 @@
 """The ΔP charts on paper: under every rule, split by truth, and with the layer that sorts the items moved.
 
 Cutting the question moves a probe's verdict towards "false" for every item, so the plain chart shows that shift and the
-loss of signal mixed together. The corrected panel takes one shift per layer and fold out, with the labels unused. In
-the retained one a probe that was trained on the cut states both sorts and measures: it knows no shift.
+loss of signal mixed together. The corrected panel takes one shift per layer and fold out, with the labels unused.
 
 If the plain rule only sorted items by label, its Q-Anchored group would hold hardly any false answers and its
 A-Anchored group hardly any true ones: the second figure draws them apart. Sorting by flips at l* deepens the curve near
@@ -17,7 +16,7 @@ from typing import ClassVar, final
 
 import polars as pl
 
-from anchorscope.report.assignment_rules import PANEL_TITLES, RETAINED_TITLE
+from anchorscope.report.assignment_rules import PANEL_TITLES
 from anchorscope.report.charts.layer_chart import LayerChart
 from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, missing_groups
 from anchorscope.report.charts.live_chart import spanned
@@ -28,11 +27,6 @@ from anchorscope.report.shares import share_layer
 
 CROSS_FITTED = "cross-fitted"
 TRUTHS = {"true": "true answers", "false": "false answers"}
-
-
-def own_probe() -> pl.Expr:
-    """Rows in which each rule is measured by its own probe: the retained one by that of the cut states."""
-    return pl.col("variant").eq_missing("refit") == pl.col("assignment").is_in(list(RETAINED_TITLE))
 
 
 def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
@@ -65,7 +59,7 @@ class DeltaPChart(GroupChart):
     @classmethod
     def from_findings(cls, findings: Findings) -> "DeltaPChart":
         """Choose the rows to draw: all items, knockout and random control, at the headline site and position."""
-        rules = pl.col("assignment").is_in([*PANEL_TITLES, *RETAINED_TITLE]) & own_probe()
+        rules = pl.col("assignment").is_in(list(PANEL_TITLES))
         wanted = rules & (pl.col("truth") == "all") & pl.col("intervention").is_in(["knockout", "random"])
         drawn = _drawn(findings).filter(wanted).select(CURVE_COLUMNS)
         drawn = drawn.sort("assignment", "intervention", "dataset", "group", "layer", descending=[True] + [False] * 4)
@@ -98,8 +92,8 @@ class DeltaPChart(GroupChart):
         return cls(data, (note,), title, n_layers, tuple(layers), delta_p_span(curves), dict(layers), {})
 
     def panels(self) -> Mapping[str, str]:
-        """Runs without probes that were trained again have two."""
-        return PANEL_TITLES | (RETAINED_TITLE if self.data["assignment"].is_in(list(RETAINED_TITLE)).any() else {})
+        """The plain rule beside the corrected one."""
+        return PANEL_TITLES
 
     def keys(self) -> tuple[pl.Expr, pl.Expr]:
         """A panel per rule."""

@@ -22,13 +22,8 @@ _MOST_PLUSES = 1600  # cells of a map in which a plus can still be seen
 Floats = NDArray[np.floating]
 
 
-def draw_heat(
-    axes: Axes, values: Floats, not_significant: NDArray[np.bool_], reach: float, *, signs: bool = True
-) -> AxesImage:
-    """Cells [row, column], row 0 at the bottom; `reach` is the value at either end of the colours.
-
-    `signs` puts a plus into cells above zero, where no number tells.
-    """
+def draw_heat(axes: Axes, values: Floats, not_significant: NDArray[np.bool_], reach: float) -> AxesImage:
+    """Cells [row, column], row 0 at the bottom, a plus in those above zero; `reach` is at either end of the colours."""
     scale = Normalize(-reach, reach)
     image = axes.imshow(
         np.ma.masked_invalid(values),
@@ -48,7 +43,7 @@ def draw_heat(
         codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(hidden)
         axes.add_patch(PathPatch(Path(squares, codes), **_HATCH))
     rising = np.argwhere(~not_significant & (np.nan_to_num(values) > 0))
-    if signs and len(rising) and values.size <= _MOST_PLUSES:
+    if len(rising) and values.size <= _MOST_PLUSES:
         axes.plot(
             rising[:, 1], rising[:, 0], linestyle="none", marker="+", markersize=3.2, markeredgewidth=0.7, color=INK
         )
@@ -64,8 +59,3 @@ def symmetric_limit(values: Floats, least: float) -> float:
     """The largest size of a value, so that zero is in the middle of the colours."""
     known = np.abs(values[np.isfinite(values)])
     return max(least, float(known.max())) if len(known) else least
-
-
-def text_colour(value: float, reach: float) -> str:
-    """Ink that can be read on a cell's colour."""
-    return "white" if abs(value) > 0.62 * reach else INK

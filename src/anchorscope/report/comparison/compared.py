@@ -7,8 +7,6 @@ import polars as pl
 from anchorscope.report.charts.line_chart import drawable
 from anchorscope.report.findings import Findings
 
-REFIT = "refit"
-"""The variant in which a probe that was trained under the intervention measures; the rule `retained` is drawn so."""
 RANDOM_MARK = "RANDOM WEIGHTS"
 
 
@@ -63,11 +61,10 @@ def panel_title(run: Findings) -> str:
 
 def chart_rows(run: Findings, assignment: str) -> pl.DataFrame:
     """The curves of a run's chart under one rule: knockout and random cut, all items, its headline place."""
-    measured = pl.col("variant") == REFIT if assignment == "retained" else pl.col("variant") != REFIT
     wanted = (
         (pl.col("assignment") == assignment)
         & (pl.col("truth") == "all")
         & pl.col("intervention").is_in(["knockout", "random"])
         & pl.col("dataset").is_in(run.datasets)
     )
-    return drawable(run.curves, run.site, run.position).filter(wanted & measured)
+    return drawable(run.curves, run.site, run.position).filter(wanted)

@@ -77,8 +77,6 @@ class TrendsChart(Display):
         )
         noise = ", ".join(run.model for run in order.left_out)
         notes += [f"Not drawn, random weights: {noise}."] if noise else []
-        if assignment == "retained":
-            notes.append("Under the retained rule the curves are those that the ordinary probe measures.")
         what = CHART_TITLES[assignment] if assignment else "the question share"
         letters = max(6, _NAME_LETTERS // max(1, len(runs)))
         return cls(

@@ -18,8 +18,6 @@ HALF = 0.5
 """Of an effect: a part that does at least half of the whole does most of it. Also the AUC of guessing."""
 RELIABLE = 0.7
 """Below it single items should not be sorted by a measure: the usual line for comparing groups of people by a test."""
-STABLE_KAPPA = 0.6
-"""Agreement that is usually called substantial; groups below it change with the choice."""
 SMALL_GAP = 0.05
 """A difference of two shares below it is of no account."""
 

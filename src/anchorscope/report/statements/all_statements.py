@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from anchorscope.report.assignment_rules import rules_of
+from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.shares import has_shares
 from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHARE_CONTROLS
@@ -30,7 +30,7 @@ STATEMENTS = (*OF_SHARES, *OF_CURVES, *DATASETS)
 
 def read(findings: Findings) -> list[Reading]:
     """All readings of a run, dataset by dataset, then those over all datasets."""
-    rules = (None, *rules_of(findings))
+    rules = (None, *RULES)
     curves = {rule: RunCurves(findings, rule) if rule else None for rule in rules}
     asked = (*(OF_SHARES if has_shares(findings) else ()), *OF_CURVES)
     places = [About(findings, dataset, rule, curves[rule]) for dataset in findings.datasets for rule in rules]

@@ -100,7 +100,6 @@ def _curve_ratio(about: About) -> Found:
         & (pl.col("assignment") == about.assignment)
         & (pl.col("group") == Q_ANCHORED)
         & (pl.col("truth") == "all")
-        & (pl.col("variant").fill_null("") != "refit")
     )
     enough = pl.col("n_groups") >= FEWEST_GROUPS  # a bootstrap of fewer has no honest interval
     ends = {"ci_low": -pl.col("ci_high"), "ci_high": -pl.col("ci_low")}

@@ -9,8 +9,8 @@ layer afterwards is paid for.
 import math
 from collections.abc import Callable, Sequence
 
+from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.statements.number_statements import ALL_RULES
 from anchorscope.report.statements.statement import About, Found, Statement, at_layers, over, under, within
 from anchorscope.report.verdicts import (
     CLOSING,
@@ -203,8 +203,8 @@ APART = (
         "At no layer does Q-Anchored stay below A-Anchored to the end",
         _apart,
         lambda found: "holds" if found.estimate and has_interval(found.estimate) else "undecided",
-        rules=ALL_RULES,
-        built_in=ALL_RULES,
+        rules=tuple(RULES),
+        built_in=tuple(RULES),
         unit="layer",
     ),
 )

@@ -1,5 +1,6 @@
 """Statements about single numbers: whom a rule sorts, how the cut moves the probe, and how good the probe is."""
 
+from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import auc_of, nested_auc
 from anchorscope.report.looks import BASELINES
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
@@ -7,8 +8,6 @@ from anchorscope.report.statements.statement import About, Found, Statement, ove
 from anchorscope.report.verdicts import LABEL_SORTING, WORST_FIRST, Verdict, difference, exact, gained
 from anchorscope.report.wording import estimate, percent, points
 from anchorscope.stats.estimate import Estimate
-
-ALL_RULES = ("plain", "corrected", "cross-fitted", "retained")
 
 
 def _below(about: About) -> Found:
@@ -91,8 +90,8 @@ NUMBERS = (
         "Q-Anchored does not lie below A-Anchored at the reference layer",
         _below,
         under(0.0),
-        rules=ALL_RULES,
-        built_in=ALL_RULES,
+        rules=tuple(RULES),
+        built_in=tuple(RULES),
     ),
     Statement(
         "sorts_by_label",
@@ -101,7 +100,7 @@ NUMBERS = (
         "The rule does not simply sort answers into true and false ones",
         _label,
         over(LABEL_SORTING),
-        rules=("plain", "corrected", "retained"),
+        rules=("plain", "corrected"),
         built_in=("corrected",),
         key=("plain",),
         unit="difference of shares",
@@ -124,7 +123,7 @@ NUMBERS = (
         "No fewer items are Q-Anchored than with shuffled scores: the A-Anchored group may be chance",
         _shuffled,
         under(0.0),
-        rules=("corrected", "retained"),
+        rules=("corrected",),
         unit="difference of shares",
     ),
     Statement(

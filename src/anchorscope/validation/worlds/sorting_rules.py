@@ -12,12 +12,10 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import cell_sums, correct_shift
 from anchorscope.evidence.curves import knockout_samples
 from anchorscope.evidence.draws import Draws, resampling
-from anchorscope.evidence.experiments.flip_rules import RULES, Seen
 from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import ASSIGNMENTS, GROUPS, Calls, plain_calls, retained_calls
-from anchorscope.probes.crossfit import fit_probes, refit_logits
+from anchorscope.evidence.pathways import ASSIGNMENTS, GROUPS, Calls, plain_calls
+from anchorscope.probes.crossfit import fit_probes
 from anchorscope.probes.scoring import Scorer
-from anchorscope.progress import Silent
 from anchorscope.stats.estimate import percentile_interval
 from anchorscope.validation.worlds.quantities import Quantities, auc_by_truth
 from anchorscope.validation.worlds.setting import Setting
@@ -49,7 +47,6 @@ def _measured(made: Made, setting: Setting) -> Iterator[Measured]:
         scorer.score(everyone, states.to(device).transpose(0, 1)[:, None, None])[:, 0, 0].cpu().numpy()
         for states in (made.clean, made.cut)
     )  # [item, probe, replica]
-    left = refit_logits(KNOCKOUT, made.cut, splits, Silent(), device)
     everyone_ran = np.arange(len(splits.labels))
     for replica in range(len(made.clean)):
         yield Measured(
@@ -62,7 +59,6 @@ def _measured(made: Made, setting: Setting) -> Iterator[Measured]:
             ran={KNOCKOUT: everyone_ran},
             n_cut={KNOCKOUT: np.ones_like(everyone_ran)},
             reference=np.zeros((len(splits.probes), int(splits.folds.max()) + 1), dtype=np.int64),
-            refits={KNOCKOUT: left[replica : replica + 1]},
         )
 
 
@@ -77,29 +73,27 @@ def _rate(world: World, measured: Measured, kind: Float[np.ndarray, " item"], dr
             "plain": lambda: [(plain_calls(measured), "full")],
             "cross-fitted": lambda: [(plain_calls(measured, probe), probe) for probe in ("a", "b")],
             "corrected": lambda: [(corrected.sample(), "full")],
-            "retained": lambda: [(retained_calls(measured), "full")],
         }[rule]()
-        ways = [_way(world, measured, kind, one, "plain" if rule == "cross-fitted" else rule, by) for one, by in calls]
+        shift = corrected.knockout[0, :, 0].cpu().numpy()[measured.folds] if rule == "corrected" else 0.0
+        ways = [_way(world, measured, kind, one, probe, shift) for one, probe in calls]
         both = {name: float(np.mean([way[name] for way in ways])) for name in ways[0]}
         found[rule] = both | {"claims": float(high < 0)}
     return found
 
 
 def _way(
-    world: World, measured: Measured, kind: Float[np.ndarray, " item"], calls: Calls, rule: str, probe: str
+    world: World,
+    measured: Measured,
+    kind: Float[np.ndarray, " item"],
+    calls: Calls,
+    probe: str,
+    shift: Float[np.ndarray, " item"] | float,
 ) -> Quantities:
-    """One probe's calls: only items that it calls right are sorted."""
+    """One probe's calls: only items that it calls right are sorted, by how far they went to the other side."""
     index = measured.probe(probe)
-    seen = Seen(
-        measured.before[index, 0],
-        measured.after[KNOCKOUT][index, 0],
-        measured.refits[KNOCKOUT][0],
-        measured.labels,
-        measured.folds,
-        0.0,
-    )
     right: Bool[np.ndarray, " item"] = calls.correct
-    score = np.asarray(RULES[rule].score(seen), dtype=np.float64)
+    before, after = measured.before[index, 0], measured.after[KNOCKOUT][index, 0]
+    score = np.where(before > 0, shift - after, after - shift).astype(np.float64)
     share = float(calls.members(GROUPS[0])[right].mean())
     planted = float(world.shares(kind)[right].mean())
     aucs = auc_by_truth(score, kind, measured.labels, right, measured.folds) if world.has_kinds else {}

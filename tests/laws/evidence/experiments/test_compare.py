@@ -1,4 +1,4 @@
-"""Tests, truth filters and kappa that all experiments share."""
+"""Tests, truth filters and areas that all experiments share."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
-from sklearn.metrics import cohen_kappa_score
 
 from anchorscope.evidence.experiments.compare import (
     answers_of,
+    comparable,
     in_groups_of,
-    kappa_samples,
     known,
     of_truth,
     p_value,
     p_values,
     q_values,
+    separation,
 )
+from experiments_synthetic import make_inputs
 
 
 def test_a_p_value_is_that_of_the_standard_error() -> None:
@@ -55,14 +56,28 @@ def test_truth_filters() -> None:
 
 def test_only_the_corrected_rule_could_make_other_groups_in_a_draw() -> None:
     assert in_groups_of("corrected", "so") == "so, groups of the sample"
-    assert [in_groups_of(rule, "so") for rule in ("plain", "retained", None)] == ["so"] * 3
+    assert [in_groups_of(rule, "so") for rule in ("plain", None)] == ["so"] * 2
 
 
-@given(calls=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
-def test_kappa_is_scikit_learns_and_the_rarest_call_is_counted(calls: list[tuple[bool, bool]]) -> None:
-    first, second = np.array(calls).T
-    pairs = [(first == one) & (second == two) for one in (True, False) for two in (True, False)]
-    samples, rarest = kappa_samples(torch.tensor([[float(pair.sum())] * 2 for pair in pairs], dtype=torch.float64))
-    assert rarest == min((one == call).sum() for one in (first, second) for call in (True, False))
-    if rarest:
-        assert samples.tolist() == pytest.approx([cohen_kappa_score(first, second)] * 2)
+@given(calls=st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=40))
+def test_who_is_compared_has_somebody_of_the_other_pathway_beside_it(calls: list[tuple[bool, int]]) -> None:
+    asks, strata = np.array([one for one, _ in calls], bool), np.array([one for _, one in calls], np.int64)
+    wanted = [any(place == other and asked != call for call, other in calls) for asked, place in calls]
+    assert comparable(asks, strata).tolist() == wanted
+
+
+def test_groups_that_do_not_follow_the_draw_are_said_not_to() -> None:
+    inputs = make_inputs(resamples=50)
+    found = separation(inputs, "auc", "so", np.random.default_rng(0).normal(size=inputs.n))
+    assert {row.assignment for row in found.statistics} == set(inputs.calls)
+    for row in found.statistics:
+        assert row.estimate.method.endswith(", groups of the sample") == (row.assignment == "corrected")
+
+
+def test_a_score_that_always_tells_has_an_area_and_no_test() -> None:
+    inputs = make_inputs(resamples=50)
+    found = separation(inputs, "auc", "so", inputs.calls["plain"].flipped.astype(float))
+    rows = [row for row in found.statistics if row.assignment == "plain"]
+    assert rows
+    for row in rows:
+        assert (row.estimate.value, row.p_value) == (1, None)  # the same in every draw: no standard error to go by

@@ -10,8 +10,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import cell_sums, correct_shift, curve_samples, reference_samples
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.experiments.compare import FEW
-from anchorscope.evidence.experiments.cut_effects import Effects, cumulative, effects_of
-from anchorscope.evidence.experiments.cut_statistics import reference_statistics
+from anchorscope.evidence.experiments.cut_effects import Effects, cumulative, effects_of, reference_statistics
 from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout
 from anchorscope.evidence.measured import true_label_probability

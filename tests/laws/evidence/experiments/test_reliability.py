@@ -6,7 +6,7 @@ import torch
 from scipy.stats import pearsonr, rankdata, spearmanr
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.experiments.reliability import rank_correlation, spearman_brown
+from anchorscope.evidence.experiments.wordings import rank_correlation, spearman_brown
 from anchorscope.stats.estimate import group_weights
 
 

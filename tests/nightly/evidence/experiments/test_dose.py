@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.experiments import dose_shares
-from anchorscope.evidence.experiments.chosen_cuts import Scored
+from anchorscope.evidence.experiments import dose
 from anchorscope.evidence.experiments.dose import DOSES, EXPERIMENT, analyse, n_tokens, plan_doses
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
+from anchorscope.evidence.experiments.partial_cuts import Scored
 from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs
 from partial_cuts_synthetic import tiny_inputs, tiny_items
@@ -93,7 +93,7 @@ def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel, monkeypatch:
     few = EXPERIMENT.run(inputs)
     assert few.missing == ("question_share: 140 items can be run at every dose, 300 needed",)
     assert not chosen(few, "question_share")
-    monkeypatch.setattr(dose_shares, "FEWEST", 100)
+    monkeypatch.setattr(dose, "FEWEST", 100)
     found = EXPERIMENT.run(inputs)
     assert not found.missing
     shares = {row.variant: row.estimate for row in chosen(found, "question_share")}

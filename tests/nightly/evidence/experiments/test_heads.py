@@ -7,13 +7,7 @@ import pytest
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
-from anchorscope.evidence.experiments.heads import (
-    ALL_HEADS,
-    EXPERIMENT,
-    analyse,
-    head_knockouts,
-    most_frequent_reference,
-)
+from anchorscope.evidence.experiments.heads import ALL_HEADS, EXPERIMENT, analyse, head_knockouts
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout, run_partial_cuts
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel
@@ -64,7 +58,7 @@ def test_every_head_is_cut_in_one_layer_and_in_a_window_that_ends_there() -> Non
 
 
 def test_the_layer_is_that_of_most_folds(inputs: ExperimentInputs) -> None:
-    assert most_frequent_reference(inputs) == 4
+    assert inputs.most_frequent_reference == 4
 
 
 @pytest.mark.parametrize("assignment", ["plain", "corrected"])

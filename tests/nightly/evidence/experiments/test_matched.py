@@ -11,8 +11,7 @@ import torch
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.evidence.experiments import matched
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
-from anchorscope.evidence.experiments.matched import EXPERIMENT, FEWEST_PAIRS, FREE, MATCHED
-from anchorscope.evidence.experiments.set_shares import some_layers
+from anchorscope.evidence.experiments.matched import EXPERIMENT, FEWEST_PAIRS, FREE, MATCHED, some_layers
 from anchorscope.evidence.experiments.supplied import SuppliedStates
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item

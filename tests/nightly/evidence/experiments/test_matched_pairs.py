@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anchorscope.answers.grade import grade
 from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
-from anchorscope.evidence.experiments.matched_pairs import (
+from anchorscope.evidence.experiments.matched import (
     SIZE,
     imbalances,
     kind_of,

@@ -8,10 +8,19 @@ import pytest
 
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.sequences import Variant
-from anchorscope.evidence.experiments.chosen_cuts import Scored
-from anchorscope.evidence.experiments.donors import OPPOSITE, OTHER, SAME, Pair, draw_pairs, plan_patches
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
-from anchorscope.evidence.experiments.mediation import EXPERIMENT, analyse, run_patches
+from anchorscope.evidence.experiments.mediation import (
+    EXPERIMENT,
+    OPPOSITE,
+    OTHER,
+    SAME,
+    Pair,
+    analyse,
+    draw_pairs,
+    plan_patches,
+    run_patches,
+)
+from anchorscope.evidence.experiments.partial_cuts import Scored
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs

@@ -12,8 +12,15 @@ from torch import Tensor
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import ALL, saliency
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
-from anchorscope.evidence.experiments.modes import within_folds
-from anchorscope.evidence.experiments.saliency import EXPERIMENT, LOG_ODDS, LOSS, Flow, analyse, measure_flow
+from anchorscope.evidence.experiments.saliency import (
+    EXPERIMENT,
+    LOG_ODDS,
+    LOSS,
+    Flow,
+    analyse,
+    measure_flow,
+    within_folds,
+)
 from anchorscope.evidence.measured import true_label_probability
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel

@@ -303,7 +303,7 @@ def _options(chart: dict, name: str) -> list[str]:
 def test_the_menu_holds_what_all_runs_have(compared: Compared) -> None:
     data = comparison_data(compared)
     curves, shares = (data["views"][name] for name in ("compare-view", "compare-share"))
-    assert _options(curves, "rule") == ["plain", "corrected", "cross-fitted", "retained"]
+    assert _options(curves, "rule") == ["plain", "corrected", "cross-fitted"]
     entries = {look["entry"] for look in shares["looks"].values() if look.get("quiet")}
     assert {name[:12] for name in entries} == {"Random words", "Nothing cut ", "Labels permu"}
     assert {menu["name"]: menu["start"] for menu in curves["menus"]} == {

@@ -16,7 +16,6 @@ from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
 from anchorscope.report.experiments.layers import window_width
 from anchorscope.report.experiments.section import experiment_charts, experiment_figures
 from anchorscope.report.experiments.section_chart import chart_named
-from anchorscope.report.experiments.sensitivity import moved_by
 from anchorscope.report.render import figures_of
 from report_further_synthetic import GROUPS, LAYERS, make_further
 from report_synthetic import make_findings
@@ -38,8 +37,6 @@ NAMES = {
     "self_awareness",
     "matched",
     "wordings",
-    "agreement",
-    "sensitivity",
 }
 
 
@@ -196,13 +193,6 @@ def test_permutations_and_levels_are_drawn_where_they_were_made(further):
     assert drawn == sorted(round(value, 6) for value in permuted["value"])
     level = rows.filter(pl.col("quantity") == "auc_truth_label")["value"][0]
     assert any(list(line.get_ydata()) == [level, level] for line in panel.lines)
-
-
-@given(st.integers(-99, 99))
-def test_moved_layers_are_read_back(move):
-    variant = "l*" if move == 0 else f"l* {'−' if move < 0 else '+'} {abs(move)}"
-    assert moved_by(variant) == move
-    assert moved_by(f"rule: {variant}") is None
 
 
 @given(st.integers(1, 200))

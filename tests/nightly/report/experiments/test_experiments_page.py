@@ -37,8 +37,6 @@ ORDER = (
     "self-awareness",
     "matched",
     "wordings",
-    "agreement",
-    "sensitivity",
     "unavailable",
 )
 
@@ -162,8 +160,6 @@ VERDICTS = {
     "self-awareness": ("holds", "0.610"),
     "matched": ("holds", "0.70"),
     "wordings": ("does not hold", "0.45"),
-    "agreement": ("undecided", "lowest kappa of 14"),
-    "sensitivity": ("holds", "0.80"),
 }
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
+from anchorscope.report.comparison.compared import Compared, panel_title
 from anchorscope.report.comparison.run_panels import PlainPanels, SharePanels, delta_p_charts, fitted_title, panel_grid
 from anchorscope.report.comparison.trends_chart import CurveTrendsChart, TrendsChart, trends_charts
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
@@ -85,17 +85,12 @@ def test_relative_depth_runs_from_nought_to_one(compared: Compared) -> None:
 
 
 def test_the_second_chart_is_always_another_rule(compared: Compared) -> None:
-    for first, second in (("plain", "corrected"), ("retained", "corrected"), ("corrected", "plain")):
+    for first, second in (("plain", "corrected"), ("cross-fitted", "corrected"), ("corrected", "plain")):
         charts = delta_p_charts(replace(compared, assignment=first))
         assert [set(chart.data["assignment"]) for chart in charts] == [{first}, {second}]
         assert charts[0].name == "delta_p"
         assert charts[1].name == f"delta_p_{second}"
         assert isinstance(charts[1], PlainPanels) == (second == "plain")
-
-
-def test_the_retained_rule_is_measured_by_the_probe_trained_again(compared: Compared) -> None:
-    assert set(chart_rows(compared.runs[0], "retained")["variant"]) == {"refit"}
-    assert "refit" not in set(chart_rows(compared.runs[0], "plain")["variant"])
 
 
 def test_a_group_without_items_is_noted(compared: Compared) -> None:
