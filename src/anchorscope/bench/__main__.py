@@ -49,10 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds = get_type_hints(Options)
     for one in fields(Options):
         flag = f"--{one.name.replace('_', '-')}"
-        if kinds[one.name] is bool:
-            parser.add_argument(flag, action="store_true", default=None, help=about(one.name))
-        else:
-            parser.add_argument(flag, type=_reader(kinds[one.name]), help=about(one.name))
+        parser.add_argument(flag, type=_reader(kinds[one.name]), help=about(one.name))
     parser.add_argument("--json", action="store_true", help="One JSON object on standard output.")
     parser.add_argument("--quiet", action="store_true", help="No progress.")
     parser.add_argument("--out", type=Path, help="Also write the JSON object to this file.")

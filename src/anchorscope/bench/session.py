@@ -3,7 +3,6 @@
 from typing import Any
 
 from anchorscope.bench import generation, probe_fits
-from anchorscope.bench.growth import measure_growth
 from anchorscope.bench.meter import held_mb, machine, matmul_peak
 from anchorscope.bench.options import Options
 from anchorscope.bench.setting import Say, Setting, load_model
@@ -15,10 +14,6 @@ from anchorscope.bench.workload import Workload
 
 def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
     """The record of one benchmark, as `--json` shows it."""
-    if options.scale:
-        from anchorscope.bench.scale import run_scale  # only here: other benchmarks need no workers
-
-        return run_scale(options, say)
     say(f"load {options.model}")
     lm = load_model(options)
     peak = matmul_peak(lm.device, lm.dtype)
@@ -31,7 +26,6 @@ def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
     return {
         "rows": [row.record() for row in rows],
         "targets": judge(rows, here),
-        "growth": [one.record() for one in measure_growth(setting)] if options.growth else [],
         "model": lm.name,
         "device": str(lm.device),
         "dtype": here.dtype,

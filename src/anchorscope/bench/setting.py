@@ -44,14 +44,14 @@ class Setting:
         """Tokens per second if blocks cost nothing but their multiplications, at the measured peak."""
         return self.peak / (2 * self.block_parameters)
 
-    def workload(self, n: int, own: int | None = None) -> Workload:
-        """So many items, of the kind that was chosen; `own` asks for synthetic ones of that length."""
+    def workload(self, n: int) -> Workload:
+        """That many items, of the kind that was chosen."""
         options, lm = self.options, self.lm
-        if not options.synthetic and own is None:
+        if not options.synthetic:
             made = _real(options, lm, n)
         else:
             shared = SHARED if options.shared is None else options.shared
-            length = own or options.own or OWN
+            length = OWN if options.own is None else options.own
             made = synthetic(n, shared, length, int(lm.config.vocab_size), options.seed, options.new_tokens)
         _refuse_windows(lm, made)
         return made

@@ -1,6 +1,6 @@
 """The result: one row per work and implementation, and all rows as text for a person.
 
-The text shows rates, speedups, differences, memory, targets and growth.
+The text shows rates, speedups, differences, memory and targets.
 """
 
 from collections.abc import Sequence
@@ -105,10 +105,6 @@ _HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "diffe
 
 def render(record: dict[str, Any]) -> str:
     """All of it."""
-    if record.get("kind") == "scale":
-        from anchorscope.bench.scale_table import render_scale
-
-        return render_scale(record)
     parts = [_about(record), grid([_HEAD, *(_cells(row) for row in record["rows"])])]
     notes = [f"{row['work']}, {row['way']}: {row['note']}" for row in record["rows"] if row["note"]]
     chosen = [f"{row['way']} ({row['work']}): {row['setting']}" for row in record["rows"] if row["setting"]]
@@ -118,8 +114,6 @@ def render(record: dict[str, Any]) -> str:
     parts += ["\n".join(lines) for lines in (notes, chosen, list(meanings)) if lines]
     if record["targets"]:
         parts.append("\n".join(target_line(one) for one in record["targets"]))
-    if record["growth"]:
-        parts.append("\n".join(_growth(one) for one in record["growth"]))
     return "\n\n".join(parts)
 
 
@@ -173,9 +167,3 @@ def target_line(one: dict[str, Any]) -> str:
     if one["met"] is None:
         return f"not judged  {one['target']} (a way that it needs was not measured)"
     return f"{'met' if one['met'] else 'NOT MET':<10}  {one['target']}: measured {one['measured']:.3g}"
-
-
-def _growth(one: dict[str, Any]) -> str:
-    steps = ", ".join(f"{size}: {seconds:.2f} s" for size, seconds in zip(one["sizes"], one["seconds"], strict=True))
-    memory = ", ".join(f"{added:,.0f}" for added in one["added_mb"])
-    return f"with {one['axis']}: {steps}; exponent {one['exponent']:.2f}, {one['verdict']}; memory added {memory} MB"
