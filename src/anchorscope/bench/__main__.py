@@ -27,8 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options = Options(**{name: value for name, value in given.items() if value is not None})
         refuse_no_folder(out)
-        from anchorscope.bench.session import run_benchmark  # only here: help and mistakes have to come at once
-        from anchorscope.bench.table import render
+        from anchorscope.bench.session import render, run_benchmark  # only here: help and mistakes have to come at once
 
         record = run_benchmark(options, _say if not quiet else _nothing)
     except UserError as error:

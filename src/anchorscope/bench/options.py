@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +86,13 @@ def split(text: str) -> tuple[str, ...]:
 
 def about(name: str) -> str:
     """What an option is for, in words, and its default."""
-    (found,) = (one for one in fields(Options) if one.name == name)
-    default: Any = found.default
+    option = Options.__dataclass_fields__[name]
+    default: Any = option.default
     if name in ("work", "ways"):
-        return f"{found.metadata['about']} Default: all."
+        return f"{option.metadata['about']} Default: all."
     if default is None:
-        return str(found.metadata["about"])
-    return f"{found.metadata['about']} Default: {default}."
+        return str(option.metadata["about"])
+    return f"{option.metadata['about']} Default: {default}."
 
 
 def refuse_no_folder(out: Path | None) -> None:

@@ -65,8 +65,7 @@ def bench(
     refuse_no_folder(out)
 
     with loading("torch", quiet):
-        from anchorscope.bench.session import run_benchmark
-        from anchorscope.bench.table import render
+        from anchorscope.bench.session import render, run_benchmark
 
     with user_errors(stopped=_STOPPED):
         record = run_benchmark(options, lambda text: say(text, quiet))

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.bench.meter import Measured, matmul_peak, measure
-from anchorscope.bench.table import Row, with_speedups
-from anchorscope.bench.targets import TARGETS, Circumstances, judge
+from anchorscope.bench.measuring import Measured, Row, matmul_peak, measure, with_speedups
+from anchorscope.bench.session import TARGETS, Circumstances, judge
 
 CPU = torch.device("cpu")
 
