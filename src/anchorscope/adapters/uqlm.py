@@ -6,8 +6,8 @@ UQResult(json.load(file)).to_df()                                    # there aga
 
 uqlm needs transformers below 5 and NumPy below 2, so it lives in an environment of its own, and files go between.
 Reading and writing them needs the standard library only and works on either side. A result (`UQResult`) is a dictionary
-of `data`, lists with one entry per prompt, and `metadata`; its `to_dict()` has lost the prompts (0.6.7 removes them from
-the dictionary that it was made of).
+of `data`, lists with one entry per prompt, and `metadata`; its `to_dict()` has lost the prompts (0.6.7 takes them
+out of the dictionary that it was made of).
 """
 
 import json
