@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.index import Damaged, are_inside, damage, mending
+from anchorscope.artefacts.index import Damaged, are_inside, damage, rerun_command
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 from anchorscope.regular_files import read_regular
@@ -161,7 +161,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
     except (OSError, ValueError, RecursionError):
-        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json is damaged). {_mend(path)}") from None
+        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json is damaged). {_again(path)}") from None
     hashes, version = (found.get("sha256"), found.get("schema_version", 1)) if isinstance(found, dict) else (None, 0)
     if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
         raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
@@ -171,13 +171,13 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"to {SCHEMA_VERSION}); update anchorscope to read it."
         )
     if (version > 1 and found.pop("seal", None) != canonical_hash(found)) or not are_inside(hashes):
-        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json was changed). {_mend(path)}")
+        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json was changed). {_again(path)}")
     return found
 
 
 def _damaged(path: Path, wrong: str) -> Damaged:
-    return Damaged(f"The run {str(path)!r} is damaged: {wrong}. {_mend(path)}")
+    return Damaged(f"The run {str(path)!r} is damaged: {wrong}. {_again(path)}")
 
 
-def _mend(path: Path) -> str:
-    return f"Mend it from what the run kept (a changed file is moved aside): {mending(path)}"
+def _again(path: Path) -> str:
+    return f"Run the same command again (a changed file is moved aside): {rerun_command(path)}"
