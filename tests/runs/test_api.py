@@ -16,8 +16,7 @@ import anchorscope
 from anchorscope.models.loading import load as load_model
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
-from anchorscope.screen.listeners import chosen_listener
-from anchorscope.screen.terminal_progress import TerminalProgress
+from anchorscope.screen.progress import TerminalProgress, chosen_listener
 from compared_runs import write_run
 from report_shares import run_with_shares
 from small_facts import quick_options, write_questions
