@@ -367,7 +367,7 @@ class WithTransformerLens(Batched):
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
         """One pass with the mask in every layer."""
-        return self._run(items, mask, range(0 if mask is None else self.lm.n_layers))
+        return self._run(items, mask, range(self.lm.n_layers))
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
         """As many passes as there are layers."""
@@ -383,7 +383,8 @@ class WithTransformerLens(Batched):
             kept.append(output[rows, last])
 
         hooks: list[Any] = [(f"blocks.{layer}.hook_attn_out", keep) for layer in range(self.lm.n_layers)]
-        hooks += [(f"blocks.{layer}.attn.hook_attn_scores", partial(_add, mask=mask)) for layer in cut_in]
+        if mask is not None:
+            hooks += [(f"blocks.{layer}.attn.hook_attn_scores", partial(_add, mask=mask)) for layer in cut_in]
         self.bridge.run_with_hooks(ids, return_type=None, fwd_hooks=hooks, logits_to_keep=1)
         return torch.stack(kept).cpu()
 

@@ -89,18 +89,18 @@ TARGETS: tuple[Target, ...] = (
 """All promises that a benchmark of one machine can judge."""
 
 
-def judge(rows: Sequence[Row], here: Circumstances) -> list[dict[str, Any]]:
+def judge(rows: Sequence[Row], given: Circumstances) -> list[dict[str, Any]]:
     """Every target that these circumstances are those of, met or not, or why it cannot be told."""
     works = {row.work for row in rows}
-    return [_judged(target, rows) for target in TARGETS if _applies(target, here) and target.work in works]
+    return [_judged(target, rows) for target in TARGETS if _applies(target, given) and target.work in works]
 
 
-def _applies(target: Target, here: Circumstances) -> bool:
-    precise = here.dtype == ("float32" if target.device == "cpu" else "bfloat16")
-    enough = here.probe_items >= target.probe_items
-    long = target.own[0] <= here.own <= target.own[1] and (target.own == _ANY or 35 <= here.shared <= 50)
-    many = here.items >= target.items
-    return (target.device, target.model) == (here.device, here.model) and precise and enough and long and many
+def _applies(target: Target, given: Circumstances) -> bool:
+    precise = given.dtype == ("float32" if target.device == "cpu" else "bfloat16")
+    enough = given.probe_items >= target.probe_items
+    long = target.own[0] <= given.own <= target.own[1] and (target.own == _ANY or 35 <= given.shared <= 50)
+    many = given.items >= target.items
+    return (target.device, target.model) == (given.device, given.model) and precise and enough and long and many
 
 
 def _judged(target: Target, rows: Sequence[Row]) -> dict[str, Any]:
@@ -131,18 +131,18 @@ def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
     workload = setting.workload(options.items)
     say(f"{workload.about}, {workload.shared} tokens shared")
     rows = with_speedups(_measure(setting, workload))
-    here = _circumstances(setting, workload)
+    given = _circumstances(setting, workload)
     return {
         "rows": [asdict(row) for row in rows],
-        "targets": judge(rows, here),
+        "targets": judge(rows, given),
         "model": lm.name,
         "device": str(lm.device),
-        "dtype": here.dtype,
+        "dtype": given.dtype,
         "workload": {
             "about": workload.about,
             "items": len(workload.items),
             "shared_tokens": workload.shared,
-            "own_tokens_mean": here.own,
+            "own_tokens_mean": given.own,
             "probe_items": options.probe_items,
         },
         "repeats": options.repeats,

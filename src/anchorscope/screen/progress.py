@@ -310,14 +310,16 @@ class TimeLeft:
             return ""
         self._count()
         speeds = self._speeds()
-        remaining = [one for name, one in self._steps.items() if name not in self._seconds]
-        known = [one for one in remaining if one.cost is not None]
-        if any(one.kind not in speeds for one in known if one.cost):
+        remaining = [step for name, step in self._steps.items() if name not in self._seconds]
+        costed = [step for step in remaining if step.cost is not None]
+        if any(step.kind not in speeds for step in costed if step.cost):
             return "time left unknown"
         spent = {str(name): float(own) for name, own in self._open}
-        seconds = sum(max((one.cost or 0) * speeds.get(one.kind, 0.0) - spent.get(one.name, 0), 0) for one in known)
+        seconds = sum(
+            max((step.cost or 0) * speeds.get(step.kind, 0.0) - spent.get(step.name, 0), 0) for step in costed
+        )
         seconds = max(seconds, self._rest)
-        sure = len(known) == len(remaining)
+        sure = len(costed) == len(remaining)
         if seconds < 1:
             return "almost done" if sure else "time left unknown"
         return f"{'about' if sure else 'at least'} {duration(seconds)} left"
