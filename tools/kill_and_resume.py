@@ -3,7 +3,7 @@
     python tools/kill_and_resume.py --model FOLDER --dataset QUESTIONS --moments 30 [--job fresh]
 
 `--job fresh` kills `--fresh` on a finished run, whose results have to stay whole until new ones take their place;
-`--job repair` kills `verify --repair` of a run that lost a step and a result. One process imports all and forks a
+`--job repair` kills a run that makes a lost step and a lost result again. One process imports all and forks a
 child for every run, so that a moment costs a run and not an import. A third of the runs are killed a second time while
 they go on. The last line sums up; the exit code is 1 if anything differs: a table, a file that the index does not list,
 a file of ours moved aside as if it were the user's, a lost note of theirs.
@@ -31,7 +31,6 @@ from anchorscope.artefacts.index import read_index
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.repair import repair
 
 WRITES = ("replace", "fsync", "unlink", "rmdir", "mkdir")
 """Calls of `os` that change the disk, or bring a change to it."""
@@ -39,7 +38,7 @@ MINE = "notes.txt"
 JOBS: dict[str, Callable[[Recipe, Path], Any]] = {
     "run": lambda recipe, out: run_recipe(recipe, out),
     "fresh": lambda recipe, out: run_recipe(recipe, out, fresh=True),
-    "repair": lambda _, out: repair(out),
+    "repair": lambda recipe, out: run_recipe(recipe, out),
 }
 """What is killed."""
 
@@ -108,7 +107,7 @@ def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Rand
                 wrong.append(f"killed at {again} of {n_writes}: {lost}")
             if (out / "index.json").exists():  # before that, a file of the user's makes the folder theirs
                 (out / MINE).write_text("mine")
-        left = forked(partial(run, recipe, out, job="repair" if job == "repair" else "run"))
+        left = forked(partial(run, recipe, out))
         problem = f"exit code {left}" if left else differences(out, reference)
         if problem:
             wrong.append(f"killed at {again} of {n_writes}: {problem}")

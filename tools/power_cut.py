@@ -64,18 +64,18 @@ def cut_power(recipe: Recipe, folder: Path, cuts: int, rng: random.Random, job: 
     told, wrong = [], []
     for moment, copy in copies:
         with mounted(copy, disk):
-            found, problem = after_cut(recipe, disk / "run", reference, job)
+            found, problem = after_cut(recipe, disk / "run", reference)
         told.append(f"write {moment}: {found}")
         wrong += [f"write {moment}: {problem}"] if problem else []
         copy.unlink()
     return told, wrong
 
 
-def after_cut(recipe: Recipe, out: Path, reference: dict[str, bytes], job: str) -> tuple[str, str]:
+def after_cut(recipe: Recipe, out: Path, reference: dict[str, bytes]) -> tuple[str, str]:
     """What the disk held, and what is not as it should be once the same command has gone on."""
     had_note = (out / MINE).exists()
     found = verify(out).answer if (out / "index.json").exists() else "no run yet"
-    left = forked(partial(run, recipe, out, job="repair" if job == "repair" else "run"))
+    left = forked(partial(run, recipe, out))
     problem = f"exit code {left}" if left else differences(out, reference)
     if had_note and (out / MINE).read_text() != "mine":
         problem += "; the user's note was changed"

@@ -55,7 +55,7 @@ for library in ${*:-lm-polygraph truthtorchlm uqlm inspect-ai trackers}; do
             ;;
         uqlm)
             $pip --only-binary :all: uqlm==0.6.7 'numpy<2' 'transformers<5' 'pyarrow<22' pytest hypothesis
-            run_tests "$library" tests/unit/adapters/test_uq_result.py
+            run_tests "$library" tests/unit/adapters/test_uqlm_files.py
             ;;
         inspect-ai)
             ours

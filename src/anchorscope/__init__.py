@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from anchorscope.models.language_model import LanguageModel as LanguageModel
     from anchorscope.models.loading import load as load_model
     from anchorscope.recipe import Recipe as Recipe
-    from anchorscope.tracking.log_run import log_run as log_run
+    from anchorscope.tracking import log_run as log_run
 
 _HOMES = {
     "run": "anchorscope.api:run",
     "open_run": "anchorscope.api:open_run",
     "Run": "anchorscope.api:Run",
     "verify": "anchorscope.api:verify",
-    "log_run": "anchorscope.tracking.log_run:log_run",
+    "log_run": "anchorscope.tracking:log_run",
     "compare": "anchorscope.comparing.compare:compare",
     "Comparison": "anchorscope.comparing.compare:Comparison",
     "detect": "anchorscope.detecting.detect:detect",

@@ -28,8 +28,7 @@ from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
-from anchorscope.screen.listeners import chosen_listener
-from anchorscope.screen.terminal_progress import clear_screen
+from anchorscope.screen.progress import chosen_listener, clear_screen
 from anchorscope.system_errors import told_to_callers
 
 if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where something needs them
@@ -270,19 +269,11 @@ _complete(run)
 
 
 @told_to_callers
-def verify(path: str | Path, *, repair: bool = False, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
-    """Checks every file of a run, finished or not, of a comparison, a validation, detectors or a bundle.
-
-    With `repair`, what is damaged in a run is made again from what is whole, as `anchorscope verify --repair` does.
-    """
+def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
+    """Checks every file of a run, finished or not, of a comparison, a validation, detectors or a bundle."""
     folder, listener = named_folder(path), chosen_listener(progress)
     try:
-        if not repair:
-            return verify_folder(folder, listener)
-
-        from anchorscope.repair import repair as repair_folder  # only here: it may need torch
-
-        return repair_folder(folder, listener)
+        return verify_folder(folder, listener)
     finally:
         clear_screen()
 

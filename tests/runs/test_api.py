@@ -19,8 +19,7 @@ from anchorscope.models.loading import load as load_model
 from anchorscope.prepare import default_folder, question_files
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
-from anchorscope.screen.listeners import chosen_listener
-from anchorscope.screen.terminal_progress import TerminalProgress
+from anchorscope.screen.progress import TerminalProgress, chosen_listener
 from compared_runs import write_run
 from report_shares import run_with_shares
 from small_facts import quick_options, write_questions

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from anchorscope.bench import meter
+from anchorscope.bench import measuring
+from anchorscope.bench.measuring import Setting
 from anchorscope.bench.options import Options
-from anchorscope.bench.setting import Setting
 from anchorscope.bench.workload import Workload, synthetic
 from anchorscope.models.language_model import LanguageModel
 
@@ -34,4 +34,4 @@ def setting(tiny_llama: LanguageModel) -> Setting:
 def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny products on many threads wait for each other; and the machine's peak need not be exact here."""
     torch.set_num_threads(1)
-    monkeypatch.setitem(meter._MATMUL_SIZE, "cpu", 256)
+    monkeypatch.setitem(measuring._MATMUL_SIZE, "cpu", 256)

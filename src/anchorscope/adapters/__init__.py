@@ -1,5 +1,5 @@
 """Detectors inside other libraries of hallucination detection: one file per library, which alone imports it.
 
 A library that asks for a score hands over a prompt and an answer; `prompts` finds the question in it. What was tested
-with which version is told in docs/adapters.md.
+with which version is in docs/adapters.md.
 """

@@ -59,5 +59,5 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
         ]
         answers = [answer_of_text(visible_text(tokenizer, ids)) for ids in stats["greedy_tokens"]]
         scores = self.detector.score_many(zip(questions, answers, strict=True))
-        found = [np.nan if one.truth_probability is None else -one.truth_probability for one in scores]
-        return np.array(found, dtype=np.float64)
+        truth = [score.truth_probability for score in scores]
+        return np.array([np.nan if value is None else -value for value in truth], dtype=np.float64)

@@ -17,9 +17,9 @@ def question_of_prompt(template: Template, tokenizer: Any, ids: Sequence[int]) -
     while len(given) > 1 and given[-1] == padding:
         given.pop()
     text = decode_exactly(tokenizer, given)
-    _, found, rest = text.partition(template.head)
+    _, head, rest = text.partition(template.head)
     question = rest.removesuffix(template.tail)
-    if found and question != rest and question.strip():
+    if head and question != rest and question.strip():
         ((wanted, _),) = template.encode(tokenizer, [template.text(question)])
         before = len(given) - len(wanted)
         if before >= 0 and given[before:] == list(wanted) and all(token == padding for token in given[:before]):

@@ -51,9 +51,9 @@ class StateScorer:
         wrong = [key for key in trained.needs.states if key[:2] != (CLEAN, SITE)]
         columns = [name for name in trained.needs.columns if name != ANSWER_TOKENS]
         if wrong or columns:
-            found = f"{wrong[0][0]} states at {wrong[0][1]}" if wrong else columns[0]
+            unseen = f"{wrong[0][0]} states at {wrong[0][1]}" if wrong else columns[0]
             raise UserError(
-                f"Detector {trained.name!r} reads {found}, and vLLM shows only the residual stream of its own run; "
+                f"Detector {trained.name!r} reads {unseen}, and vLLM shows only the residual stream of its own run; "
                 f"train one there: anchorscope run --site residual --keep states --out RUN, then anchorscope detect "
                 f"RUN --fit-only --bundles probe --out FOLDER."
             )
@@ -81,13 +81,13 @@ class StateScorer:
                     f"{path} has states of the shape {shape}; {len(ids)} tokens, {len(self.layers)} layers of width "
                     f"{self.trained.setting.d_model} are wanted. Check --layers and the model."
                 )
-            question, answer, n_answer, place = self._read_at(ids, path)
-            state = states[place]
-        found = {key: state[self.layers.index(key[2] + 1)][None].float() for key in self.trained.needs.states}
-        if not all(bool(one.isfinite().all()) for one in found.values()):
+            question, answer, n_answer, position = self._read_at(ids, path)
+            state = states[position]
+        read = {key: state[self.layers.index(key[2] + 1)][None].float() for key in self.trained.needs.states}
+        if not all(bool(values.isfinite().all()) for values in read.values()):
             raise UserError(f"The states of {path} hold NaN or infinity; run vLLM in another precision.")
         columns = {name: np.array([float(n_answer)]) for name in self.trained.needs.columns}
-        decided = decide(self.trained, Features(1, found, columns))
+        decided = decide(self.trained, Features(1, read, columns))
         made = str(state.dtype).removeprefix("torch.")
         wanted = self.trained.setting.dtype
         notes = () if made == wanted else (f"dtype differs: trained in {wanted}, states in {made}",)
@@ -103,8 +103,8 @@ class StateScorer:
     def _before_the_end(self, rest: str) -> str:
         """What stands before the first special token: the one that ends an answer is no part of it."""
         added = self.tokenizer.added_tokens_decoder.values()
-        special = {*self.tokenizer.all_special_tokens, *(str(one) for one in added if one.special)}
-        return min((rest.partition(one)[0] for one in special if one), key=len, default=rest)
+        special = {*self.tokenizer.all_special_tokens, *(str(token) for token in added if token.special)}
+        return min((rest.partition(token)[0] for token in special if token), key=len, default=rest)
 
     def _read_at(self, ids: list[int], path: Path) -> tuple[str, str, int, int]:
         """Question and answer of a request, the answer's tokens, and the token that the detector reads."""
@@ -143,8 +143,8 @@ def _whole(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        told = " ".join(str(error).split())[:120]
-        raise UserError(f"{path} cannot be read as states that vLLM wrote ({told}); write it anew.") from None
+        reason = " ".join(str(error).split())[:120]
+        raise UserError(f"{path} cannot be read as states that vLLM wrote ({reason}); write it again.") from None
 
 
 def _ids(file: Any, path: Path) -> list[int]:
@@ -153,27 +153,27 @@ def _ids(file: Any, path: Path) -> list[int]:
     shape = list(file.get_slice("token_ids").get_shape())
     if len(shape) != 1 or not 0 < shape[0] <= _MOST_TOKENS:
         raise UserError(f"{path} has token_ids of the shape {shape}; a list of tokens is wanted.")
-    found = file.get_tensor("token_ids")
-    if found.is_floating_point() or found.dtype == torch.bool:
-        raise UserError(f"{path} has token_ids of the type {found.dtype}; whole numbers are wanted.")
-    return [int(one) for one in found]
+    ids = file.get_tensor("token_ids")
+    if ids.is_floating_point() or ids.dtype == torch.bool:
+        raise UserError(f"{path} has token_ids of the type {ids.dtype}; whole numbers are wanted.")
+    return [int(token) for token in ids]
 
 
-def files_of(places: Sequence[Path]) -> list[Path]:
+def files_of(paths: Sequence[Path]) -> list[Path]:
     """The files, and those of the folders, the oldest first."""
-    found: list[Path] = []
-    for place in places:
-        inside = place.glob("*.safetensors") if place.is_dir() else [place]
-        found += sorted(inside, key=lambda one: (one.stat().st_mtime_ns if one.exists() else 0, one.name))
-    return found
+    files: list[Path] = []
+    for path in paths:
+        inside = path.glob("*.safetensors") if path.is_dir() else [path]
+        files += sorted(inside, key=lambda file: (file.stat().st_mtime_ns if file.exists() else 0, file.name))
+    return files
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: a JSON line per request on standard output; files that cannot be scored are told, and counted."""
+    """The command: a JSON line per request on standard output; files that cannot be scored are reported and counted."""
     from transformers import AutoTokenizer
 
     parser = argparse.ArgumentParser(prog="python -m anchorscope.adapters.vllm", description=__doc__.splitlines()[0])
-    parser.add_argument("places", nargs="+", type=Path, metavar="FILE_OR_FOLDER")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE_OR_FOLDER")
     parser.add_argument("--detector", required=True, help="the bundle: a folder, or hub:USER/NAME")
     parser.add_argument("--model", help="where the model's tokenizer is, if not where it was in training")
     parser.add_argument("--layers", required=True, help="vLLM's layer ids, in its order: 15 or 14,15")
@@ -187,13 +187,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             tokenizer = AutoTokenizer.from_pretrained(given.model or trained.setting.source)
         except (OSError, ValueError) as error:
-            told = " ".join(str(error).split())[:120]
-            raise UserError(f"No tokenizer could be loaded ({told}); name the model's folder with --model.") from None
+            reason = " ".join(str(error).split())[:120]
+            raise UserError(f"No tokenizer could be loaded ({reason}); name the model's folder with --model.") from None
         scorer = StateScorer(trained, tokenizer, [int(part) for part in given.layers.split(",")], given.risk)
     except UserError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    for path in files_of(given.places):
+    for path in files_of(given.paths):
         try:
             record = {"file": path.name, **scorer.score(path).record(), "sha256": trained.sha256}
         except UserError as error:

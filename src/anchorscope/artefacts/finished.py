@@ -11,7 +11,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.index import Damaged, are_inside, damage, mending
+from anchorscope.artefacts.index import Damaged, are_inside, damage, rerun_command
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
@@ -213,7 +213,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
     except (OSError, ValueError, RecursionError):
-        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json is damaged). {_mend(path)}") from None
+        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json is damaged). {_again(path)}") from None
     hashes, version = (found.get("sha256"), _version(found)) if isinstance(found, dict) else (None, 0)
     if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
         raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
@@ -223,14 +223,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"to {SCHEMA_VERSION}); update anchorscope to read it."
         )
     if (version > 1 and found.pop("seal", None) != canonical_hash(found)) or not are_inside(hashes):
-        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json was changed). {_mend(path)}")
+        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json was changed). {_again(path)}")
     try:
         _Manifest.model_validate(found)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         wrong = f"its manifest.json has {where}: {first['msg'].lower()}"
-        raise Damaged(f"{str(path)!r} is not a finished run ({wrong}). {_mend(path)}") from None
+        raise Damaged(f"{str(path)!r} is not a finished run ({wrong}). {_again(path)}") from None
     return found
 
 
@@ -240,8 +240,8 @@ def _version(manifest: dict[str, Any]) -> Any:
 
 
 def _damaged(path: Path, wrong: str) -> Damaged:
-    return Damaged(f"The run {str(path)!r} is damaged: {wrong}. {_mend(path)}")
+    return Damaged(f"The run {str(path)!r} is damaged: {wrong}. {_again(path)}")
 
 
-def _mend(path: Path) -> str:
-    return f"Mend it from what the run kept (a changed file is moved aside): {mending(path)}"
+def _again(path: Path) -> str:
+    return f"Run the same command again (a changed file is moved aside): {rerun_command(path)}"

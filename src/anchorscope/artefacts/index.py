@@ -101,7 +101,7 @@ def read_index(folder: Path) -> Index:
     if not whole:
         raise Damaged(
             f"{str(folder / INDEX)!r} is damaged, so that it cannot be told which files of this folder belong to the "
-            f"run; nothing was changed. Mend it with: {mending(folder)} (or choose another folder with --out)"
+            f"run; nothing was changed. Run the same command again into another folder with --out."
         )
     if found["schema_version"] != SCHEMA_VERSION:
         raise OtherVersion(
@@ -126,12 +126,19 @@ def _steps(found: Mapping[str, Any]) -> dict[str, StepRecord]:
 
 
 class Damaged(UserError):
-    """A file of ours is not what was written; the message names it and the command that mends it."""
+    """A file of ours is not what was written; the message names it and the command that makes it again."""
 
 
-def mending(folder: Path) -> str:
-    """The command that mends a folder of ours."""
-    return f"anchorscope verify {shlex.quote(str(folder))} --repair"
+def rerun_command(folder: Path) -> str:
+    """The command that makes damaged files of a run again: from its recipe, where that is whole."""
+    recipe = folder / "recipe.toml"
+    try:
+        facts = read_index(folder).results.get(recipe.name)
+    except Damaged:
+        return "anchorscope run --out NEW_FOLDER, with the options that the run was made with"
+    if facts is not None and wrong_with(recipe, facts) is None:
+        return shlex.join(["anchorscope", "run", str(recipe), "--out", str(folder)])
+    return f"anchorscope run --out {shlex.quote(str(folder))}, with the options that the run was made with"
 
 
 def _is_possible(found: Mapping[str, Any]) -> bool:

@@ -28,7 +28,7 @@ from anchorscope.artefacts.durable import (
     sync_tree,
     write_json,
 )
-from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, mending, read_index
+from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, read_index
 from anchorscope.artefacts.locks import LOCK as LOCK
 from anchorscope.artefacts.locks import locked as locked
 from anchorscope.artefacts.new_folder import new_folder, writable
@@ -127,13 +127,28 @@ class RunFolder:
                 shutil.rmtree(half_made)
 
     def is_published(self, key: str) -> bool:
-        """Whether the results of exactly these steps are there, whole; what is wrong with them is told."""
+        """Whether the results of exactly these steps are there, and all files whole; damage is reported."""
         if self.index.notes.get("published") != key:
             return False
         wrong = damage(self.path, self.index.results)
         if wrong is not None:
             self.tell(f"the finished run was changed: {wrong}; its results are written again")
-        return wrong is None
+        return not self._forget_damaged_steps() and wrong is None
+
+    def _forget_damaged_steps(self) -> bool:
+        """Takes steps out of the index whose files are not what was written, so that they are made again if needed."""
+        damaged = {name for name, record in self.index.steps.items() if damage(self.path, record.files) is not None}
+        for name in damaged:
+            files = self.index.steps.pop(name).files
+            self.tell(f"{name} is made again where it is needed: {damage(self.path, files)}")
+            for file, facts in files.items():
+                if os.path.lexists(self.path / file) and damage(self.path, {file: facts}) is not None:
+                    self._move_aside(file)
+            self.drop([file for file in files if os.path.lexists(self.path / file)])
+        if damaged:
+            self.index.notes.pop("published", None)
+            self.index.save(self.path)
+        return bool(damaged)
 
     def write_recipe(self, text: str) -> None:
         """Writes the recipe of a run that is not finished, and remembers it, should the file be lost."""
@@ -289,7 +304,7 @@ def refuse_foreign(path: Path) -> None:
     entries = sorted(entry.name for entry in path.iterdir() if entry.name not in (LOCK, f"{INDEX}{PARTIAL}"))
     if {"recipe.toml", MANIFEST} <= set(entries) and (found := _our_manifest(path / MANIFEST)) is not None:
         older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
-        why = f"has lost its {INDEX} (mend it with: {mending(path)})" if "schema_version" in found else older
+        why = f"has lost its {INDEX}" if "schema_version" in found else older
         raise UserError(
             f"The run in {str(path)!r} {why}; it can be shown and compared, but not gone on with. Choose another "
             f"folder with --out."

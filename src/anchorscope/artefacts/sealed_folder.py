@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -27,7 +28,7 @@ from anchorscope.artefacts.durable import (
     sync_folder,
     sync_tree,
 )
-from anchorscope.artefacts.index import Damaged, are_inside, damage, facts_of, mending
+from anchorscope.artefacts.index import Damaged, are_inside, damage, facts_of
 from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.errors import UserError
 from anchorscope.regular_files import read_regular
@@ -111,8 +112,10 @@ class SealedFolder:
         """Where a file of a finished folder is; one that is not what was written is refused."""
         wrong = damage(path, {name: {"sha256": manifest["sha256"][name]}})
         if wrong is not None:
-            told = f"The {self.kind} {str(path)!r} is damaged: {wrong}. How to make it again is told by:"
-            raise Damaged(f"{told} {mending(path)}")
+            raise Damaged(
+                f"The {self.kind} {str(path)!r} is damaged: {wrong}. The command that makes it again is named by: "
+                f"anchorscope verify {shlex.quote(str(path))}"
+            )
         return path / name
 
     def _written_before(self, place: Path) -> dict[str, str] | None:

@@ -24,8 +24,8 @@ from anchorscope.artefacts.index import (
     OtherVersion,
     index_in,
     is_run,
-    mending,
     read_index,
+    rerun_command,
     wrong_with,
 )
 from anchorscope.artefacts.kinds import MARKERS, RUN, STUDY, kind_of
@@ -72,7 +72,7 @@ class Verified:
     unlisted: tuple[str, ...] = ()
     """Files that nobody lists: the user's own, which are never touched."""
     commands: tuple[str, ...] = ()
-    """What mends it."""
+    """What makes damaged files again."""
 
     @property
     def whole(self) -> bool:
@@ -126,7 +126,7 @@ class _Listing:
     problems: list[Problem] = field(default_factory=list)
     """Of the lists themselves."""
     command: str = ""
-    """What mends it."""
+    """What makes damaged files again."""
 
 
 def verify(path: str | Path, progress: Progress | None = None) -> Verified:
@@ -208,7 +208,7 @@ def _listing(folder: Path) -> _Listing:
 
 def _listed_by_run(folder: Path) -> _Listing:
     """By the index; without one, by the manifest, which knows the results and what the index said at the end."""
-    listing = _Listing(RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=mending(folder))
+    listing = _Listing(RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder))
     manifest, told = _manifest(folder)
     try:
         index = read_index(folder) if is_run(folder) else None

@@ -5,7 +5,6 @@ import argparse
 import json
 import sys
 import types
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
@@ -14,7 +13,7 @@ from anchorscope.errors import UserError
 
 
 class _OneLine(argparse.ArgumentParser):
-    """Tells mistakes in one line."""
+    """Reports mistakes in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}. See: {self.prog} --help\n")
@@ -27,8 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options = Options(**{name: value for name, value in given.items() if value is not None})
         refuse_no_folder(out)
-        from anchorscope.bench.session import run_benchmark  # only here: help and mistakes have to come at once
-        from anchorscope.bench.table import render
+        from anchorscope.bench.session import render, run_benchmark  # only here: help and mistakes have to come at once
 
         record = run_benchmark(options, _say if not quiet else _nothing)
     except UserError as error:
@@ -46,13 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _OneLine(prog="python -m anchorscope.bench", description="Speed here against other ways to do the work.")
-    kinds = get_type_hints(Options)
-    for one in fields(Options):
-        flag = f"--{one.name.replace('_', '-')}"
-        if kinds[one.name] is bool:
-            parser.add_argument(flag, action="store_true", default=None, help=about(one.name))
-        else:
-            parser.add_argument(flag, type=_reader(kinds[one.name]), help=about(one.name))
+    for name, kind in get_type_hints(Options).items():
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, type=_reader(kind), help=about(name))
     parser.add_argument("--json", action="store_true", help="One JSON object on standard output.")
     parser.add_argument("--quiet", action="store_true", help="No progress.")
     parser.add_argument("--out", type=Path, help="Also write the JSON object to this file.")

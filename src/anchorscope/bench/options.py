@@ -4,12 +4,11 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError, unknown
-from anchorscope.execute.choose import choose
 from anchorscope.regular_files import read_regular
 
 WORK = ("knockout", "single-layer", "probes", "generation")
@@ -51,15 +50,6 @@ class Options:
     dataset: str = _choice("atlas", "Questions of real items: atlas, popqa=FILE, a path and so on.")
     new_tokens: int = _choice(16, "Longest generated answer.")
     seed: int = _choice(0, "Seed of the draw.")
-    growth: bool = _choice(False, "Also measure how the cost grows with items, length and layers.")
-    scale: bool = _choice(False, "Measure the passes of a run through executors instead: this process against workers.")
-    executors: tuple[str, ...] = _choice(
-        (),
-        "Who runs them with --scale, with commas: local, processes:N, ray=N, ray:HOST:PORT=N. "
-        "Default: local, processes:1 and, where there is room, processes:2.",
-    )
-    threads: int = _choice(1, "Threads of every worker on a CPU, with --scale.")
-    batch_tokens: int | None = _choice(None, "Tokens of a shard, with --scale; found from the memory where not given.")
 
     def __post_init__(self) -> None:
         _refuse_unknown("work", self.work, WORK)
@@ -70,14 +60,10 @@ class Options:
                 f"None of the ways {', '.join(self.ways)} can do {', '.join(self.work)}; "
                 f"allowed for it: {', '.join(way for way in IMPLEMENTATIONS if way in allowed)}."
             )
-        least_of = {"items": 2, "probe_items": 60, "repeats": 1, "new_tokens": 1, "seed": 0, "threads": 1}
+        least_of = {"items": 2, "probe_items": 60, "repeats": 1, "new_tokens": 1, "seed": 0}
         for name, least in least_of.items():
             _refuse_size(name, getattr(self, name), least)
-        if self.executors and not self.scale:
-            raise UserError(f"--executors {','.join(self.executors)} is part of the benchmark of scale; add --scale.")
-        for executor in self.executors:
-            _refuse_executor(executor)
-        for name in ("shared", "own", "batch_tokens"):
+        for name in ("shared", "own"):
             if getattr(self, name) is not None:
                 _refuse_size(name, getattr(self, name), 1)
         if not (math.isfinite(self.seconds) and 0 < self.seconds <= _MOST):
@@ -100,13 +86,13 @@ def split(text: str) -> tuple[str, ...]:
 
 def about(name: str) -> str:
     """What an option is for, in words, and its default."""
-    (found,) = (one for one in fields(Options) if one.name == name)
-    default: Any = found.default
+    option = Options.__dataclass_fields__[name]
+    default: Any = option.default
     if name in ("work", "ways"):
-        return f"{found.metadata['about']} Default: all."
-    if default is None or default is False or default == ():
-        return str(found.metadata["about"])
-    return f"{found.metadata['about']} Default: {default}."
+        return f"{option.metadata['about']} Default: all."
+    if default is None:
+        return str(option.metadata["about"])
+    return f"{option.metadata['about']} Default: {default}."
 
 
 def refuse_no_folder(out: Path | None) -> None:
@@ -132,13 +118,6 @@ def _refuse_unknown(kind: str, names: Sequence[str], allowed: Sequence[str]) -> 
     for name in names:
         if name not in allowed:
             raise unknown(kind, name, allowed)
-
-
-def _refuse_executor(text: str) -> None:
-    spec, has_number, number = text.partition("=")
-    if has_number and not (number.isascii() and number.isdecimal() and 0 < len(number) < 7):
-        raise UserError(f"Executor {text[:80]!r}: after = the number of workers is wanted, as in ray=2.")
-    choose(spec, int(number) if has_number else None)
 
 
 def _refuse_size(name: str, value: int, least: int) -> None:

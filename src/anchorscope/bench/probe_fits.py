@@ -16,9 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.bench.implementations.own import Own
-from anchorscope.bench.setting import Setting
-from anchorscope.bench.table import Row
+from anchorscope.bench.implementations import Own
+from anchorscope.bench.measuring import Row, Setting
 from anchorscope.bench.workload import FOLDS
 from anchorscope.probes.crossfit import STRENGTHS
 from anchorscope.probes.folds import grouped_folds, truth_strata
@@ -57,24 +56,24 @@ class Fitted:
 def objectives(problem: Problem, layer: int, fitted: Fitted) -> NDArray[np.float64]:
     """Mean loss plus penalty on the training folds, in standardised coordinates, [column]."""
     states = problem.states[layer].double().cpu().numpy()
-    found = np.empty(problem.fits_per_layer)
+    values = np.empty(problem.fits_per_layer)
     for column in range(problem.fits_per_layer):
         fold, strength = divmod(column, len(STRENGTHS))
         learns = problem.folds != fold
         logits = fitted.logits[:, column].astype(np.float64)
         loss = np.logaddexp(0, np.where(problem.labels, -logits, logits))[learns].mean()
         scaled = fitted.weight[:, column] * states[learns].std(axis=0)
-        found[column] = loss + 0.5 * float(scaled @ scaled) / (STRENGTHS[strength] * int(learns.sum()))
-    return found
+        values[column] = loss + 0.5 * float(scaled @ scaled) / (STRENGTHS[strength] * int(learns.sum()))
+    return values
 
 
 def held_out_auc(problem: Problem, fitted: Fitted) -> NDArray[np.float64]:
     """AUC on the fold that a fit did not learn from, [column]."""
-    found = np.empty(problem.fits_per_layer)
+    areas = np.empty(problem.fits_per_layer)
     for column in range(problem.fits_per_layer):
         held = problem.folds == column // len(STRENGTHS)
-        found[column] = float(auc(fitted.logits[held, column], problem.labels[held]))
-    return found
+        areas[column] = float(auc(fitted.logits[held, column], problem.labels[held]))
+    return areas
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,11 @@ def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitt
         for layer in layers
         for fold in range(FOLDS)
     )
-    found = []
-    for place in range(len(layers)):
-        weights, logits = zip(*folds[place * FOLDS : (place + 1) * FOLDS], strict=True)
-        found.append(Fitted(np.concatenate(weights, axis=1), np.concatenate(logits, axis=1)))
-    return found
+    fitted = []
+    for start in range(0, len(folds), FOLDS):
+        weights, logits = zip(*folds[start : start + FOLDS], strict=True)
+        fitted.append(Fitted(np.concatenate(weights, axis=1), np.concatenate(logits, axis=1)))
+    return fitted
 
 
 def best_jobs(problem: Problem) -> tuple[int, float]:
@@ -208,37 +207,35 @@ def rows(setting: Setting) -> list[Row]:
         chosen["scikit-learn"] = some
         settings["scikit-learn"] = f"lbfgs, {how}, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
         runs["scikit-learn"] = lambda: fit_sklearn(problem, some, jobs)
-    found = {name: Row("probes", name, "fits", setting=settings[name]) for name in names}
+    by_name = {name: Row("probes", name, "fits", setting=settings[name]) for name in names}
     if len(names) == 2:
-        found = _compared(found, problem, _spaced(layers, _COMPARED_LAYERS))
+        by_name = _compared(by_name, problem, _spaced(layers, _COMPARED_LAYERS))
     taken = setting.race(runs, "probes")
     per_layer = problem.fits_per_layer
-    return [found[name].timed(len(chosen[name]) * per_layer, taken[name], setting.held) for name in names]
+    return [by_name[name].timed(len(chosen[name]) * per_layer, taken[name], setting.held) for name in names]
 
 
-def _compared(found: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
+def _compared(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
     ours = fit_own(problem, layers)
-    found_off = difference(problem, layers, ours, fit_sklearn(problem, layers, 1))
-    off = {"anchorscope": found_off.worse, "scikit-learn": found_off.better}
-    told = f"how far its objective lies above the other's at most, relative, {len(layers)} layers"
-    missed = sum(one.unconverged for one in ours)
+    off = difference(problem, layers, ours, fit_sklearn(problem, layers, 1))
+    meaning = f"how far its objective lies above the other's at most, relative, {len(layers)} layers"
+    missed = sum(fitted.unconverged for fitted in ours)
     if missed:
-        found["anchorscope"] = replace(
-            found["anchorscope"], note=f"{missed} of {len(layers) * problem.fits_per_layer} fits did not converge"
+        note = f"{missed} of {len(layers) * problem.fits_per_layer} fits did not converge"
+        by_name["anchorscope"] = replace(by_name["anchorscope"], note=note)
+    compared = {}
+    for name, excess in (("anchorscope", off.worse), ("scikit-learn", off.better)):
+        compared[name] = replace(
+            by_name[name],
+            max_difference=excess,
+            relative_difference=excess,
+            auc_difference=off.auc,
+            difference_is=meaning,
         )
-    return {
-        name: replace(
-            row,
-            max_difference=off[name],
-            relative_difference=off[name],
-            auc_difference=found_off.auc,
-            difference_is=told,
-        )
-        for name, row in found.items()
-    }
+    return compared
 
 
 def _spaced(layers: Sequence[int], n: int) -> list[int]:
-    """So many layers, evenly spaced, at least one."""
+    """That many layers, evenly spaced, at least one."""
     n = max(1, min(n, len(layers)))
-    return [layers[int(place)] for place in np.linspace(0, len(layers) - 1, n).round()]
+    return [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]

@@ -122,21 +122,22 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
     template = make_template("few-shot", tokenizer, needs_bos)
     prompts = build_prompts(tokenizer, questions, template)
     labels = [index % 2 == 0 for index in range(len(questions))]
-    said = _said([question.answers[0] for question in questions], [question.relation for question in questions], labels)
-    answers = given_answers(tokenizer, template, prompts, said)
+    true = [question.answers[0] for question in questions]
+    texts = _answer_texts(true, [question.relation for question in questions], labels)
+    answers = given_answers(tokenizer, template, prompts, texts)
     words = [locate_question_words(question) for question in questions]
     located = locate_all(tokenizer, questions, words, prompts, answers)
     items = tuple(
-        Item(place.input_ids, place.question_tokens, label)
-        for place, label in zip(located, labels, strict=True)
-        if place is not None and place.question_tokens
+        Item(spans.input_ids, spans.question_tokens, label)
+        for spans, label in zip(located, labels, strict=True)
+        if spans is not None and spans.question_tokens
     )
     ends = _line_ends(tokenizer)
     asked = tuple(prompt.ids for prompt in prompts)
     return Workload(items, f"{len(items)} questions of {dataset}", asked, ends, new_tokens)
 
 
-def _said(true: Sequence[str], relations: Sequence[str | None], labels: Sequence[bool]) -> list[str]:
+def _answer_texts(true: Sequence[str], relations: Sequence[str | None], labels: Sequence[bool]) -> list[str]:
     """The true answer where the label says so, and elsewhere another one, of the same relation where there is one."""
     known: defaultdict[str | None, list[str]] = defaultdict(list)
     for text, relation in zip(true, relations, strict=True):

@@ -15,14 +15,13 @@ from anchorscope.models.embedded import EMBEDDED
 EXAMPLES = (
     ("everything that is installed, on the embedded model", "anchorscope bench"),
     ("one work, on random weights of a larger shape", "anchorscope bench --work knockout --model shape:llama-3.2-1b"),
-    ("workers against one process", "anchorscope bench --scale --executors local,processes:1,processes:2"),
     ("for programs", "anchorscope bench --json --out bench.json"),
 )
 """What people type first, and what for."""
 _PANELS = {
-    "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds", "growth", "scale"),
+    "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds"),
     "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
-    "Running": ("device", "dtype", "executors", "threads", "batch_tokens"),
+    "Running": ("device", "dtype"),
 }
 _output = in_panel(OUTPUT)
 _TO_CHOOSE = {"work": several_of(WORK), "ways": several_of(IMPLEMENTATIONS), "model": one_of(EMBEDDED)}
@@ -55,24 +54,18 @@ def bench(
     dataset: Annotated[str | None, _option("dataset")] = None,
     new_tokens: Annotated[int | None, _option("new_tokens")] = None,
     seed: Annotated[int | None, _option("seed")] = None,
-    growth: Annotated[bool, _option("growth")] = False,
-    scale: Annotated[bool, _option("scale")] = False,
-    executors: Annotated[str | None, _option("executors")] = None,
-    threads: Annotated[int | None, _option("threads")] = None,
-    batch_tokens: Annotated[int | None, _option("batch_tokens")] = None,
     out: Annotated[Path | None, _output(help="Also write the JSON object to this file.")] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure the same work done in several ways, check that they agree, and print a table."""
     given = {name: value for name, value in locals().items() if name in Options.__dataclass_fields__}
-    named = {name: split(given[name]) for name in ("work", "ways", "executors") if given[name] is not None}
+    named = {name: split(given[name]) for name in ("work", "ways") if given[name] is not None}
     options = Options(**{**{name: value for name, value in given.items() if value is not None}, **named})
     refuse_no_folder(out)
 
     with loading("torch", quiet):
-        from anchorscope.bench.session import run_benchmark
-        from anchorscope.bench.table import render
+        from anchorscope.bench.session import render, run_benchmark
 
     with user_errors(stopped=_STOPPED):
         record = run_benchmark(options, lambda text: say(text, quiet))

@@ -7,6 +7,7 @@ none of them imports torch at its top: help has to come at once.
 
 import contextlib
 import gc
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,8 +20,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from anchorscope.cli import signals
 from anchorscope.cli.help_texts import PlainCommand, in_help
-from anchorscope.cli.streams import open_streams
 from anchorscope.cli.terminal import emit_text, say, user_errors
+from anchorscope.system_errors import STANDARD_OUTPUT
 
 _LONGEST = 400
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
@@ -134,8 +135,7 @@ class OneLineGroup(TyperGroup):
                 sys.exit(2)
             except typer.Abort as stop:  # what click makes of a signal while it reads the command line
                 raise stop.__cause__ or KeyboardInterrupt from None
-            if sys.stdout is not None:
-                sys.stdout.flush()  # a full disk is told here
+            sys.stdout.flush()  # a full disk is reported here
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -196,10 +196,42 @@ def anchorscope(
     """Shows where a language model's sense of truth comes from: the question or the answer."""
 
 
+class _Stream(io.FileIO):
+    """Standard output or error, which fails once at most: what is written afterwards is lost.
+
+    A result that cannot be written is an error; a message that cannot be written is no reason to end hours of work.
+    """
+
+    is_broken = False
+
+    def write(self, data: Any) -> int:
+        if not self.is_broken:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.is_broken = True
+                if self.fileno() == 1:
+                    error.filename = STANDARD_OUTPUT
+                    raise
+        return memoryview(data).nbytes
+
+
+def _guard_streams() -> None:
+    """Standard output and error that survive a reader that has gone, a full disk and letters they cannot encode."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)
+        if before is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif before is getattr(sys, f"__{name}__"):
+            raw = io.BufferedWriter(_Stream(number, "w", closefd=False))
+            in_lines = number == 2 or before.isatty()
+            setattr(sys, name, io.TextIOWrapper(raw, before.encoding, "backslashreplace", line_buffering=in_lines))
+
+
 def main() -> None:
     """The console script's entry."""
     signals.listen()
-    open_streams()
+    _guard_streams()
     os.environ["MPLBACKEND"] = "agg"  # figures go into files; a window's backend, or a misspelt one, has no part in it
     try:
         app(prog_name="anchorscope")

@@ -19,10 +19,9 @@ from anchorscope.errors import Incomplete, UserError
 from anchorscope.progress import Progress, Silent
 from anchorscope.screen.messages import console as console
 from anchorscope.screen.messages import duration as duration
-from anchorscope.screen.messages import encodable
 from anchorscope.screen.messages import harmless as harmless
 from anchorscope.screen.messages import say as say
-from anchorscope.screen.terminal_progress import TerminalProgress, clear_screen
+from anchorscope.screen.progress import TerminalProgress, clear_screen
 from anchorscope.system_errors import STANDARD_OUTPUT, fault_in_words, system_fault
 
 _IN_A_PIPE = 100  # columns: a pipe has no width of its own
@@ -37,9 +36,8 @@ def emit_json(record: Mapping[str, Any]) -> None:
 
 
 def emit_text(text: str = "") -> None:
-    """A result for people, on standard output, in the letters that it has."""
-    # typer.echo would write UTF-8 to a terminal that says that it knows ASCII only.
-    sys.stdout.write(encodable(text, sys.stdout.encoding or "utf-8") + "\n")
+    """A result for people, on standard output."""
+    sys.stdout.write(text + "\n")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from anchorscope.report.answer_card import AnswerCard
-from anchorscope.screen.messages import encodable, encoding_of, harmless
+from anchorscope.screen.messages import harmless
 
 _WIDEST = 100  # columns that a person reads along without losing the line
 _STYLES = {"holds": "bold green", "does not hold": "bold red", "undecided": "bold yellow"}
@@ -19,25 +19,23 @@ _COMMAND = ": anchorscope "
 
 def print_card(card: AnswerCard, console: Console) -> None:
     """Writes the card."""
-    console.print(card_text(card, console.width, encoding_of(console)), soft_wrap=True, highlight=False)
+    console.print(card_text(card, console.width), soft_wrap=True, highlight=False)
 
 
-def card_text(card: AnswerCard, width: int, encoding: str = "utf-8") -> Text:
-    """The card as lines of at most `width` columns, in signs that the encoding has."""
-    page = _Page(min(width, _WIDEST), encoding)
+def card_text(card: AnswerCard, width: int) -> Text:
+    """The card as lines of at most `width` columns."""
+    page = _Page(min(width, _WIDEST))
     page.add(card.model, "dim")
     page.add(card.sentence, "bold")
     page.add("")
-    in_signs = encodable("✓✗", encoding) == "✓✗"
     for tile in card.tiles:
-        mark = tile.mark if in_signs else {"✓": "[yes]", "✗": "[no]", "?": "[?]"}[tile.mark]
-        page.marked(mark, _STYLES[tile.verdict], tile.label, tile.figure)
+        page.marked(tile.mark, _STYLES[tile.verdict], tile.label, tile.figure)
         page.add(tile.detail, "dim", "    ")
-    for title, told in (("Before you believe it", card.warnings), ("What to do next", card.next_steps)):
-        if told:
+    for title, lines in (("Before you believe it", card.warnings), ("What to do next", card.next_steps)):
+        if lines:
             page.add("")
             page.add(title, "bold")
-        for line in told:
+        for line in lines:
             page.listed(line)
     return page.text
 
@@ -45,17 +43,14 @@ def card_text(card: AnswerCard, width: int, encoding: str = "utf-8") -> Text:
 class _Page:
     """Lines, wrapped."""
 
-    def __init__(self, width: int, encoding: str) -> None:
-        self.width, self.encoding, self.text = max(width, 20), encoding, Text()
-
-    def _plain(self, text: str) -> str:
-        return encodable(harmless(text), self.encoding)
+    def __init__(self, width: int) -> None:
+        self.width, self.text = max(width, 20), Text()
 
     def add(self, text: str, style: str = "", indent: str = "", first: str | None = None) -> None:
         """A paragraph."""
         begin = indent if first is None else first
         lines = textwrap.wrap(
-            self._plain(text),
+            harmless(text),
             self.width,
             initial_indent=begin,
             subsequent_indent=indent,
@@ -69,7 +64,7 @@ class _Page:
 
     def marked(self, mark: str, style: str, label: str, figure: str) -> None:
         """A tile's first line; its number goes to the next where the line is too short."""
-        figure = self._plain(figure)
+        figure = harmless(figure)
         begin = len(self.text) + 1
         self.add(label, "", "    ", f"{mark} ")
         self.text.stylize(style, begin, begin + len(mark))
@@ -79,7 +74,7 @@ class _Page:
 
     def listed(self, text: str) -> None:
         """A line of a list; a command in it stands below, whole."""
-        said, colon, command = text.partition(_COMMAND)
-        self.add(said + (":" if colon else ""), "", "    ", "  - ")
+        before, colon, command = text.partition(_COMMAND)
+        self.add(before + (":" if colon else ""), "", "    ", "  - ")
         if colon:
-            self.text.append(f"\n      {self._plain(f'anchorscope {command}')}")
+            self.text.append(f"\n      {harmless(f'anchorscope {command}')}")

@@ -18,7 +18,6 @@ from anchorscope.serve.service import Service
 
 Send = Callable[[Any], Awaitable[None]]
 Scope = Any
-_OPEN = ("/healthz", "/readyz", "/openapi.json")  # and the page: none of them says anything of anybody's requests
 _API = "/v1/"
 _WITH_BODY = ("POST", "PUT", "PATCH")
 _GONE = 499  # what logs say of clients that did not wait

@@ -1,13 +1,15 @@
 """Scores asked of a running service, as the scorer of inspect_ai asks for them."""
 
 import asyncio
+import importlib
+import sys
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import MagicMock, patch
 
 import pytest
 
-from anchorscope.adapters.score_service import ask_score
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from running import Running, running
@@ -22,12 +24,20 @@ def asked(question: Coroutine[Any, Any, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
+def ask_score() -> Iterator[Any]:
+    """What asks the service needs nothing of inspect_ai, which is rarely installed here."""
+    names = ("inspect_ai", "inspect_ai.scorer", "inspect_ai.solver")
+    with patch.dict(sys.modules, {name: MagicMock() for name in names}):
+        yield importlib.import_module("anchorscope.adapters.inspect_ai").ask_score
+
+
+@pytest.fixture(scope="module")
 def service(tiny_llama: LanguageModel) -> Iterator[Running]:
     with running(tiny_llama) as one:
         yield one
 
 
-def test_the_score_is_the_services_own(service: Running) -> None:
+def test_the_score_is_the_services_own(service: Running, ask_score: Any) -> None:
     told = service.score(PAIR).json()
     found = asked(ask_score(*PAIR, service.address))
     wanted = {**told["items"][0], "detector": told["detector"], "sha256": told["sha256"]}
@@ -37,7 +47,7 @@ def test_the_score_is_the_services_own(service: Running) -> None:
     assert other["sha256"] == "b" * 64
 
 
-def test_faults_are_one_line(service: Running) -> None:
+def test_faults_are_one_line(service: Running, ask_score: Any) -> None:
     for url, detector, wanted in (
         (service.address, "none", r"refuses to score \(404\)"),
         ("http://127.0.0.1:9", None, "cannot be reached"),

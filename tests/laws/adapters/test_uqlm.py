@@ -1,7 +1,6 @@
 """A file of uqlm's results in, the same with a detector's scores out."""
 
-from anchorscope.adapters.uq_result import SCORES, read_result, write_result
-from anchorscope.adapters.uqlm import score_file
+from anchorscope.adapters.uqlm import SCORES, read_result, score_file, write_result
 from anchorscope.detectors.detector import Detector
 
 QUESTIONS = ["Who wrote Dracula?", "What is the capital of Peru?"]

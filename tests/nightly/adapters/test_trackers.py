@@ -10,7 +10,7 @@ import pytest
 
 import anchorscope
 from anchorscope.artefacts.finished import open_finished
-from anchorscope.tracking.records import RunRecords, records_of
+from anchorscope.tracking import RunRecords, records_of
 from made_runs import made_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries' own

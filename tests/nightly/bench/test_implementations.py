@@ -6,9 +6,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.bench.implementations import HOMES, CannotDo, is_foreign, make
-from anchorscope.bench.implementations.batches import attention_kernel, best_size, by_length, cut_mask
-from anchorscope.bench.implementations.plain import Plain
+from anchorscope.bench.implementations import (
+    KINDS,
+    CannotDo,
+    Plain,
+    WithNnsight,
+    attention_kernel,
+    best_size,
+    by_length,
+    cut_mask,
+    is_foreign,
+    make,
+)
 from anchorscope.bench.workload import Item, Workload
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
@@ -27,14 +36,14 @@ def from_disk(save_tiny) -> LanguageModel:
 
 
 def ready(name: str, lm: LanguageModel):
-    needs = HOMES[name][2]
+    needs = KINDS[name][1]
     if needs is not None and find_spec(needs) is None:
         pytest.skip(f"{needs} is not installed (the extra `bench`)")
     return make(name, lm)
 
 
 @pytest.mark.filterwarnings("default")  # of other libraries
-@pytest.mark.parametrize("name", [name for name in HOMES if name != "plain"])
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "plain"])
 def test_every_implementation_gives_the_states_of_the_plain_loop(name, from_disk, workload, wanted):
     implementation = ready(name, from_disk)
     implementation.tune(workload)
@@ -43,7 +52,6 @@ def test_every_implementation_gives_the_states_of_the_plain_loop(name, from_disk
     for found, right in zip(states, wanted, strict=True):
         assert found.shape == right.shape
         torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
-    implementation.close()
 
 
 def test_the_plain_loop_is_transformers_own_pass(tiny_llama, workload, wanted):
@@ -116,7 +124,7 @@ def test_tokens_that_run_are_counted(tiny_llama, workload):
 
 
 def test_an_implementation_that_is_not_installed_says_how_to_get_it(tiny_llama, monkeypatch):
-    monkeypatch.setitem(HOMES, "nnsight", ("libraries", "WithNnsight", "no_such_package"))
+    monkeypatch.setitem(KINDS, "nnsight", (WithNnsight, "no_such_package"))
     assert is_foreign("nnsight")
     with pytest.raises(CannotDo) as told:
         make("nnsight", tiny_llama)

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.bench.growth import measure_growth
-from anchorscope.bench.meter import Measured, matmul_peak, measure
-from anchorscope.bench.table import Row, with_speedups
-from anchorscope.bench.targets import TARGETS, Circumstances, judge
+from anchorscope.bench.measuring import Measured, Row, matmul_peak, measure, with_speedups
+from anchorscope.bench.session import TARGETS, Circumstances, judge
 
 CPU = torch.device("cpu")
 
@@ -90,13 +88,3 @@ def test_shares_and_seconds_are_judged_too():
     fits = Row("probes", "anchorscope", seconds=12.0)
     assert [(one["measured"], one["met"]) for one in judge([share, fits], gpu)] == [(0.7, False), (12.0, True)]
     assert all(target.text for target in TARGETS)
-
-
-def test_growth_is_measured_on_three_axes(setting):
-    kinds = {one.axis: one for one in measure_growth(setting)}
-    assert kinds["items"].sizes == (2, 4, 8, 16)
-    assert kinds["length"].sizes == (12, 24, 48, 96)
-    assert kinds["layers"].sizes == (1, 2, 4)
-    assert setting.lm.n_layers == 4  # the model is whole again
-    assert all(one.exponent < 3 and min(one.seconds) > 0 for one in kinds.values())
-    assert set(kinds["items"].record()) >= {"axis", "sizes", "seconds", "exponent", "verdict"}

@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-from anchorscope.bench import generation, probe_fits
+from anchorscope.bench import passes, probe_fits
 from anchorscope.bench.__main__ import main
-from anchorscope.bench.implementations import HOMES
+from anchorscope.bench.implementations import KINDS
+from anchorscope.bench.measuring import Setting
 from anchorscope.bench.options import Options
-from anchorscope.bench.session import run_benchmark
-from anchorscope.bench.setting import Setting
-from anchorscope.bench.table import render
+from anchorscope.bench.session import render, run_benchmark
 from anchorscope.errors import UserError
 
 CONTRACT = {"work", "way", "items_per_s", "speedup", "max_difference", "peak_memory_mb"}
@@ -31,12 +30,12 @@ def quick(save_tiny) -> dict[str, object]:
 
 def test_the_record_is_the_contract_and_a_missing_implementation_has_a_note(quick, monkeypatch):
     for name in ("nnsight", "transformer-lens"):
-        monkeypatch.setitem(HOMES, name, (*HOMES[name][:2], "no_such_package"))
+        monkeypatch.setitem(KINDS, name, (KINDS[name][0], "no_such_package"))
     said: list[str] = []
     record = run_benchmark(Options(**quick, work=("knockout", "single-layer")), said.append)
     assert json.loads(json.dumps(record, allow_nan=False)) == json.loads(json.dumps(record))
     assert [(row["work"], row["way"]) for row in record["rows"]] == [
-        (work, way) for work in ("knockout", "single-layer") for way in HOMES
+        (work, way) for work in ("knockout", "single-layer") for way in KINDS
     ]
     for row in record["rows"]:
         assert row.keys() >= CONTRACT
@@ -59,11 +58,11 @@ def test_a_library_that_fails_is_told_and_ours_is_not_hidden(quick, monkeypatch)
         def __init__(self, lm: object) -> None:
             raise OSError("no such thing")
 
-    monkeypatch.setattr("anchorscope.bench.implementations.plain.PlainBatched", Broken)
+    monkeypatch.setitem(KINDS, "plain-batched", (Broken, None))
     options = Options(**quick, work=("knockout",), ways=("plain-batched",))
     with pytest.raises(OSError, match="no such thing"):
         run_benchmark(options, lambda text: None)
-    monkeypatch.setitem(HOMES, "plain-batched", ("plain", "PlainBatched", "json"))  # now it is another's
+    monkeypatch.setitem(KINDS, "plain-batched", (Broken, "json"))  # now it is another's
     (row,) = run_benchmark(options, lambda text: None)["rows"]
     assert row["note"] == "fails here with OSError: no such thing"
 
@@ -78,7 +77,7 @@ def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
 
 
 def test_generation_of_both_is_the_same(setting: Setting):
-    ours, theirs = generation.rows(setting, setting.workload(6))
+    ours, theirs = passes.generation_rows(setting, setting.workload(6))
     assert (ours.way, theirs.way, ours.items, theirs.items) == ("anchorscope", "plain-batched", 6, 6)
     assert ours.max_difference == 0
     assert theirs.speedup is None  # set once all rows of a work are there

@@ -1,18 +1,15 @@
 """Whatever workers do: every task is done exactly once with its own result, or the run says that it cannot end."""
 
 import contextlib
-import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.errors import Incomplete
 from anchorscope.execute.coordinator import Coordinator, Disagreement, Task
-from repo import ROOT
 from simulated_pool import FAULTS, Actor, SimulatedPool, packed, result
 
 LEASE = 12.0
-TOOLS = ROOT / "tools"
 
 
 def actors(faults, min_size=1, max_size=4):
@@ -96,21 +93,3 @@ def test_a_run_that_cannot_end_says_so_soon_after_the_last_worker_went(first, sp
     with contextlib.suppress(Incomplete):
         play(pool, 5, 2)
     assert pool.now <= last[0] + LEASE + 60
-
-
-def test_the_tool_that_tells_where_the_coordinator_saturates(capsys, monkeypatch):
-    """Its numbers follow from each other; a worker of an hour per shard leaves the coordinator nothing to do."""
-    monkeypatch.syspath_prepend(TOOLS)
-    from simulate_coordinator import main
-
-    options = ["--shards", "200", "--workers", "8", "--seconds", "3600", "--bytes", "10000", "--store"]
-    assert main([*options, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["shards"], found["workers"]) == (200, 8)
-    assert 10_000 <= found["bytes_per_result"] < 11_000
-    assert found["simulated_seconds"] >= 25 * 3600
-    assert found["efficiency"] > 0.99
-    assert found["coordinator_share"] < 0.01
-    assert found["saturates_at_workers"] == int(3600 / (found["coordinator_ms_per_shard"] / 1e3))
-    assert main(options) == 0
-    assert "saturates at" in capsys.readouterr().out

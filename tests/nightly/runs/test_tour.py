@@ -54,7 +54,7 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
 
 PROGRESS = """
 from anchorscope.progress import PlannedStep
-from anchorscope.screen.listeners import chosen_listener
+from anchorscope.screen.progress import chosen_listener
 
 listener = chosen_listener("auto")
 assert type(listener).__name__ == "NotebookProgress"

@@ -163,7 +163,7 @@ def test_a_name_that_leads_out_of_a_folder_again_makes_none_on_the_way(small_run
     assert sorted(one.name for one in tmp_path.iterdir()) == ["here"]
 
 
-@pytest.mark.parametrize("arguments", [["run", "RECIPE", "--out", "OUT"], ["verify", "OUT", "--repair"]])
+@pytest.mark.parametrize("arguments", [["run", "RECIPE", "--out", "OUT"], ["verify", "OUT"]])
 def test_a_folder_with_a_damaged_index_is_left_exactly_as_it_was(
     arguments: list[str], small_run: SmallRun, tmp_path: Path
 ) -> None:

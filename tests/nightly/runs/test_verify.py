@@ -1,4 +1,4 @@
-"""`verify` names every damaged file and no other; `--repair` gives the same numbers and loses nobody's file."""
+"""`verify` names every damaged file and no other, and the command that makes them again."""
 
 import json
 import shutil
@@ -18,10 +18,8 @@ from anchorscope.artefacts.sealed_folder import sealed_text
 from anchorscope.artefacts.verify import verify
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
-from anchorscope.repair import repair
 from damaging import HARM, files_of_steps
-from noting import Notes
-from whole_runs import SmallRun, files_of, quick, tables_of, watching
+from whole_runs import SmallRun, files_of, quick, tables_of
 
 MINE = {"notes.txt": b"mine", "figures/mine.png": b"mine", "work/facts/mine.txt": b"mine", "curves.csv.bak": b"mine"}
 
@@ -65,7 +63,9 @@ def test_every_damaged_file_is_named_and_no_other(which: str, small_run: SmallRu
         HARM[harm](out / name)
         found = verify(out)
         assert [one.file for one in found.problems] == [name]
-        assert found.commands == (f"anchorscope verify {out} --repair",)
+        with_recipe = f"anchorscope run {out}/recipe.toml --out {out}"
+        without = f"anchorscope run --out {out}, with the options that the run was made with"
+        assert found.commands == (without if name == "recipe.toml" else with_recipe,)
         (out / name).write_bytes(whole)
     assert verify(out).whole
 
@@ -77,7 +77,8 @@ def test_the_command_ends_with_one_line_and_exit_code_2(small_run: SmallRun, tmp
     result = command(out, small_run.finished, "--quiet")
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert line == f"error: '{out}' is damaged. Mend it with: anchorscope verify {out} --repair"
+    again = f"anchorscope run {out}/recipe.toml --out {out}"
+    assert line == f"error: '{out}' is damaged. Run the same command again: {again}"
     lines = command(out).stdout.splitlines()
     assert lines[0].startswith(f"{out}: damaged: 2 of ")
     assert lines[1].startswith("  curves.csv has 4 bytes instead of ")
@@ -96,28 +97,6 @@ def test_what_is_none_of_ours_is_told_in_one_line(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "harm"),
-    [("items.parquet", "flip"), ("manifest.json", "halve"), ("recipe.toml", "empty"), ("curves.csv", "remove")],
-)
-def test_damaged_results_are_written_again_and_no_model_is_loaded(
-    name: str, harm: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    put(out)
-    HARM[harm](out / name)
-    left = (out / name).read_bytes() if harm != "remove" else None
-    monkeypatch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a model was loaded"))
-    with watching() as made:
-        assert repair(out).whole
-    assert made == []
-    assert tables_of(out) == small_run.tables
-    open_finished(out)
-    aside = out / f"{name}.changed-1"
-    assert (aside.read_bytes() if aside.exists() else None) == left
-    assert {one: content for one, content in files_of(out).items() if one in MINE} == MINE
-
-
-@pytest.mark.parametrize(
     ("step", "harm"),
     [
         ("facts/labels", "flip"),
@@ -127,93 +106,41 @@ def test_damaged_results_are_written_again_and_no_model_is_loaded(
         ("facts/tables", "flip"),
     ],
 )
-def test_a_damaged_step_of_a_finished_run_is_made_again(
+def test_the_same_command_makes_a_damaged_step_of_a_finished_run_again(
     step: str, harm: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     name = sorted(files_of_steps(out)[step])[-1]
     HARM[harm](out / name)
     left = (out / name).read_bytes() if harm != "remove" else None
-    notes = Notes()
-    with watching() as made:
-        found = repair(out, notes)
+    told = quick(small_run.recipe, out)
+    found = verify(out)
     assert found.whole
-    assert step in made
     assert tables_of(out) == small_run.tables
-    assert any(line.startswith(f"{step} is made again: {name} ") for line in notes.lines)
+    assert any(line.startswith(f"{step} is made again") and name in line for line in told)
+    assert quick(small_run.recipe, out) == []
     aside = out / f"{name}.changed-1"
-    assert (aside.read_bytes() if aside.exists() else None) == left
-    assert found.unlisted == (() if left is None else (f"{name}.changed-1",))
-
-
-def test_a_half_done_run_is_left_where_it_can_be_gone_on_with(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("half_done", tmp_path / "run")
-    for name in files_of_steps(out)["facts/labels"]:
-        HARM["flip"](out / name)
-    with watching() as made:
-        found = repair(out)
-    assert (found.whole, found.finished, made) == (True, False, [])
-    quick(small_run.recipe, out)
-    assert tables_of(out) == small_run.tables
+    if aside.exists():
+        assert aside.read_bytes() == left
+    assert set(found.unlisted) <= {f"{name}.changed-1"}
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_lost_index_is_written_again_from_the_manifest(harm: str, small_run: SmallRun, tmp_path: Path) -> None:
+def test_a_run_that_lost_its_index_is_listed_by_its_manifest_and_not_touched(
+    harm: str, small_run: SmallRun, tmp_path: Path
+) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     put(out)
-    before, step_files = files_of(out), files_of_steps(out)
     HARM[harm](out / "index.json")
-    damaged = (out / "index.json").read_bytes() if harm != "remove" else None
+    before = files_of(out)
     found = verify(out)
     assert [one.file for one in found.problems] == ["index.json"]
     assert set(found.unlisted) == set(MINE)  # files of steps are listed in the manifest
-    with watching() as made:
-        assert repair(out).whole
-        assert quick(small_run.recipe, out) == []
-    assert made == []
-    after = files_of(out)
-    assert after.pop("index.json.changed-1", None) == damaged
-    assert {name: text for name, text in after.items() if name != "index.json"} == {
-        name: text for name, text in before.items() if name != "index.json"
-    }
-    assert files_of_steps(out) == step_files
-
-
-def test_without_index_and_with_damaged_results_only_what_is_proven_is_ours(
-    small_run: SmallRun, tmp_path: Path
-) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    (out / "index.json").unlink()
-    (out / "curves.csv").write_text("my own")
-    name = files_of_steps(small_run.finished)["facts/labels"][0]
-    (out / name).write_text("[]")
-    found = verify(out)
-    assert {one.file for one in found.problems} == {"index.json", "curves.csv", name}
-    assert repair(out).whole
-    assert tables_of(out) == small_run.tables
-    assert (out / "curves.csv.changed-1").read_text() == "my own"
-    assert (out / f"{name}.changed-1").read_text() == "[]"
-
-
-def test_a_run_of_an_earlier_version_that_lost_its_index_begins_again_beside_its_old_steps(
-    small_run: SmallRun, tmp_path: Path
-) -> None:
-    """Its manifest does not know the files of steps: they stay, and none is taken for ours."""
-    from anchorscope.artefacts.durable import canonical_hash
-
-    out = small_run.copy("finished", tmp_path / "run")
-    (out / "index.json").unlink()
-    manifest = json.loads((out / "manifest.json").read_text())
-    for name in ("seal", "index"):
-        manifest.pop(name)
-    (out / "manifest.json").write_text(json.dumps({**manifest, "seal": canonical_hash(manifest)}))
-    old = [name for names in files_of_steps(small_run.finished).values() for name in names]
-    changed = next(name for name in old if "labels" in name)
-    (out / changed).write_text("mine")
-    assert set(verify(out).unlisted) == set(old)
-    assert repair(out).whole
-    assert tables_of(out) == small_run.tables
-    assert (out / f"{changed}.changed-1").read_text() == "mine"
+    assert found.commands == ("anchorscope run --out NEW_FOLDER, with the options that the run was made with",)
+    with pytest.raises(UserError, match="another folder with --out"):
+        quick(small_run.recipe, out)
+    assert files_of(out) == before
+    assert open_finished(out).recipe == open_finished(small_run.finished).recipe
 
 
 @pytest.mark.parametrize("which", ["half_done", "finished"])
@@ -226,8 +153,8 @@ def test_without_index_and_manifest_nothing_is_claimed_and_nothing_touched(
         HARM["halve"](out / "manifest.json")
     before = files_of(out)
     assert not verify(out).whole
-    with pytest.raises(UserError, match="cannot be told, and nothing was touched"):
-        repair(out)
+    with pytest.raises(UserError, match="nothing was changed"):
+        quick(small_run.recipe, out)
     assert files_of(out) == before
 
 
@@ -273,25 +200,6 @@ def test_an_index_that_claims_a_file_of_the_users_does_not_get_it(
         assert (out / name).read_text() == "mine"
 
 
-def test_a_half_done_run_that_lost_its_recipe_gets_it_back(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("half_done", tmp_path / "run")
-    (out / "recipe.toml").unlink()
-    assert repair(out).whole
-    assert (out / "recipe.toml").read_bytes() == (small_run.half_done / "recipe.toml").read_bytes()
-
-
-def test_a_folder_from_elsewhere_cannot_let_code_run_by_being_damaged(
-    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    (out / "curves.csv").unlink()
-    with_code = small_run.recipe.model_copy(update={"trust_remote_code": True})
-    monkeypatch.setattr("anchorscope.repair.recipe_of", lambda _: with_code)
-    with pytest.raises(UserError, match=r"brings code of its own.*--trust-remote-code"):
-        repair(out)
-    assert not (out / "curves.csv").exists()
-
-
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
@@ -314,7 +222,6 @@ def test_from_python(small_run: SmallRun, tmp_path: Path) -> None:
     assert anchorscope.verify(out).whole
     (out / "curves.csv").unlink()
     assert not anchorscope.verify(str(out)).whole
-    assert anchorscope.verify(out, repair=True, progress=None).whole
     shutil.rmtree(out)
     with pytest.raises(UserError, match="no such folder"):
         anchorscope.verify(out)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from anchorscope.bench import meter
+from anchorscope.bench import measuring
 from anchorscope.bench.options import Options
 from anchorscope.cli.main import app
 
 
 @pytest.fixture
 def quick(save_tiny, monkeypatch) -> list[str]:
-    monkeypatch.setitem(meter._MATMUL_SIZE, "cpu", 256)  # the machine's peak need not be exact here
+    monkeypatch.setitem(measuring._MATMUL_SIZE, "cpu", 256)  # the machine's peak need not be exact here
     options = "--device cpu --items 4 --repeats 1 --seconds 0.01 --shared 6 --own 13 --work knockout"
     return ["bench", "--model", str(save_tiny("llama")), *options.split(), "--ways", "anchorscope,plain-batched"]
 

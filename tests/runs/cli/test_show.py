@@ -1,9 +1,7 @@
 """`anchorscope show` prints one item of a finished run: whole, harmless, in any width; mistakes are one line."""
 
-import io
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -187,15 +185,6 @@ def test_a_narrow_terminal_underlines_and_stays_narrow(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "dumb")
     item_page.print_item(item, findings)
     assert "⟦capital⟧" in capsys.readouterr().out
-
-
-def test_an_old_encoding_gets_plain_letters(monkeypatch):
-    findings, _ = make_items()
-    written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
-    item_page.print_item(record(findings, "popqa", "popqa-3"), findings)
-    sys.stdout.flush()
-    assert "land of [São Paulo]" in written.getvalue().decode("latin-1")
 
 
 def test_the_plot_shows_where_the_curve_is():

@@ -111,15 +111,9 @@ def _command(rng: random.Random, stage: Stage, case: Case, name: str) -> list[st
             ["data", "--", name],
             ["compare", name, runs[0], "--out", "compared"],
             ["detect", name, "--out", "detected"],
-            *([["verify", name], ["verify", "--repair", name]] if _has_verify() else ()),
+            ["verify", "--", name],
         )
     )
-
-
-def _has_verify() -> bool:
-    from anchorscope.cli import main
-
-    return hasattr(main, "verify")
 
 
 def _nothing(rng: random.Random, stage: Stage, case: Case, place: Path) -> None:

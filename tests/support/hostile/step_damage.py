@@ -39,22 +39,15 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
         ],
         DETECTORS: [["score", "Who?", "--detector", "run/probe"], ["view", "--json", "."]],
     }
-    verify = [["verify", "run"], ["verify", "--repair", "run"]] if _has_verify() else []
-    case.words = rng.choice([*runs[kind], *verify])
-    if case.words[0] == "run" or ("--repair" in case.words and kind in (HALF, FINISHED)):
-        case.tables = stage.tables if case.words[0] == "run" or kind == FINISHED else None
+    case.words = rng.choice([*runs[kind], ["verify", "run"]])
+    if case.words[0] == "run":
+        case.tables = stage.tables
     case.outs += ["user/compared", "user/found"]
 
 
 def _again(case: Case, place: Path, stage: Stage) -> list[str]:
     """What goes on with the run."""
     return ["run", str(stage.folder / FINISHED / "recipe.toml"), "--out", os.path.relpath(place, case.user)]
-
-
-def _has_verify() -> bool:
-    from anchorscope.cli import main
-
-    return hasattr(main, "verify")
 
 
 def _chosen(rng: random.Random, names: list[str]) -> str:

@@ -20,7 +20,7 @@ from anchorscope.cli.terminal import emit_json, listener, say, user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
-from anchorscope.screen.terminal_progress import TerminalProgress
+from anchorscope.screen.progress import TerminalProgress
 from recipe_choices import CHOICES
 
 

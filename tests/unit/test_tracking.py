@@ -13,8 +13,7 @@ import pytest
 
 import anchorscope
 from anchorscope.artefacts.finished import open_finished
-from anchorscope.tracking import mlflow_log, trackio_log
-from anchorscope.tracking.records import RunRecords, records_of, tags_of
+from anchorscope.tracking import TRACKERS, RunRecords, records_of, tags_of
 from made_runs import made_run
 
 
@@ -126,7 +125,7 @@ def library(client: Listening) -> Any:
 
 def test_what_is_sent_is_all_of_it(records: RunRecords) -> None:
     client = Listening()
-    assert mlflow_log.log(library(client), records, "anchorscope", "mine") == "r1"
+    assert TRACKERS["mlflow"].log(library(client), records, "anchorscope", "mine") == "r1"
     told = client.told
     assert (told["experiment"], told["name"], told["status"]) == ("anchorscope", "mine", "FINISHED")
     assert dict(told["params"]) == records.parameters
@@ -181,7 +180,7 @@ def test_a_run_that_is_open_in_trackio_stays_open(
 ) -> None:
     kept = Keeping()
     mine = kept.init("the caller's", {"a": "b"})
-    assert trackio_log.log(kept, records, "p", "mine") == "mine"
+    assert TRACKERS["trackio"].log(kept, records, "p", "mine") == "mine"
     kept.breaks = True
     monkeypatch.setattr("importlib.import_module", lambda name: kept)
     with pytest.raises(anchorscope.UserError) as told:

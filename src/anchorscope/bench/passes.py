@@ -1,23 +1,22 @@
-"""The works that give states: the knockout over all layers, and the knockout of every single layer.
+"""The works that run the model: the knockout over all layers, the knockout of every single layer, greedy answers.
 
-Every implementation is tuned, then checked on a few items against the plain loop in float32 (which also warms it up),
-then timed in turns with the others. Slow ones run fewer items: rates are compared, not seconds.
+For states, every implementation is tuned, then checked on a few items against the plain loop in float32 (which also
+warms it up), then timed in turns with the others. Slow ones run fewer items: rates are compared, not seconds. Answers
+are compared with transformers' own `generate` at its best batch size.
 """
 
 import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 
 import torch
 from torch import Tensor
 
-from anchorscope.bench.implementations import CannotDo, Implementation, is_foreign, make
-from anchorscope.bench.implementations.own import Own
-from anchorscope.bench.implementations.plain import Plain
-from anchorscope.bench.setting import Setting
-from anchorscope.bench.table import Row
+from anchorscope.bench.implementations import CannotDo, Implementation, Own, Plain, PlainBatched, is_foreign, make
+from anchorscope.bench.measuring import Row, Setting
 from anchorscope.bench.workload import Workload
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import is_out_of_memory
@@ -25,6 +24,7 @@ from anchorscope.models.memory import is_out_of_memory
 _EXPLAINED = {torch.float32: 1e-4}  # of the largest state; what the order of sums can do
 _EXPLAINED_COARSE = 0.15  # in half precision, over tens of layers
 _LEAST = 4  # items of a timed repeat
+_WARM = 8  # prompts of our untimed run
 _CHECKED = {"knockout": 8, "single-layer": 2}  # items whose states are compared
 
 
@@ -35,7 +35,7 @@ class StateImplementations:
     setting: Setting
     workload: Workload
     implementations: dict[str, Implementation] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    tuned: dict[str, str] = field(default_factory=dict)
     """What each implementation chose when it was tuned."""
     rates: dict[str, float] = field(default_factory=dict)
     """Tokens per second of each knockout after tuning, to know how many items an implementation can afford."""
@@ -53,7 +53,7 @@ class StateImplementations:
         runs: dict[str, Callable[[], object]] = {}
         parts: dict[str, Workload] = {}
         for name in ready:
-            row = Row(work, name, setting=self.told[name])
+            row = Row(work, name, setting=self.tuned[name])
             try:
                 rows[name] = self._checked(row, reference)
             except CannotDo as error:
@@ -81,15 +81,9 @@ class StateImplementations:
         assert isinstance(own, Own)
         own.stream(self.workload)  # its first products are slow
         taken = setting.race({"streaming": lambda: own.stream(self.workload)}, "knockout")["streaming"]
-        seconds = median(one.seconds for one in taken)
+        seconds = median(repeat.seconds for repeat in taken)
         share = own.tokens("knockout", self.workload) / seconds / setting.peak_tokens_per_s
         return replace(row, streaming_items_per_s=len(self.workload.items) / seconds, streaming_share_of_peak=share)
-
-    def close(self) -> None:
-        """Closes all implementations."""
-        for implementation in self.implementations.values():
-            implementation.close()
-        self.implementations.clear()
 
     def _prepare(self, name: str) -> None:
         if name in self.implementations or name in self.missing:
@@ -97,28 +91,27 @@ class StateImplementations:
         self.setting.say(f"{name}: prepared")
         try:
             implementation = make(name, self.setting.lm)
-            self.told[name] = implementation.tune(self.workload)
+            self.tuned[name] = implementation.tune(self.workload)
             part = self.workload.first(self._batch(implementation))
             began = time.perf_counter()
             implementation.knockout(part)
             self.rates[name] = implementation.tokens("knockout", part) / (time.perf_counter() - began)
             self.implementations[name] = implementation
-            self.setting.say(f"{name}: {self.told[name]}")
+            self.setting.say(f"{name}: {self.tuned[name]}")
         except CannotDo as error:
             self.missing[name] = str(error)
         except Exception as error:
-            said = (str(error).splitlines() or [""])[0][:160]
+            reason = (str(error).splitlines() or [""])[0][:160]
             if is_out_of_memory(error):
-                self.missing[name] = f"memory does not suffice ({said})"
-            elif is_foreign(name):  # what another library cannot do here is told, and the others go on
-                self.missing[name] = f"fails here with {type(error).__name__}: {said}"
+                self.missing[name] = f"memory does not suffice ({reason})"
+            elif is_foreign(name):  # another library's failure is reported, and the others go on
+                self.missing[name] = f"fails here with {type(error).__name__}: {reason}"
             else:
                 raise
 
     def _checked(self, row: Row, reference: "_Reference | None") -> Row:
         assert reference is not None  # there is one wherever an implementation is ready
-        found = _run(self.implementations[row.way], row.work, reference.part)
-        return reference.compare(row, found)
+        return reference.compare(row, _run(self.implementations[row.way], row.work, reference.part))
 
     def _affordable(self, name: str, work: str) -> Workload:
         """As many items as one repeat has the time for: whole batches, or a part of one, but never very few."""
@@ -147,11 +140,11 @@ class _Reference:
         setting.say(f"{work}: reference states of {len(self.part.items)} items in {self.precision}")
         self.states = _run(Plain(exact or lm), work, self.part).float()
 
-    def compare(self, row: Row, found: Tensor) -> Row:
+    def compare(self, row: Row, states: Tensor) -> Row:
         """The row with its differences."""
-        off = float((found.float() - self.states).abs().max())
+        off = float((states.float() - self.states).abs().max())
         relative = off / float(self.states.abs().max())
-        most = _EXPLAINED.get(found.dtype, _EXPLAINED_COARSE)
+        most = _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
         against = f"states of {len(self.part.items)} items against plain in {self.precision}"
         return replace(
             row,
@@ -169,3 +162,33 @@ def _float32_copy(setting: Setting) -> LanguageModel | None:
     if lm.device.type == "cuda" and torch.cuda.mem_get_info(lm.device)[0] < 1.5 * needed:
         return None
     return replace(lm, model=copy.deepcopy(lm.model).float())
+
+
+def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
+    """One row for the engine, one for `generate`."""
+    names = setting.options.implementations_of("generation")
+    generators: dict[str, Own | PlainBatched] = {}
+    tuned: dict[str, str] = {}
+    if "anchorscope" in names:
+        own = generators["anchorscope"] = Own(setting.lm)
+        own.generate(workload.first(_WARM))
+        tuned["anchorscope"] = f"batches of {own.budget.tokens} tokens"
+    if "plain-batched" in names:
+        plain = generators["plain-batched"] = PlainBatched(setting.lm)
+        tuned["plain-batched"] = plain.tune_generation(workload)
+        setting.say(f"plain-batched (generate): {tuned['plain-batched']}")
+    answers: dict[str, list[tuple[int, ...]]] = {}
+
+    def generate(name: str) -> None:
+        answers[name] = generators[name].generate(workload)
+
+    taken = setting.race({name: partial(generate, name) for name in names}, "generation")
+    n = len(workload.prompts)
+    rows = [
+        Row("generation", name, "questions", setting=tuned[name]).timed(n, taken[name], setting.held) for name in names
+    ]
+    if len(answers) < 2:
+        return rows
+    differ = sum(a != b for a, b in zip(*answers.values(), strict=True)) / n
+    meaning = "share of the answers that differ between the two"
+    return [replace(row, max_difference=differ, relative_difference=differ, difference_is=meaning) for row in rows]

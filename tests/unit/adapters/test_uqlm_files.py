@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from anchorscope.adapters.uq_result import SCORES, pairs_of, read_result, result_of, with_scores, write_result
+from anchorscope.adapters.uqlm import SCORES, pairs_of, read_result, with_scores, write_result
 from anchorscope.errors import UserError
 
 
@@ -14,14 +14,13 @@ from anchorscope.errors import UserError
 class Scored:
     """As a detector's `Score` is read."""
 
-    question: str
-    answer: str
     truth_probability: float | None
     log_odds: float | None
     verdict: str
 
 
-SCORED = (Scored("Who wrote Dracula?", "Bram Stoker", 0.9, 2.2, "accept"), Scored("Why?", "", None, None, "abstain"))
+ASKED = {"data": {"prompts": ["Who wrote Dracula?", "Why?"], "responses": ["Bram Stoker", ""]}, "metadata": {}}
+SCORED = (Scored(0.9, 2.2, "accept"), Scored(None, None, "abstain"))
 
 
 def test_a_result_comes_back_with_new_columns(tmp_path):
@@ -48,7 +47,7 @@ def test_a_result_comes_back_with_new_columns(tmp_path):
 
 
 def test_numbers_that_are_none_become_null(tmp_path):
-    result = result_of(SCORED)
+    result = with_scores(ASKED, SCORED)
     result["data"]["other"] = [float("nan"), float("-inf")]
     write_result(tmp_path / "out.json", result)
     assert read_result(tmp_path / "out.json")["data"]["other"] == [None, None]
@@ -59,7 +58,7 @@ def test_uqlm_opens_it(tmp_path):
         warnings.simplefilter("ignore")
         pytest.importorskip("uqlm", reason="uqlm is not installed in this environment (make adapters)")
         from uqlm.utils.results import UQResult
-    write_result(tmp_path / "out.json", result_of(SCORED))
+    write_result(tmp_path / "out.json", with_scores(ASKED, SCORED))
     result = UQResult(json.loads((tmp_path / "out.json").read_text(encoding="utf-8")))
     table = result.to_df()
     assert list(table["prompt"]) == ["Who wrote Dracula?", "Why?"]
@@ -93,4 +92,4 @@ def test_a_file_that_is_not_there_and_a_place_that_cannot_be(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         read_result(tmp_path / "none.json")
     with pytest.raises(UserError, match="cannot be written"):
-        write_result(tmp_path / "no" / "out.json", result_of(SCORED))
+        write_result(tmp_path / "no" / "out.json", with_scores(ASKED, SCORED))

@@ -1,0 +1,608 @@
+"""The implementations that are timed: each does all of the work in its own manner, and all give the same states.
+
+`anchorscope` goes through the engine, as a run does it.
+
+`plain` does what papers' scripts do: one item at a time, eager attention, an explicit mask, the whole forward pass with
+all hidden states and the language-model head. For single layers a pre-hook gives one layer the cut mask: a full pass
+per layer.
+
+`plain-batched`, the baseline that counts, is the same done well: batches sorted by length, SDPA, float masks, no
+language-model head; the clean pass needs no mask at all. For single layers the stream before every block is kept from
+one clean pass, and each cut restarts at its own layer.
+
+`transformer-lens` runs TransformerLens 4 through its bridge, with hooks on attention scores. The bridge always computes
+eager attention, which is what makes scores hookable. The language-model head runs on the last position only.
+`start_at_layer` still runs the layers below, so a single layer costs a full pass.
+
+`nnsight` runs traces with SDPA and float masks, stopped before the language-model head. For single layers those below
+the cut are skipped: their output is replaced by the clean stream of an earlier trace.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anchorscope.bench.workload import FOLDS, Item, Workload
+from anchorscope.engine.batching import Budget, plan_batches
+from anchorscope.engine.budget import automatic_tokens
+from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
+from anchorscope.engine.decode import decode, decoded_lengths
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.sequences import CLEAN, SITES, Variant
+from anchorscope.models.families import part_at
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.memory import free_memory, is_out_of_memory
+from anchorscope.models.transfers import ToHost, copy_rows, empty_on_host
+from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.scoring import Scorer
+
+SIZES = {"cpu": (4, 8, 16, 32), "cuda": (32, 128, 512, 1024)}
+"""Batch sizes that are tried."""
+_ATTENTION = SITES.index("attention")
+_PROBES = 3  # per fold, as a run has them
+
+
+class CannotDo(Exception):
+    """An implementation cannot do a thing; the text says why and, where there is a remedy, what it is."""
+
+
+class Implementation(Protocol):
+    """One way to do the work. States come back in host memory, in the model's own precision."""
+
+    def tune(self, workload: Workload) -> str:
+        """Finds what is fastest here (the batch size) before anything is measured, and describes it."""
+
+    def knockout(self, workload: Workload) -> Tensor:
+        """What attention adds at the last token, clean and with the cut in every layer, [2, layer, item, d_model]."""
+
+    def single_layer(self, workload: Workload) -> Tensor:
+        """The same with the cut in one layer, [cut layer, layer, item, d_model]; layers below the cut stay zero."""
+
+    def tokens(self, work: str, workload: Workload) -> float:
+        """Tokens that really run through all blocks; one that runs through half of them counts half."""
+
+
+class Own:
+    """The engine of this package."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm = lm
+        self.budget = Budget(automatic_tokens(lm))
+        self.compiled = lm.device.type == "cuda"  # as in a run that is large enough to repay it
+
+    def tune(self, workload: Workload) -> str:
+        """A run does not choose by timing, so neither does this; blocks are compiled here."""
+        self.knockout(workload)
+        return f"batches of {self.budget.tokens} tokens" + (", compiled blocks" if self.compiled else "")
+
+    def knockout(self, workload: Workload) -> Tensor:
+        """Clean and masked rows together, behind the shared prefix."""
+        return self._states(workload, _clean_and_cut(workload))
+
+    def clean(self, workload: Workload) -> Tensor:
+        """What attention adds in the clean run, [layer, item, d_model]."""
+        return self._states(workload, [CLEAN])[0]
+
+    def single_layer(self, workload: Workload) -> Tensor:
+        """All single layers together, each from its layer on."""
+        cuts = dict(enumerate(workload.cuts))
+        layers = range(self.lm.n_layers)
+        states = self._states(workload, [Variant(cuts, range(layer, layer + 1)) for layer in layers])
+        for layer in layers:
+            states[layer, :layer] = 0  # what lies below the cut is the clean run's, and not part of the work
+        return states
+
+    def tokens(self, work: str, workload: Workload) -> float:
+        """Every row only from where its cut begins, and from its layer on."""
+        n_layers, rows = self.lm.n_layers, [(item.length, min(item.keys) + 1) for item in workload.items]
+        clean = sum(length - workload.shared for length, _ in rows)
+        changed = sum(length - first for length, first in rows)
+        single = work == "single-layer"
+        run = workload.shared + clean + changed * ((n_layers + 1) / 2 if single else 1)
+        # After the last block's attention only the tokens that are read go on.
+        dropped = clean + changed * (n_layers if single else 1) - len(rows) * (n_layers if single else 2)
+        block = self.lm.layers[-1]
+        after_attention = sum(tensor.numel() for tensor in getattr(block, self.lm.family.mlp).parameters())
+        whole = sum(tensor.numel() for tensor in block.parameters())
+        return run - dropped * (after_attention / whole) / n_layers
+
+    def stream(self, workload: Workload) -> Tensor:
+        """The knockout as a run does it: states go through the probes on the device, and only log-odds come back."""
+        lm, shape = self.lm, (_PROBES, FOLDS, self.lm.n_layers)
+        weights = torch.randn(*shape, lm.d_model, generator=torch.Generator().manual_seed(0))
+        probes = ProbeSet(weights, torch.zeros(shape), np.ones(shape), np.ones(shape), ())
+        scorer = Scorer([[probes] * len(SITES)], np.arange(len(workload.items)) % FOLDS, lm.device)
+        scores: list[Tensor] = []
+        self._capture(
+            workload,
+            _clean_and_cut(workload),
+            lambda variant, batch, states: scores.append(scorer.score(batch, states)),
+        )
+        return torch.cat(scores).cpu()
+
+    def generate(self, workload: Workload) -> list[tuple[int, ...]]:
+        """A greedy answer to every prompt."""
+        lm, ends, prompts, longest = self.lm, set(workload.end_tokens), workload.prompts, workload.new_tokens
+        prefix = compute_prefix(lm, prompts[0][: workload.shared_by_prompts])
+        batches = plan_batches(decoded_lengths(prompts, prefix.length, longest), self.budget.tokens)
+        answers = decode(lm, prompts, prefix, batches, longest, lambda token, before: token in ends, budget=self.budget)
+        return [answer.ids for answer in answers]
+
+    def _states(self, workload: Workload, variants: list[Variant]) -> Tensor:
+        lm = self.lm
+        kept = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
+
+        def keep(key: tuple[int, list[int]], states: Tensor) -> None:
+            variant, batch = key
+            copy_rows(kept[variant : variant + 1], batch, states[None])
+
+        def turned(states: Tensor) -> Tensor:
+            return states.transpose(0, 1).contiguous()  # by the device, which does it faster
+
+        to_host = ToHost(keep)
+        self._capture(
+            workload,
+            variants,
+            lambda variant, batch, states: to_host.put((variant, batch), turned(states[:, 0, _ATTENTION])),
+        )
+        to_host.finish()
+        return kept
+
+    def _capture(
+        self, workload: Workload, variants: list[Variant], take: Callable[[int, list[int], Tensor], None]
+    ) -> None:
+        prefix = compute_prefix(self.lm, workload.items[0].ids[: workload.shared])
+        work = Work(workload.sequences, prefix, variants, self.budget, compiled=self.compiled)
+        refuse_idle_cuts(capture(self.lm, work, take, "bench"))
+
+
+def _clean_and_cut(workload: Workload) -> list[Variant]:
+    return [CLEAN, Variant(dict(enumerate(workload.cuts)))]
+
+
+class Plain:
+    """A plain transformers loop."""
+
+    size = 1
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm = lm
+
+    def tune(self, workload: Workload) -> str:
+        """There is nothing to choose."""
+        self.knockout(workload.first(1))
+        return "one item at a time"
+
+    @torch.inference_mode()
+    def knockout(self, workload: Workload) -> Tensor:
+        """Two passes per item."""
+        lm, items = self.lm, workload.items
+        states = torch.zeros(2, lm.n_layers, len(items), lm.d_model, dtype=lm.dtype)
+        with attention_kernel(lm.model, "eager"):
+            for index, item in enumerate(items):
+                states[0, :, index] = self._run(item, _causal_mask(item.length, lm.dtype, lm.device))
+                states[1, :, index] = self._run(item, cut_mask([item], lm.dtype, lm.device))
+        return states
+
+    @torch.inference_mode()
+    def single_layer(self, workload: Workload) -> Tensor:
+        """As many passes per item as there are layers."""
+        lm, items = self.lm, workload.items
+        states = torch.zeros(lm.n_layers, lm.n_layers, len(items), lm.d_model, dtype=lm.dtype)
+        with attention_kernel(lm.model, "eager"):
+            for index, item in enumerate(items):
+                clean = _causal_mask(item.length, lm.dtype, lm.device)
+                cut = cut_mask([item], lm.dtype, lm.device)
+                for layer in range(lm.n_layers):
+                    with _mask_of_layer(lm, layer, cut):
+                        states[layer, layer:, index] = self._run(item, clean)[layer:]
+        return states
+
+    def tokens(self, work: str, workload: Workload) -> float:
+        """Every pass runs all tokens through all layers."""
+        return workload.tokens * (2 if work == "knockout" else self.lm.n_layers)
+
+    def _run(self, item: Item, mask: Tensor) -> Tensor:
+        lm = self.lm
+        ids, last = _padded([item], lm.device)
+        kept: list[Tensor] = []
+        with _last_states(lm, kept, torch.zeros_like(last), last):
+            lm.model(input_ids=ids, attention_mask=mask, output_hidden_states=True, use_cache=False)
+        return torch.stack([state[0] for state in kept]).cpu()
+
+
+class Batched:
+    """Batches sorted by length, at the best batch size; how one batch runs is the subclass's own."""
+
+    lm: LanguageModel
+    size = 1
+    restarts = True
+    """Whether a cut in one layer starts at that layer; otherwise it is a full pass."""
+
+    def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
+        """States [layer, item, d_model]; without a mask attention is causal, and padding on the right is not seen."""
+        raise NotImplementedError
+
+    def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
+        """The same with the mask in one layer, for each in turn: states from that layer on."""
+        raise NotImplementedError
+
+    @torch.inference_mode()
+    def knockout(self, workload: Workload) -> Tensor:
+        """Two passes per batch."""
+        lm = self.lm
+        states = torch.zeros(2, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
+        with attention_kernel(lm.model, kernel_of(lm)):
+            for batch in by_length(workload, self.size):
+                items = [workload.items[index] for index in batch]
+                states[0, :, batch] = self.run(items, None)
+                states[1, :, batch] = self.run(items, cut_mask(items, lm.dtype, lm.device))
+        return states
+
+    @torch.inference_mode()
+    def single_layer(self, workload: Workload) -> Tensor:
+        """Every cut layer of a batch in turn."""
+        lm = self.lm
+        states = torch.zeros(lm.n_layers, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
+        with attention_kernel(lm.model, kernel_of(lm)):
+            for batch in by_length(workload, self.size):
+                items = [workload.items[index] for index in batch]
+                cut = cut_mask(items, lm.dtype, lm.device)
+                for layer, from_there in enumerate(self.run_single_layers(items, cut)):
+                    states[layer, layer:, batch] = from_there
+        return states
+
+    def tokens(self, work: str, workload: Workload) -> float:
+        """A restart at layer k runs the layers from k on, after one clean pass."""
+        n = self.lm.n_layers
+        return workload.tokens * (2 if work == "knockout" else 1 + (n + 1) / 2 if self.restarts else n)
+
+    def tune(self, workload: Workload) -> str:
+        """Finds the best batch size."""
+
+        def run(size: int) -> int:
+            self.size = size
+            return self.knockout(workload.first(size)).shape[2]
+
+        self.size, description = best_size(self.lm.device, len(workload.items), run)
+        return description
+
+
+class PlainBatched(Batched):
+    """A careful transformers script."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm = lm
+
+    def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
+        """One pass through the stack of blocks."""
+        ids, last = _padded(items, self.lm.device)
+        kept: list[Tensor] = []
+        with _last_states(self.lm, kept, torch.arange(len(items), device=self.lm.device), last):
+            self.lm.model_stack(input_ids=ids, attention_mask=mask, use_cache=False)
+        return torch.stack(kept).cpu()
+
+    def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
+        """One clean pass, then a restart at every layer."""
+        lm = self.lm
+        if lm.family.rotary is None:
+            raise CannotDo(f"the restart by hand is written for rotary models, and {lm.name} has none")
+        ids, last = _padded(items, lm.device)
+        rows = torch.arange(len(items), device=lm.device)
+        positions = torch.arange(ids.shape[1], device=lm.device)[None]
+        output: Any = lm.model_stack(input_ids=ids, output_hidden_states=True, use_cache=False)
+        for layer, stream in enumerate(output.hidden_states[:-1]):  # the last one is normed, and not needed
+            kept: list[Tensor] = []
+            with _last_states(lm, kept, rows, last):
+                for later in range(layer, lm.n_layers):
+                    rotary = lm.rotary(later, stream, positions)
+                    block, in_block = _model_layers(lm)[later], mask if later == layer else None
+                    stream = _first(block(stream, attention_mask=in_block, position_embeddings=rotary))
+            yield torch.stack(kept).cpu()
+
+    def generate(self, workload: Workload) -> list[tuple[int, ...]]:
+        """transformers' own `generate`, padded on the left: greedy answers, without the token that ends them."""
+        order = sorted(range(len(workload.prompts)), key=lambda index: len(workload.prompts[index]))
+        answers: dict[int, tuple[int, ...]] = {}
+        with attention_kernel(self.lm.model, kernel_of(self.lm)):
+            for start in range(0, len(order), self.size):
+                batch = order[start : start + self.size]
+                answers.update(zip(batch, self._generate(workload, batch), strict=True))
+        return [answers[index] for index in range(len(order))]
+
+    def tune_generation(self, workload: Workload) -> str:
+        """Finds the best batch size of `generate`."""
+
+        def run(size: int) -> int:
+            self.size = size
+            return len(self.generate(workload.first(size)))
+
+        self.size, description = best_size(self.lm.device, len(workload.prompts), run)
+        return description
+
+    @torch.inference_mode()
+    def _generate(self, workload: Workload, batch: list[int]) -> list[tuple[int, ...]]:
+        prompts = [workload.prompts[index] for index in batch]
+        longest = max(len(prompt) for prompt in prompts)
+        ids = [[*[0] * (longest - len(prompt)), *prompt] for prompt in prompts]
+        seen = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+        ends = list(workload.end_tokens)
+        # Tokens that end an answer are given as end-of-text tokens: checked on the device, without any text.
+        ending: dict[str, Any] = {"eos_token_id": ends or None, "pad_token_id": ends[0] if ends else 0}
+        output = self.lm.model.generate(
+            input_ids=torch.tensor(ids, device=self.lm.device),
+            attention_mask=torch.tensor(seen, device=self.lm.device),
+            max_new_tokens=workload.new_tokens,
+            do_sample=False,
+            **ending,
+        )
+        return [_until(row, set(ends)) for row in output[:, longest:].tolist()]
+
+
+class WithTransformerLens(Batched):
+    """TransformerLens as its own examples use it."""
+
+    restarts = False
+
+    def __init__(self, lm: LanguageModel) -> None:
+        from transformer_lens.model_bridge import TransformerBridge
+
+        if lm.family.norm_after_attention is not None:
+            raise CannotDo(f"written for blocks without a norm after attention, and {lm.name} has one")
+        if lm.tokenizer is None:
+            raise CannotDo("its bridge needs a tokenizer; install one with: anchorscope models --install smollm2-135m")
+        self.lm = lm
+        # A copy: the bridge puts its own parts in place of the model's.
+        self.bridge: Any = TransformerBridge.boot_transformers(
+            lm.name, hf_model=copy.deepcopy(lm.model), tokenizer=lm.tokenizer, device=lm.device, dtype=lm.dtype
+        )
+
+    def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
+        """One pass with the mask in every layer."""
+        return self._run(items, mask, range(self.lm.n_layers))
+
+    def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
+        """As many passes as there are layers."""
+        for layer in range(self.lm.n_layers):
+            yield self._run(items, mask, range(layer, layer + 1))[layer:]
+
+    def _run(self, items: list[Item], mask: Tensor | None, cut_in: range) -> Tensor:
+        ids, last = _padded(items, self.lm.device)
+        rows = torch.arange(len(items), device=self.lm.device)
+        kept: list[Tensor] = []
+
+        def keep(output: Tensor, hook: Any) -> None:
+            kept.append(output[rows, last])
+
+        hooks: list[Any] = [(f"blocks.{layer}.hook_attn_out", keep) for layer in range(self.lm.n_layers)]
+        if mask is not None:
+            hooks += [(f"blocks.{layer}.attn.hook_attn_scores", partial(_add, mask=mask)) for layer in cut_in]
+        self.bridge.run_with_hooks(ids, return_type=None, fwd_hooks=hooks, logits_to_keep=1)
+        return torch.stack(kept).cpu()
+
+
+def _add(scores: Tensor, hook: Any, mask: Tensor) -> Tensor:
+    return scores + mask
+
+
+class WithNnsight(Batched):
+    """nnsight as its own guides use it, on a model that is loaded already."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        import nnsight
+
+        self.lm = lm
+        self.save: Any = nnsight.save
+        model = copy.deepcopy(lm.model)  # tracing stays in a model's modules
+        model.set_attn_implementation(kernel_of(lm))
+        self.traced: Any = nnsight.NNsight(model)
+        self.layers: Any = getattr(part_at(self.traced, lm.family.stack), lm.family.layers)
+
+    def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
+        """One trace."""
+        ids, last = _padded(items, self.lm.device)
+        rows = torch.arange(len(items), device=self.lm.device)
+        with self.traced.trace(input_ids=ids, attention_mask=mask, use_cache=False) as tracer:
+            kept = [_first(self._attention(layer).output)[rows, last] for layer in self.layers]
+            states = self.save(torch.stack(kept))
+            tracer.stop()
+        return states.cpu()
+
+    def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
+        """One clean trace, then one per layer that skips what is below."""
+        ids, last = _padded(items, self.lm.device)
+        for layer, stream in enumerate(self._streams(ids)):
+            yield self._restart(ids, last, mask, layer, stream)
+
+    def _streams(self, ids: Tensor) -> list[Tensor]:
+        """The clean stream before every block."""
+        with self.traced.trace(input_ids=ids, use_cache=False) as tracer:
+            streams = self.save([layer.input for layer in self.layers])
+            tracer.stop()
+        return streams
+
+    def _restart(self, ids: Tensor, last: Tensor, mask: Tensor, cut_in: int, stream: Tensor) -> Tensor:
+        rows = torch.arange(len(ids), device=self.lm.device)
+        with self.traced.trace(input_ids=ids, use_cache=False) as tracer:
+            kept = []
+            for index, layer in enumerate(self.layers):
+                if index < cut_in:
+                    layer.skip(stream)
+                    continue
+                if index == cut_in:
+                    part = getattr(layer, self.lm.family.attention)
+                    args, kwargs = part.inputs
+                    part.inputs = (args, {**kwargs, "attention_mask": mask})
+                kept.append(_first(self._attention(layer).output)[rows, last])
+            states = self.save(torch.stack(kept))
+            tracer.stop()
+        return states.cpu()
+
+    def _attention(self, layer: Any) -> Any:
+        """The part of a traced layer whose output attention adds to the stream."""
+        return getattr(layer, self.lm.family.norm_after_attention or self.lm.family.attention)
+
+
+KINDS: dict[str, tuple[Callable[[LanguageModel], Implementation], str | None]] = {
+    "anchorscope": (Own, None),
+    "plain": (Plain, None),
+    "plain-batched": (PlainBatched, None),
+    "transformer-lens": (WithTransformerLens, "transformer_lens"),
+    "nnsight": (WithNnsight, "nnsight"),
+}
+"""Implementations by name, each with the package that it needs beyond this one's own."""
+
+
+def is_foreign(name: str) -> bool:
+    """Whether an implementation is another library's."""
+    return KINDS[name][1] is not None
+
+
+def make(name: str, lm: LanguageModel) -> Implementation:
+    """An implementation, ready to run on a loaded model."""
+    kind, needs = KINDS[name]
+    if needs is not None and find_spec(needs) is None:
+        raise CannotDo(f"{needs} is not installed; get it with: pip install 'anchorscope[bench]'")
+    try:
+        return kind(lm)
+    except ImportError as error:
+        raise CannotDo(f"{needs or name} cannot be imported here ({str(error).splitlines()[0]})") from error
+
+
+def by_length(workload: Workload, size: int) -> Iterator[list[int]]:
+    """Indices of items of about the same length, `size` at a time."""
+    order = sorted(range(len(workload.items)), key=lambda index: workload.items[index].length)
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def _padded(items: Sequence[Item], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids [batch, pos], padded on the right, and the position of each row's last token."""
+    longest = max(item.length for item in items)
+    ids = torch.tensor([[*item.ids, *[0] * (longest - item.length)] for item in items], device=device)
+    return ids, torch.tensor([item.length - 1 for item in items], device=device)
+
+
+def _causal_mask(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Minus infinity for what is later, [1, 1, query_pos, key_pos]."""
+    return torch.full((length, length), float("-inf"), dtype=dtype, device=device).triu(1)[None, None]
+
+
+def cut_mask(items: Sequence[Item], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The same without the cut edges, [batch, 1, query_pos, key_pos]."""
+    longest = max(item.length for item in items)
+    is_key = torch.zeros(len(items), longest, dtype=torch.bool)
+    for row, item in enumerate(items):
+        is_key[row, list(item.keys)] = True
+    position = torch.arange(longest, device=device)
+    lost = is_key.to(device)[:, None, :] & (position[:, None] > position[None, :])
+    return _causal_mask(longest, dtype, device).masked_fill(lost[:, None], float("-inf"))
+
+
+@contextmanager
+def attention_kernel(model: Any, name: str) -> Iterator[None]:
+    """The model's attention computed by another kernel for a while; all implementations share one model."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def kernel_of(lm: LanguageModel) -> str:
+    """The fastest of a model's own attention kernels that takes a mask: SDPA cannot cap scores."""
+    return "eager" if getattr(lm.config, "attn_logit_softcapping", None) is not None else "sdpa"
+
+
+def _model_layers(lm: LanguageModel) -> Any:
+    """The blocks of the model itself: those of the engine's twin ask the engine what their tokens see."""
+    return getattr(lm.model_stack, lm.family.layers)
+
+
+@contextmanager
+def _last_states(lm: LanguageModel, kept: list[Tensor], rows: Tensor, last: Tensor) -> Iterator[None]:
+    """While it holds, every block appends what attention added at the last tokens, [batch, d_model]."""
+
+    def keep(module: Any, args: Any, output: Any) -> None:
+        kept.append(_first(output)[rows, last])
+
+    name = lm.family.norm_after_attention or lm.family.attention
+    handles = [getattr(block, name).register_forward_hook(keep) for block in _model_layers(lm)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _mask_of_layer(lm: LanguageModel, layer: int, mask: Tensor) -> Iterator[None]:
+    """While it holds, one layer's attention is given another mask."""
+
+    def give(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, {**kwargs, "attention_mask": mask}
+
+    handle = getattr(_model_layers(lm)[layer], lm.family.attention).register_forward_pre_hook(give, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _first(output: Any) -> Tensor:
+    return output[0] if isinstance(output, tuple) else output
+
+
+def _until(tokens: list[int], ends: set[int]) -> tuple[int, ...]:
+    """The tokens before the first that ends an answer."""
+    end = next((index for index, token in enumerate(tokens) if token in ends), len(tokens))
+    return tuple(tokens[:end])
+
+
+def best_size(device: torch.device, n: int, run: Callable[[int], int]) -> tuple[int, str]:
+    """The batch size with the best rate, and the rates in words; `run(size)` runs one batch, returns its items.
+
+    Sizes grow until one does not fit or is slower than the one before by a tenth.
+    """
+    rates: dict[int, float] = {}
+    for size in SIZES[device.type]:
+        if size > n and rates:
+            break
+        rate = _rate(device, min(size, n), run)
+        if rate is None:
+            break
+        rates[min(size, n)] = rate
+        if rate < 0.9 * max(rates.values()):
+            break
+    if not rates:
+        return 1, "batch 1 (more does not fit)"
+    best = max(rates, key=lambda size: rates[size])
+    listed = ", ".join(f"{size}: {rate:.3g}" for size, rate in rates.items())
+    return best, f"batch {best} (items/s by batch size {listed})"
+
+
+def _rate(device: torch.device, size: int, run: Callable[[int], int]) -> float | None:
+    """Items per second of the faster of two batches; None if it does not fit."""
+    seconds = []
+    try:
+        for _ in range(2):
+            began = time.perf_counter()
+            done = run(size)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            seconds.append(time.perf_counter() - began)
+        return done / min(seconds)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    free_memory()
+    return None

@@ -1,0 +1,327 @@
+"""How a benchmark measures: seconds and peak memory of a piece of work, the rows they fill, and the model and items.
+
+Peak memory of the host is sampled while the work runs (the peak that the system keeps for a process never falls again,
+so later work would inherit it); that of a GPU comes from torch.
+"""
+
+import ctypes
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from anchorscope.bench.options import Options
+from anchorscope.bench.workload import LEAST_OWN, Workload, real, synthetic
+from anchorscope.engine.budget import block_parameters
+from anchorscope.errors import UserError
+from anchorscope.models import shapes
+from anchorscope.models.embedded import installed_path
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.loading import BALANCED, DTYPES, checked_device, choose_device, choose_dtype, load
+from anchorscope.models.wrapping import wrap
+
+_SAMPLE_SECONDS = 0.01
+_MATMUL_SIZE = {"cpu": 1536, "cuda": 8192}  # large enough that nothing but the multiplying counts
+_MATMUL_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one repeat took."""
+
+    seconds: float
+    host_added_mb: float
+    """What it took of the host's memory at most, beyond what the process held before."""
+    device_added_mb: float | None
+    """The same of the GPU's; None on the CPU."""
+
+
+def measure(run: Callable[[], Any], device: torch.device) -> Measured:
+    """Runs once and waits for the device."""
+    _tidy(device)
+    began_with, on_gpu = held_mb(device), device.type == "cuda"
+    with _Sampler() as sampler:
+        _wait(device)
+        began = time.perf_counter()
+        kept = run()
+        _wait(device)
+        seconds = time.perf_counter() - began
+    del kept  # only here: what is handed back counts
+    return Measured(
+        seconds=seconds,
+        host_added_mb=max(0.0, sampler.peak - began_with[0]),
+        device_added_mb=torch.cuda.max_memory_allocated(device) / 2**20 - began_with[1] if on_gpu else None,
+    )
+
+
+def held_mb(device: torch.device) -> tuple[float, float]:
+    """What this process holds now of the host's memory and of the GPU's."""
+    return _resident_mb(), torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0
+
+
+def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """Operations per second of large matrix products on this machine, the best of several."""
+    size = _MATMUL_SIZE[device.type]
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    best = 0.0
+    for _ in range(_MATMUL_REPEATS):
+        _wait(device)
+        began = time.perf_counter()
+        torch.mm(a, b)
+        _wait(device)
+        best = max(best, 2 * size**3 / (time.perf_counter() - began))
+    return best
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the numbers were measured on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+    }
+
+
+class _Sampler:
+    """Watches the process's resident memory from a thread."""
+
+    def __init__(self) -> None:
+        self.peak = _resident_mb()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "_Sampler":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self.peak = max(self.peak, _resident_mb())
+
+    def _watch(self) -> None:
+        while not self._over.wait(_SAMPLE_SECONDS):
+            self.peak = max(self.peak, _resident_mb())
+
+
+def _resident_mb() -> float:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    except (OSError, ValueError):  # not Linux: the peak so far is all that the system tells
+        import resource
+
+        unit = 2**20 if sys.platform == "darwin" else 2**10
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def _tidy(device: torch.device) -> None:
+    """Gives back what earlier work has freed, so that it is not counted as this one's."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    if sys.platform == "linux":
+        try:
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        except (OSError, AttributeError):  # another C library; the numbers are then a little larger
+            return
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            named = [line.partition(":")[2].strip() for line in file if line.startswith(("model name", "CPU part"))]
+        return named[0] if named else "unknown"
+    except OSError:
+        return "unknown"
+
+
+Say = Callable[[str], None]
+"""Reports progress, one line at a time."""
+SHARED, OWN = 40, 24
+"""Tokens of synthetic items, by default."""
+_TOKENIZER_OF = "smollm2-135m"  # serves all shapes
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One benchmark that is running."""
+
+    options: Options
+    lm: LanguageModel
+    peak: float
+    """Operations per second of large matrix products, measured here."""
+    say: Say
+    held: tuple[float, float]
+    """MB that the process with its model holds of the host's memory and of the GPU's."""
+
+    @property
+    def block_parameters(self) -> int:
+        """Parameters of all blocks."""
+        return block_parameters(self.lm)
+
+    @property
+    def peak_tokens_per_s(self) -> float:
+        """Tokens per second if blocks cost nothing but their multiplications, at the measured peak."""
+        return self.peak / (2 * self.block_parameters)
+
+    def workload(self, n: int) -> Workload:
+        """That many items, of the kind that was chosen."""
+        options, lm = self.options, self.lm
+        if not options.synthetic:
+            made = _real(options, lm, n)
+        else:
+            shared = SHARED if options.shared is None else options.shared
+            length = OWN if options.own is None else options.own
+            made = synthetic(n, shared, length, int(lm.config.vocab_size), options.seed, options.new_tokens)
+        _refuse_windows(lm, made)
+        return made
+
+    def race(self, runs: Mapping[str, Callable[[], Any]], title: str) -> dict[str, list[Measured]]:
+        """All runs in turn (A B C A B C), so that noise hits all alike."""
+        taken: dict[str, list[Measured]] = {name: [] for name in runs}
+        for repeat in range(self.options.repeats):
+            for name, run in runs.items():
+                taken[name].append(measure(run, self.lm.device))
+                seconds = taken[name][-1].seconds
+                self.say(f"{title}: {name}, repeat {repeat + 1} of {self.options.repeats}: {seconds:.2f} s")
+        return taken
+
+
+def load_model(options: Options) -> LanguageModel:
+    """The model; a shape is built without a tokenizer where the embedded model, which lends its own, is not here."""
+    device = choose_device(options.device)
+    if device == BALANCED:
+        raise UserError(f"A benchmark runs on one device, not {BALANCED}; choose cuda or cpu.")
+    dtype = choose_dtype(options.dtype, device)
+    if not shapes.is_shape(options.model) or dtype not in DTYPES or installed_path(_TOKENIZER_OF) is not None:
+        return load(options.model, dtype, device)
+    target = checked_device(device)
+    config = shapes.config_of(options.model, shapes.SHAPES[_TOKENIZER_OF].vocabulary)
+    model = shapes.build(config, DTYPES[dtype], target).to(target)
+    return wrap(model, None, shapes.title(options.model), options.model, random_weights=True)
+
+
+def _real(options: Options, lm: LanguageModel, n: int) -> Workload:
+    try:
+        return real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"Real questions need the package {error.name!r}, which is not installed here; install all of anchorscope, "
+            f"or run random tokens with --shared {SHARED} --own {OWN}."
+        ) from error
+
+
+def _refuse_windows(lm: LanguageModel, workload: Workload) -> None:
+    # The other implementations are given one mask for all layers, which would erase a window.
+    longest = max(item.length for item in workload.items)
+    windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
+    if windows and min(windows) < longest:
+        raise UserError(
+            f"Items have up to {longest} tokens, and layers of {lm.name!r} see only {min(windows)}; the ways could not "
+            f"be compared. Choose shorter items (--shared and --own, at least {LEAST_OWN}) or another model."
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured; what an implementation could not do is None and has a note."""
+
+    work: str
+    way: str
+    """Name of the implementation; the key is part of the JSON object's contract."""
+    unit: str = "items"
+    """What is counted: `items`, `fits` or `questions`."""
+    items: int | None = None
+    """How many of them one repeat ran."""
+    seconds: float | None = None
+    """Of one repeat, the median."""
+    seconds_min: float | None = None
+    seconds_max: float | None = None
+    items_per_s: float | None = None
+    tokens_per_s: float | None = None
+    """Tokens through all blocks, without padding; one that runs through half of the blocks counts half."""
+    speedup: float | None = None
+    """The rate of `anchorscope` over this one's."""
+    max_difference: float | None = None
+    """What `difference_is` says."""
+    relative_difference: float | None = None
+    """The largest difference over the largest value."""
+    difference_is: str | None = None
+    """What the two differences compare."""
+    auc_difference: float | None = None
+    """Probes only: the largest difference of an AUC on held-out items."""
+    peak_memory_mb: float | None = None
+    """Of the device that computes, weights included; what other implementations hold is not counted."""
+    host_peak_mb: float | None = None
+    device_peak_mb: float | None = None
+    added_memory_mb: float | None = None
+    """What the work took beyond the process with its model."""
+    share_of_peak: float | None = None
+    """2 × parameters of the blocks × tokens run ÷ seconds ÷ the measured matrix-multiply peak."""
+    streaming_items_per_s: float | None = None
+    """Ours only: the knockout as a run does it, every state through the probes, only log-odds fetched."""
+    streaming_share_of_peak: float | None = None
+    setting: str | None = None
+    """What the implementation chose before it was measured."""
+    note: str | None = None
+    """Why something is missing."""
+
+    def timed(
+        self,
+        items: int,
+        taken: Sequence[Measured],
+        held: tuple[float, float],
+        tokens: float | None = None,
+        peak_tokens_per_s: float | None = None,
+    ) -> "Row":
+        """The same row with what its repeats took; `held` is what the process with its model holds of both memories."""
+        all_seconds = [repeat.seconds for repeat in taken]
+        seconds = median(all_seconds)
+        host = max(repeat.host_added_mb for repeat in taken)
+        on_gpu = [repeat.device_added_mb for repeat in taken if repeat.device_added_mb is not None]
+        device = max(on_gpu) if on_gpu else None
+        return replace(
+            self,
+            items=items,
+            seconds=seconds,
+            seconds_min=min(all_seconds),
+            seconds_max=max(all_seconds),
+            items_per_s=items / seconds,
+            tokens_per_s=None if tokens is None else tokens / seconds,
+            peak_memory_mb=held[0] + host if device is None else held[1] + device,
+            host_peak_mb=held[0] + host,
+            device_peak_mb=None if device is None else held[1] + device,
+            added_memory_mb=host if device is None else device,
+            share_of_peak=None if tokens is None or peak_tokens_per_s is None else tokens / seconds / peak_tokens_per_s,
+        )
+
+
+def with_speedups(rows: Sequence[Row]) -> list[Row]:
+    """The rows with our rate over each one's, within one work."""
+    ours = {row.work: row.items_per_s for row in rows if row.way == "anchorscope" and row.items_per_s is not None}
+    return [
+        row
+        if row.items_per_s is None or row.work not in ours
+        else replace(row, speedup=ours[row.work] / row.items_per_s)
+        for row in rows
+    ]
