@@ -26,9 +26,9 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not survive a fork
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
-from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.index import read_index
 from anchorscope.errors import UserError
+from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
 

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.verify import verify
 from anchorscope.recipe import Recipe
+from anchorscope.verify import verify
 from kill_and_resume import JOBS, MINE, WRITES, asked_for, begin, differences, forked, run, undisturbed
 
 MEGABYTES = 256

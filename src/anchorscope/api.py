@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from anchorscope.artefacts.finished import open_finished
-from anchorscope.artefacts.verify import Verified
-from anchorscope.artefacts.verify import verify as verify_folder
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError, unknown
 from anchorscope.execute.choose import choose
+from anchorscope.finished import open_finished
 from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
@@ -30,6 +28,8 @@ from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
 from anchorscope.screen.progress import chosen_listener, clear_screen
 from anchorscope.system_errors import told_to_callers
+from anchorscope.verify import Verified
+from anchorscope.verify import verify as verify_folder
 
 if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where something needs them
     from matplotlib.figure import Figure
@@ -132,19 +132,19 @@ class Run:
         `detection` (`question-only`, `boost-answer-1` …) have these only. The file is memory-mapped: no other layer is
         read.
         """
-        from anchorscope.artefacts.kept_states import read_layer
+        from anchorscope.kept_states import read_layer
 
         recipe = self._finished.recipe
         return read_layer(self._states(dataset, intervention), site or recipe.site, position or recipe.position, layer)
 
     def state_items(self, dataset: str, intervention: str = "clean") -> list[str]:
         """The items of kept states, in order."""
-        from anchorscope.artefacts.kept_states import read_header
+        from anchorscope.kept_states import read_header
 
         return [str(name) for name in read_header(self._states(dataset, intervention))["item_ids"]]
 
     def _states(self, dataset: str, intervention: str) -> Path:
-        from anchorscope.artefacts.kept_states import place_of
+        from anchorscope.kept_states import place_of
 
         place = place_of(dataset, intervention)
         if place not in self.manifest["sha256"]:
@@ -157,7 +157,7 @@ class Run:
 
         Log-probabilities of the answer, clean and cut, P(True), how far sampled answers agree (`docs/run-folder.md`).
         """
-        from anchorscope.artefacts.kept_states import features_place
+        from anchorscope.kept_states import features_place
 
         place = features_place(dataset)
         if place not in self.manifest["sha256"]:

@@ -17,10 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.first_chart import first_chart
-from anchorscope.artefacts.publish import publish
-from anchorscope.artefacts.results import DatasetResult, LeftOut, RunFacts
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, chosen_evidence
 from anchorscope.cost import choose_random_cuts, dataset_size, run_cost
@@ -28,10 +24,12 @@ from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.worker_groups import WorkerGroups, shared
+from anchorscope.files import canonical_hash
 from anchorscope.models.process_settings import few_collections, threads
 from anchorscope.prepare import refuse_too_few, rehearse, resolve, worker_job
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
+from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, publish
 from anchorscope.steps.dataset_steps import DatasetSteps
 from anchorscope.steps.job import Job
 from anchorscope.steps.planned import first_plan, planned_steps

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.answers.choose import LabelCounter, QuestionSample, choose_questions, require_possible
-from anchorscope.artefacts.durable import make_folder, replacing
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_spec
 from anchorscope.datasets.rows import parse_columns
 from anchorscope.errors import UserError
 from anchorscope.execute.worker_job import WorkerJob
+from anchorscope.files import make_folder, replacing
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.model_cache import cache_dir
 from anchorscope.models.shapes import is_shape

@@ -31,6 +31,7 @@ from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, parse_spec
 from anchorscope.datasets.rows import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
+from anchorscope.files import NotRegular, open_regular
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.shapes import SHAPES
 from anchorscope.options import (
@@ -46,7 +47,6 @@ from anchorscope.options import (
     option_of,
     refuse,
 )
-from anchorscope.regular_files import NotRegular, open_regular
 
 _MANY = 1_000_000_000  # questions or items: more than anyone has
 LARGEST_SEED = 2**63 - 1

@@ -21,9 +21,9 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.durable import sha256
-from anchorscope.artefacts.finished import FinishedRun, open_finished
 from anchorscope.errors import UserError, unknown
+from anchorscope.files import sha256
+from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.recipe import named_folder
 from anchorscope.schema import SHARE_SCHEMA
 from anchorscope.system_errors import told_to_callers

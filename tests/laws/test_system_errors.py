@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import anchorscope
-from anchorscope.artefacts.durable import replacing, write_json
 from anchorscope.cli import models as models_command
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
+from anchorscope.files import replacing, write_json
 from anchorscope.system_errors import fault_in_words, naming, system_errors_told, system_fault
 
 NUMBERS = (

@@ -10,7 +10,6 @@ import torch
 from typer.testing import CliRunner
 
 import anchorscope
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.step import MadeFrom
 from anchorscope.cli.main import app
@@ -20,6 +19,7 @@ from anchorscope.models import loading
 from anchorscope.pipeline import run_recipe
 from anchorscope.prepare import ask, resolve
 from anchorscope.recipe import make_recipe
+from anchorscope.steps.formats import records
 from small_facts import quick_options, rows, write_questions
 
 

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe
 from anchorscope.steps import job

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from anchorscope.artefacts.durable import canonical_hash, sha256
+from anchorscope.files import canonical_hash, sha256
 from anchorscope.recipe import make_recipe, to_toml
 from anchorscope.report.findings import SAMPLE_SCHEMA, Findings
 from anchorscope.schema import SCHEMA_VERSION

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from anchorscope.artefacts.frames import effects_frame
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.curves import Curve, plain_curves
 from anchorscope.evidence.draws import Draws
@@ -13,6 +12,7 @@ from anchorscope.evidence.effects import Effect
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import noise_at_reference, plain_calls
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, Findings, headline_effects
+from anchorscope.result_tables import effects_frame
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
 FOLDS = 5

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope import file_hashes
-from anchorscope.file_hashes import known_sha256
+from anchorscope import files as hashing
+from anchorscope.files import known_sha256
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of files that were read; clocks that tick too slowly are no matter here."""
     seen: list[str] = []
-    original = file_hashes.sha256
-    monkeypatch.setattr(file_hashes, "_MEMORY", {})
-    monkeypatch.setattr(file_hashes, "_JUST_WRITTEN", -(10**18))
-    monkeypatch.setattr(file_hashes, "sha256", lambda path: (seen.append(path.name), original(path))[1])
+    original = hashing.sha256
+    monkeypatch.setattr(hashing, "_MEMORY", {})
+    monkeypatch.setattr(hashing, "_JUST_WRITTEN", -(10**18))
+    monkeypatch.setattr(hashing, "sha256", lambda path: (seen.append(path.name), original(path))[1])
     return seen
 
 
@@ -30,7 +30,7 @@ def made(folder: Path, **contents: bytes) -> list[Path]:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in another process."""
-    monkeypatch.setattr(file_hashes, "_MEMORY", {})
+    monkeypatch.setattr(hashing, "_MEMORY", {})
 
 
 def test_every_file_is_read_once_and_by_later_processes_not_again(
@@ -62,7 +62,7 @@ def test_a_change_under_the_old_date_and_size_is_seen(tmp_path: Path, read: list
 def test_a_file_that_was_written_just_now_is_not_believed_to_stay(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_hashes, "_JUST_WRITTEN", 10**18)
+    monkeypatch.setattr(hashing, "_JUST_WRITTEN", 10**18)
     files, store = made(tmp_path, a=b"1"), tmp_path / "sha256.json"
     known_sha256(files, store)
     known_sha256(files, store)
@@ -99,7 +99,7 @@ def test_where_nothing_can_be_remembered_hashes_are_right_all_the_same(tmp_path:
 
 
 def test_only_so_many_are_remembered(tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_hashes, "_MOST", 2)
+    monkeypatch.setattr(hashing, "_MOST_REMEMBERED", 2)
     store = tmp_path / "sha256.json"
     for file in made(tmp_path, a=b"1", b=b"2", c=b"3"):
         known_sha256([file], store)

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import anchorscope
-from anchorscope.artefacts.finished import open_finished
+from anchorscope.finished import open_finished
 from anchorscope.tracking import TRACKERS, RunRecords, records_of, tags_of
 from made_runs import made_run
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorscope.artefacts.durable import replacing
 from anchorscope.errors import UserError
+from anchorscope.files import replacing
 
 if TYPE_CHECKING:
     from anchorscope.detectors.detector import Detector

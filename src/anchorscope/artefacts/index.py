@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from anchorscope.artefacts.durable import canonical_hash, write_json
 from anchorscope.errors import UserError
-from anchorscope.file_hashes import known_sha256
-from anchorscope.regular_files import read_regular
+from anchorscope.files import canonical_hash, known_sha256, read_regular, write_json
 from anchorscope.schema import SCHEMA_VERSION
 
 INDEX = "index.json"

@@ -16,29 +16,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from anchorscope.artefacts.durable import (
-    PARTIAL,
-    canonical_hash,
-    files_below,
-    move_aside,
-    move_files,
-    remove_files,
-    replacing,
-    sync_folder,
-    sync_tree,
-    write_json,
-)
 from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, read_index
-from anchorscope.artefacts.locks import LOCK as LOCK
-from anchorscope.artefacts.locks import locked as locked
-from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.shards import ShardStore, drop_shards, stores_below
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.artefacts.store_writer import StoreWriter
 from anchorscope.errors import UserError
 from anchorscope.execute.store import Store
+from anchorscope.files import LOCK as LOCK
+from anchorscope.files import (
+    PARTIAL,
+    canonical_hash,
+    files_below,
+    move_aside,
+    move_files,
+    new_folder,
+    read_regular,
+    remove_files,
+    replacing,
+    sync_folder,
+    sync_tree,
+    writable,
+    write_json,
+)
+from anchorscope.files import locked as locked
 from anchorscope.progress import Progress, Silent
-from anchorscope.regular_files import read_regular
 from anchorscope.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"

@@ -16,22 +16,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.durable import (
+from anchorscope.artefacts.index import Damaged, are_inside, damage, facts_of
+from anchorscope.errors import UserError
+from anchorscope.files import (
     PARTIAL,
     canonical_hash,
     files_below,
     folder_beside,
     move_aside,
     move_files,
+    new_folder,
+    read_regular,
     remove_files,
     replacing,
     sync_folder,
     sync_tree,
+    writable,
 )
-from anchorscope.artefacts.index import Damaged, are_inside, damage, facts_of
-from anchorscope.artefacts.new_folder import new_folder, writable
-from anchorscope.errors import UserError
-from anchorscope.regular_files import read_regular
 
 _NEW = "results"
 _ASIDE = re.compile(r"\.changed-\d+$")

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from anchorscope.artefacts.durable import PARTIAL, make_folder, remove_files
 from anchorscope.execute.content_hash import content_hash
+from anchorscope.files import PARTIAL, make_folder, remove_files
 from anchorscope.system_errors import naming
 
 SHARDS = ".shards"

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from anchorscope.artefacts.durable import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 from anchorscope.artefacts.index import Index, StepRecord, damage, facts_of
 from anchorscope.artefacts.shards import SHARDS, ShardStore, drop_shards
 from anchorscope.artefacts.store_writer import StoreWriter
+from anchorscope.files import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 from anchorscope.progress import Progress
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError, unknown
-from anchorscope.regular_files import read_regular
+from anchorscope.files import read_regular
 
 WORK = ("knockout", "single-layer", "probes", "generation")
 """What is measured: clean and cut over all layers; a cut in every single layer; probe fitting; greedy answers."""

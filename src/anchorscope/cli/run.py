@@ -17,7 +17,7 @@ from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 
 if TYPE_CHECKING:
-    from anchorscope.artefacts.finished import FinishedRun
+    from anchorscope.finished import FinishedRun
 
 _running, _output = in_panel(RUNNING), in_panel(OUTPUT)
 EXAMPLES = (
@@ -76,7 +76,7 @@ def run(
 
     check_inputs(settled, choice.kind == "ray")
     with loading("torch", quiet):
-        from anchorscope.artefacts.finished import open_finished
+        from anchorscope.finished import open_finished
         from anchorscope.pipeline import run_recipe
 
     run_recipe(settled, folder, fresh=fresh, progress=listener(quiet), choice=choice)

@@ -22,7 +22,7 @@ from anchorscope.errors import UserError
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
     import polars as pl
 
-    from anchorscope.artefacts.finished import FinishedRun
+    from anchorscope.finished import FinishedRun
 
 EXAMPLES = (
     ("the answer card, and a few items", "anchorscope show runs/demo"),
@@ -59,7 +59,7 @@ def show(
             raise UserError(f"Either an item ({item!r}) or --search {search!r}: leave one of them out.")
 
         with loading("polars", quiet):
-            from anchorscope.artefacts.finished import open_finished
+            from anchorscope.finished import open_finished
 
         finished = open_finished(run)
         if finished.older_columns:

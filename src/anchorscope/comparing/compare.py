@@ -16,11 +16,11 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.durable import sha256
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.comparing.differences import ORDERS, Difference, NamedRun, differences, open_runs
 from anchorscope.comparing.rules import check_allowed
 from anchorscope.errors import UserError, unknown
+from anchorscope.files import sha256
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared, Flag, chart_rows

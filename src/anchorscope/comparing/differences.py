@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.finished import FinishedRun, open_finished
 from anchorscope.comparing.rules import FOUND, OPTIONS, Rule
 from anchorscope.errors import UserError
+from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import listing

@@ -9,7 +9,6 @@ import polars as pl
 from jaxtyping import Bool, Float, Int
 
 from anchorscope.answers.template import Template
-from anchorscope.artefacts.run_facts import versions
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.read_runs import RunDataset
 from anchorscope.detectors.evaluation import Dataset, TrainedOn
@@ -22,6 +21,7 @@ from anchorscope.detectors.training import INNER_FOLDS
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import ModelIdentity
+from anchorscope.results import versions
 from anchorscope.stats.calibration import Calibration
 from anchorscope.stats.reliability import BINS, reliability_bins
 from anchorscope.stats.risk_control import threshold_at_risk

@@ -14,7 +14,6 @@ from typing import Any
 import polars as pl
 import torch
 
-from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.bundles import layer_probes_of, setting, trained_detector
@@ -22,6 +21,7 @@ from anchorscope.detecting.inputs import KEEP, open_runs
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detecting.read_runs import ENOUGH_TRUE, RunDataset, read_runs
 from anchorscope.detecting.tables import Evaluation, Tables
+from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
 from anchorscope.errors import UserError
 from anchorscope.models.loading import checked_device, choose_device

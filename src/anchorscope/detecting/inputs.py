@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from anchorscope.artefacts.finished import FinishedRun, open_finished
 from anchorscope.catalogue import DETECTORS
 from anchorscope.errors import UserError, unknown
+from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
 
 LEAST_PER_CLASS = 30

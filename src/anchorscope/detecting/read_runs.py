@@ -11,8 +11,6 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.artefacts.finished import FinishedRun
-from anchorscope.artefacts.kept_states import features_place, place_of, read_header, read_layer
 from anchorscope.datasets.text import normalise, question_key, words
 from anchorscope.detecting.inputs import shown_name
 from anchorscope.detectors.evaluation import Dataset
@@ -21,6 +19,8 @@ from anchorscope.detectors.fits import Texts
 from anchorscope.detectors.training import Examples
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
+from anchorscope.finished import FinishedRun
+from anchorscope.kept_states import features_place, place_of, read_header, read_layer
 
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""

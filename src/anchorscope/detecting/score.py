@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorscope.artefacts.durable import make_folder, replacing
 from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, DatasetSpec, KeptQuestions, open_dataset, parse_spec
 from anchorscope.datasets.question import Question, asked
 from anchorscope.datasets.rows import parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
+from anchorscope.files import make_folder, open_regular, replacing
 from anchorscope.progress import Progress
-from anchorscope.regular_files import open_regular
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
     from anchorscope.detectors.scoring import Score

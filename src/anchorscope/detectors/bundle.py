@@ -30,6 +30,7 @@ from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
+from anchorscope.files import make_folder, replacing
 from anchorscope.stats.calibration import Calibration
 from anchorscope.stats.risk_control import Threshold
 
@@ -106,6 +107,24 @@ def _pack(trained: TrainedDetector) -> PackedDetector:
     }
     sha256 = content_hash(record)
     return PackedDetector(written({**record, "sha256": sha256}), weights, sha256)
+
+
+def write_bundle(place: Path, trained: TrainedDetector) -> str:
+    """Writes a detector as a folder, in the place of a bundle that may be there; its sha256.
+
+    It is there whole or not at all, and never over a folder that is something else.
+    """
+    packed = pack(trained)
+    others = sorted(one.name for one in place.iterdir() if one.name not in (JSON, WEIGHTS)) if place.is_dir() else []
+    if others or (place.exists() and not place.is_dir()):
+        found = f"it holds {others[0]!r}" if others else "it is a file"
+        raise UserError(f"{str(place)!r} is no bundle ({found}) and is not replaced; choose another folder.")
+    make_folder(place.parent)
+    with replacing(place) as half_made:
+        half_made.mkdir()
+        for name, content in packed.files.items():
+            (half_made / name).write_bytes(content)
+    return packed.sha256
 
 
 def read_bundle(place: str | Path) -> TrainedDetector:

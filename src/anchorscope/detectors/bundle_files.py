@@ -8,7 +8,7 @@ from typing import Any
 
 from anchorscope.detectors.hub_bundle import PREFIX, hub_folder
 from anchorscope.errors import UserError
-from anchorscope.regular_files import read_regular
+from anchorscope.files import read_regular
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 SCHEMA = "anchorscope-detector"

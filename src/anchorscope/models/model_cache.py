@@ -6,7 +6,7 @@ file with size and sha256, is written last. What is stopped leaves nothing that 
 a time makes a folder; the others wait and use what it made.
 
 When a folder is used, sizes and hashes of all its files are compared with the manifest. A file is hashed once, and
-again when it was written to (`file_hashes`).
+again when it was written to (`files.known_sha256`).
 """
 
 import json
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError
-from anchorscope.file_hashes import known_sha256
+from anchorscope.files import known_sha256
 from anchorscope.models.limits import CONFIG_BYTES
 from anchorscope.models.plain_files import Unfit, read_object
 from anchorscope.progress import Progress

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from anchorscope import regular_files
+from anchorscope import files
 from anchorscope.models.limits import DIGITS, JSON_VALUES
 
 
@@ -23,8 +23,8 @@ class Unfit(Exception):
 def open_regular(path: Path) -> Iterator[IO[bytes]]:
     """A file that is none of pipe, device, socket or folder, to be read."""
     try:
-        file = regular_files.open_regular(path)
-    except regular_files.NotRegular:
+        file = files.open_regular(path)
+    except files.NotRegular:
         raise Unfit(f"{path.name} is not a regular file") from None
     except (OSError, ValueError) as error:
         raise Unfit(f"{path.name[:100]} cannot be read ({getattr(error, 'strerror', None) or error})") from error

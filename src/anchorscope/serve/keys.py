@@ -10,7 +10,7 @@ import ipaddress
 from pathlib import Path
 
 from anchorscope.errors import UserError
-from anchorscope.regular_files import read_regular
+from anchorscope.files import read_regular
 
 SHORTEST = 16
 """Characters of a key: fewer can be guessed."""

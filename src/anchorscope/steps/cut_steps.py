@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.answers.choose import NEEDED
-from anchorscope.artefacts.formats import ARRAYS, MEASUREMENTS, TENSORS
-from anchorscope.artefacts.kept_states import CLEAN as CLEAN_RUN
-from anchorscope.artefacts.kept_states import KeptStates
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.sequences import SITES
@@ -19,12 +16,15 @@ from anchorscope.evidence.effects import CutStates, Effect, Measurements, measur
 from anchorscope.evidence.tables import first_curves
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.interventions.registry import of_experiments
+from anchorscope.kept_states import CLEAN as CLEAN_RUN
+from anchorscope.kept_states import KeptStates
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
 from anchorscope.plan.passes import Place
 from anchorscope.probes.crossfit import refit_logits
 from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
 from anchorscope.question_share.principal import default_directions, principal_states
 from anchorscope.stats.streams import stream
+from anchorscope.steps.formats import ARRAYS, MEASUREMENTS, TENSORS
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
 from anchorscope.steps.measurement_steps import MeasurementSteps
 

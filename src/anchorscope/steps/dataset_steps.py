@@ -9,9 +9,17 @@ import polars as pl
 from anchorscope.answers.choose import PER_CLASS
 from anchorscope.answers.generate import do_not_fit
 from anchorscope.answers.label import balanced_by, grouped_by, require_enough
-from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.formats import FOUND, FRAMES
-from anchorscope.artefacts.frames import (
+from anchorscope.artefacts.step import Step
+from anchorscope.evidence.clean import with_log_probs
+from anchorscope.evidence.effects import measured_places
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
+from anchorscope.evidence.measured import Measured
+from anchorscope.evidence.tables import Evidence, evidence_tables
+from anchorscope.files import canonical_hash
+from anchorscope.items import Item
+from anchorscope.plan.interventions import Missing
+from anchorscope.probes.crossfit import PROBES
+from anchorscope.result_tables import (
     confidence,
     counts_frame,
     effects_frame,
@@ -22,17 +30,9 @@ from anchorscope.artefacts.frames import (
     unavailable_frame,
     unused_frames,
 )
-from anchorscope.artefacts.results import DatasetResult, LeftOut
-from anchorscope.artefacts.step import Step
-from anchorscope.evidence.clean import with_log_probs
-from anchorscope.evidence.effects import measured_places
-from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
-from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.tables import Evidence, evidence_tables
-from anchorscope.items import Item
-from anchorscope.plan.interventions import Missing
-from anchorscope.probes.crossfit import PROBES
+from anchorscope.results import DatasetResult, LeftOut
 from anchorscope.steps.detection_steps import DetectionSteps
+from anchorscope.steps.formats import FOUND, FRAMES
 from anchorscope.steps.job import MODEL_LIBRARIES, TABLE_LIBRARIES
 
 

@@ -8,8 +8,6 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.artefacts.formats import ARRAYS, TENSORS, records
-from anchorscope.artefacts.kept_states import KeptStates
 from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import BOOSTS, DETECTION_RUNS, SAMPLES
 from anchorscope.evidence.detection import (
@@ -21,8 +19,10 @@ from anchorscope.evidence.detection import (
 )
 from anchorscope.evidence.share_nulls import ANSWER_ONLY, QUESTION_ONLY, RANDOM_WEIGHTS
 from anchorscope.execute.run_passes import run_samples
+from anchorscope.kept_states import KeptStates
 from anchorscope.plan.decoding import SamplesPass, plan_answers
 from anchorscope.schema import FEATURE_SCHEMA
+from anchorscope.steps.formats import ARRAYS, TENSORS, records
 from anchorscope.steps.job import MODEL_LIBRARIES
 from anchorscope.steps.share_steps import ShareSteps
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
-from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
@@ -23,6 +21,7 @@ from anchorscope.datasets.files import hash_of
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.execute.run_passes import key_word_writer, run_answers
+from anchorscope.files import canonical_hash
 from anchorscope.items import Item
 from anchorscope.models.shapes import is_shape
 from anchorscope.plan.decoding import plan_answers
@@ -32,6 +31,7 @@ from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
 from anchorscope.stats.streams import priorities
+from anchorscope.steps.formats import records
 from anchorscope.steps.job import MODEL_LIBRARIES, Job
 
 

@@ -6,9 +6,6 @@ from importlib import metadata
 from typing import Any
 
 from anchorscope.answers.template import Template, make_template
-from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.first_chart import FirstChart
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, Step
 from anchorscope.cost import ModelSize
@@ -16,6 +13,7 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Executor, LocalExecutor, Workers, describe
 from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
 from anchorscope.execute.solver import Solver, fit_device
+from anchorscope.files import canonical_hash
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import ModelFacts, ModelFiles, model_files, read_facts, source_signature
@@ -25,6 +23,8 @@ from anchorscope.plan.passes import Planner
 from anchorscope.prepare import solver_device
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
+from anchorscope.results import FirstChart
+from anchorscope.steps.formats import records
 
 MODEL_LIBRARIES = ("torch", "transformers")
 """What passes through a model are computed by."""

@@ -7,10 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.artefacts.formats import ARRAY, CLEAN_STATES, FINAL_PROBES, PROBE_SETS, records
 from anchorscope.artefacts.index import damage
-from anchorscope.artefacts.kept_states import CLEAN as CLEAN_RUN
-from anchorscope.artefacts.kept_states import kept_bytes, parse_layers, place_of, read_whole, refuse_full_disk
 from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.engine.attention_mass import AttentionMass
@@ -19,11 +16,14 @@ from anchorscope.evidence.clean import CleanRun, CleanStates, run_clean
 from anchorscope.evidence.effects import Scoring
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.interventions.registry import of_experiments, with_draws
+from anchorscope.kept_states import CLEAN as CLEAN_RUN
+from anchorscope.kept_states import kept_bytes, parse_layers, place_of, read_whole, refuse_full_disk
 from anchorscope.probes.crossfit import ProbeSet, fit_probes
 from anchorscope.probes.final_probe import FinalProbe, fit_final_probes
 from anchorscope.probes.scoring import score_clean
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import priorities, stream
+from anchorscope.steps.formats import ARRAY, CLEAN_STATES, FINAL_PROBES, PROBE_SETS, records
 from anchorscope.steps.item_steps import ItemSteps
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
 

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.artefacts.formats import ARRAYS
 from anchorscope.artefacts.step import MadeFrom, Step
 from anchorscope.evidence.share_nulls import (
     ANSWER_ONLY,
@@ -18,6 +17,7 @@ from anchorscope.evidence.share_nulls import (
 from anchorscope.question_share.principal import principal_states
 from anchorscope.question_share.shares import ShareItems, held_out_scores, knockout_share
 from anchorscope.steps.cut_steps import CutSteps
+from anchorscope.steps.formats import ARRAYS
 from anchorscope.steps.job import MODEL_LIBRARIES
 
 

@@ -9,7 +9,6 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from anchorscope.artefacts.formats import ARRAYS, FRAMES
 from anchorscope.artefacts.step import Step
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import with_log_probs
@@ -21,6 +20,7 @@ from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.shares import Shares, question_shares
 from anchorscope.schema import SHARE_CALL_SCHEMA
 from anchorscope.stats.streams import stream
+from anchorscope.steps.formats import ARRAYS, FRAMES
 from anchorscope.steps.job import FIT_LIBRARIES, TABLE_LIBRARIES
 from anchorscope.steps.null_steps import NullSteps
 

@@ -24,9 +24,9 @@ from typing import Any
 
 import tomli_w
 
-from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.datasets.catalog import absolute
 from anchorscope.errors import UserError, unknown
+from anchorscope.files import canonical_hash
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.recipe import Recipe, is_plain_text, make_recipe, read_recipe, shortened
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anchorscope.artefacts.durable import canonical_hash, sha256
-from anchorscope.artefacts.finished import FinishedRun, open_finished
 from anchorscope.artefacts.run_folder import MANIFEST
 from anchorscope.comparing.differences import NamedRun, differences
 from anchorscope.comparing.rules import REFUSABLE
 from anchorscope.errors import UserError
+from anchorscope.files import canonical_hash, sha256
+from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.progress import Progress
 from anchorscope.report.comparison.compared import Flag
 from anchorscope.report.study.studied import ShownRun, Studied

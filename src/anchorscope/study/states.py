@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.finished import read_manifest
 from anchorscope.artefacts.index import WORK, Index, index_in, is_run, read_index
 from anchorscope.artefacts.kinds import STUDY_MARKER
-from anchorscope.artefacts.locks import is_locked
 from anchorscope.artefacts.run_folder import MANIFEST
 from anchorscope.artefacts.shards import stores_below
 from anchorscope.errors import UserError
+from anchorscope.files import is_locked
+from anchorscope.finished import read_manifest
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.study.grid import Study, StudyRun
 from anchorscope.study.study_folder import StudyFolder, look_into

@@ -13,25 +13,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.durable import (
+from anchorscope.artefacts.index import are_inside, damage, facts_of
+from anchorscope.artefacts.kinds import STUDY_MARKER
+from anchorscope.artefacts.sealed_folder import read_sealed
+from anchorscope.errors import UserError
+from anchorscope.files import (
+    LOCK,
     PARTIAL,
     canonical_hash,
     files_below,
     folder_beside,
+    locked,
     make_folder,
     move_aside,
     move_files,
+    new_folder,
     remove_files,
     replacing,
     sync_tree,
+    writable,
     write_json,
 )
-from anchorscope.artefacts.index import are_inside, damage, facts_of
-from anchorscope.artefacts.kinds import STUDY_MARKER
-from anchorscope.artefacts.locks import LOCK, locked
-from anchorscope.artefacts.new_folder import new_folder, writable
-from anchorscope.artefacts.sealed_folder import read_sealed
-from anchorscope.errors import UserError
 from anchorscope.study.grid import Study, read_study
 
 FILE, RUNS = "study.toml", "runs"

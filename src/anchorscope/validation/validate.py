@@ -16,13 +16,12 @@ from typing import Any
 import polars as pl
 import torch
 
-from anchorscope.artefacts.durable import PARTIAL, files_below, replacing
 from anchorscope.artefacts.index import is_run
-from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.sealed_folder import read_sealed, sealed_text
 from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
+from anchorscope.files import PARTIAL, files_below, new_folder, replacing, writable
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
 from anchorscope.planted import planted_model_folder

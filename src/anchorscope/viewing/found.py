@@ -15,14 +15,13 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.durable import PARTIAL
-from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.index import INDEX, Damaged
 from anchorscope.artefacts.kinds import COMPARISON, DETECTORS, MARKERS, RUN, STUDY, VALIDATION, kind_of
 from anchorscope.artefacts.sealed_folder import read_sealed
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
-from anchorscope.regular_files import read_regular
+from anchorscope.files import PARTIAL, read_regular
+from anchorscope.finished import open_finished
 from anchorscope.report.answer_card import AnswerCard
 
 _PAGES = ("report.html", "validation.html")

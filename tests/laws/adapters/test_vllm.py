@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from anchorscope.adapters.vllm import StateScorer, main
-from anchorscope.artefacts.bundles import write_bundle
+from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from anchorscope.artefacts import run_folder
-from anchorscope.artefacts.durable import canonical_hash, folder_beside
-from anchorscope.artefacts.finished import read_manifest
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import LOCK, RunFolder, open_run
 from anchorscope.artefacts.step import Format, MadeFrom
 from anchorscope.errors import UserError
+from anchorscope.files import canonical_hash, folder_beside
+from anchorscope.finished import read_manifest
+from anchorscope.steps.formats import records
 from noting import Notes
 
 NUMBERS = records(list[int])

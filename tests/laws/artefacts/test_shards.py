@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.shards import ShardStore, is_shard
 from anchorscope.artefacts.step import MadeFrom
-from anchorscope.artefacts.verify import verify
 from anchorscope.errors import Incomplete, UserError
+from anchorscope.steps.formats import records
+from anchorscope.verify import verify
 
 ONE, TWO = (hashlib.sha256(name).hexdigest()[:32] for name in (b"one", b"two"))
 NUMBERS = records(list[int])

@@ -12,8 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.artefacts.bundles import write_bundle
-from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack
+from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack, write_bundle
 from anchorscope.detectors.fitted import LinearProbe, store_parts
 from anchorscope.detectors.fitted_parts import WeightedSum
 from anchorscope.detectors.layer_probes import LayerProbes

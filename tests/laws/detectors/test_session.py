@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import anchorscope
-from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.datasets.catalog import open_dataset, parse_spec
+from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.features import CONFIDENCE, Needs
 from anchorscope.detectors.runs import ANSWER_TOKENS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import anchorscope
-from anchorscope.artefacts.finished import open_finished
+from anchorscope.finished import open_finished
 from anchorscope.tracking import RunRecords, records_of
 from made_runs import made_run
 

@@ -11,10 +11,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from anchorscope.artefacts.finished import open_finished
-from anchorscope.artefacts.verify import verify
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
+from anchorscope.finished import open_finished
+from anchorscope.verify import verify
 from damaging import HARM, damaged, files_of_steps
 from whole_runs import SmallRun, files_of, quick, tables_of, watching
 

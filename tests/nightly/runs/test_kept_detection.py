@@ -18,8 +18,6 @@ from torch import Tensor
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.api import Run, open_run
-from anchorscope.artefacts.finished import open_finished
-from anchorscope.artefacts.kept_states import KeptStates, kept_bytes, place_of, read_layer, read_whole
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise
@@ -31,6 +29,8 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
+from anchorscope.finished import open_finished
+from anchorscope.kept_states import KeptStates, kept_bytes, place_of, read_layer, read_whole
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.random_twin import has_room_for_twin
 from anchorscope.models.shapes import build

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import UserError
+from anchorscope.files import canonical_hash
+from anchorscope.finished import open_finished
 from whole_runs import SmallRun
 
 Entry = tuple[str | int, ...]

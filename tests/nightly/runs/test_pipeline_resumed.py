@@ -10,7 +10,8 @@ import torch
 from polars.testing import assert_frame_equal
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from anchorscope.artefacts import publish, run_folder
+from anchorscope import results
+from anchorscope.artefacts import run_folder
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import job
@@ -94,7 +95,7 @@ def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_a
     run = Path(shutil.copytree(out, tmp_path / "run"))
     more = make_recipe({**recipe.model_dump(), "bootstrap": 110})
     monkeypatch.setattr(job, "load_model", lambda *_: pytest.fail("a model was loaded"))
-    for place in ((publish, "save_file"), (publish, "write_all"), (run_folder, "sync_tree")):
+    for place in ((results, "save_file"), (results, "write_all"), (run_folder, "sync_tree")):
         _stopped(place, more, run)
         assert (run / "manifest.json").exists()  # the finished run that was there, up to the last moment
         same_results(out, run)

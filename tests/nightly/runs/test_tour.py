@@ -10,7 +10,7 @@ import nbformat
 from nbclient import NotebookClient
 
 import anchorscope
-from anchorscope.artefacts.bundles import write_bundle
+from anchorscope.detectors.bundle import write_bundle
 from anchorscope.models.loading import load as load_model
 from detector_cases import added, probe, trained_on
 from repo import ROOT

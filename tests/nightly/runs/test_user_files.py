@@ -11,9 +11,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import anchorscope
-from anchorscope.artefacts.finished import open_finished
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
+from anchorscope.finished import open_finished
 from anchorscope.recipe import make_recipe
 from whole_runs import SmallRun, Stop, files_of, quick, stopping, tables_of
 

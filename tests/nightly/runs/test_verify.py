@@ -11,13 +11,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import anchorscope
-from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.index import read_index
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.sealed_folder import sealed_text
-from anchorscope.artefacts.verify import verify
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
+from anchorscope.finished import open_finished
+from anchorscope.verify import verify
 from damaging import HARM, files_of_steps
 from whole_runs import SmallRun, files_of, quick, tables_of
 

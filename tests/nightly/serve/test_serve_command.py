@@ -17,9 +17,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.cli import serve as serve_command
 from anchorscope.cli.main import app
+from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.models.loading import load as load_model
 from anchorscope.serve import start

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.cli import detector as command
 from anchorscope.cli.main import app
 from anchorscope.detecting.detector_card import card_text
-from anchorscope.detectors.bundle import bundle_files, read_bundle
+from anchorscope.detectors.bundle import bundle_files, read_bundle, write_bundle
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.hub_bundle import hub_folder
 from anchorscope.detectors.trained import Card

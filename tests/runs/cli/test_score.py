@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.cli.main import app
 from anchorscope.detecting.score import dataset_of
+from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.detector import Detector
 from anchorscope.models.loading import load as load_model
 from detector_cases import PAIRS, added, probe, trained_on

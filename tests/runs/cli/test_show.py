@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from anchorscope.artefacts.finished import open_finished
 from anchorscope.cli import item_page, terminal
 from anchorscope.cli.item_page import layer_plot
 from anchorscope.cli.main import app
+from anchorscope.finished import open_finished
 from anchorscope.report.items.item_records import record
 from compared_runs import write_run
 from report_items_synthetic import make_items, with_texts

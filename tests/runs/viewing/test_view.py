@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from anchorscope.artefacts.finished import open_finished
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.step import MadeFrom
 from anchorscope.cli.main import app
+from anchorscope.finished import open_finished
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.statements import read
+from anchorscope.steps.formats import records
 from anchorscope.viewing.found import Shelf
 from anchorscope.viewing.server import ViewServer, address_of
 from compared_runs import write_run
@@ -103,7 +103,7 @@ def test_a_run_itself_can_be_named(runs: Path) -> None:
 def test_cards_of_older_runs_are_computed_once(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = Shelf((runs / "older").resolve())
     (first,) = shelf.found()
-    monkeypatch.setattr("anchorscope.artefacts.finished.answer_card", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("anchorscope.finished.answer_card", lambda *_: pytest.fail("computed again"))
     (second,) = shelf.found()
     assert first.card is second.card is not None
 

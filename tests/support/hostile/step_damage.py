@@ -134,7 +134,7 @@ def _drop_folder(rng: random.Random, place: Path, file: Path, case: Case) -> Non
 
 def _older_index(rng: random.Random, place: Path, file: Path, case: Case) -> None:
     """An index that knows less than there is: one of its entries was taken out, and it was sealed again."""
-    from anchorscope.artefacts.durable import canonical_hash
+    from anchorscope.files import canonical_hash
 
     if not (place / "index.json").is_file():
         return

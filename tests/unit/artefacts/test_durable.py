@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.artefacts.durable import (
-    canonical_hash,
-    files_below,
-    folder_beside,
-    make_folder,
-    move_files,
-    replacing,
-    write_json,
-)
+from anchorscope.files import canonical_hash, files_below, folder_beside, make_folder, move_files, replacing, write_json
 
 
 def below(path: Path) -> dict[str, bytes]:

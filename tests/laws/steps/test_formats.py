@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.artefacts.formats import MEASUREMENTS, PROBE_SETS
 from anchorscope.evidence.effects import Effect, Measurements
 from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.steps.formats import MEASUREMENTS, PROBE_SETS
 
 
 def probe_sets() -> dict[str, ProbeSet]:

@@ -14,11 +14,11 @@ import pytest
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from anchorscope.artefacts import publish
-from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.finished import open_finished
+from anchorscope import results
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
+from anchorscope.files import canonical_hash
+from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
@@ -34,7 +34,7 @@ def published(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPat
     questions = write_questions(folder / "facts.jsonl")
     told: list[Findings] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", lambda findings, *_: told.append(findings))
+        patch.setattr(results, "write_all", lambda findings, *_: told.append(findings))
         out = run_recipe(make_recipe(quick_options(questions, model=str(save_tiny("llama")))), folder / "run")
     return out, told[0]
 

@@ -10,12 +10,11 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.index import Damaged, are_inside, damage, rerun_command
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.errors import UserError
+from anchorscope.files import canonical_hash, read_regular
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
-from anchorscope.regular_files import read_regular
 from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
 from anchorscope.report.findings import Findings, headline_effects
 from anchorscope.report.statements import read

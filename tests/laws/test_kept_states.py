@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from anchorscope.artefacts.kept_states import parse_layers, refuse_full_disk
 from anchorscope.errors import UserError
+from anchorscope.kept_states import parse_layers, refuse_full_disk
 
 
 @pytest.mark.parametrize(("passing", "kept", "free"), [(101, 0, 100), (10, 51, 100), (101, 51, 100)])

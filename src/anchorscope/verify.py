@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from anchorscope.artefacts.durable import PARTIAL
-from anchorscope.artefacts.finished import read_manifest
 from anchorscope.artefacts.index import (
     INDEX,
     FileFacts,
@@ -33,8 +31,9 @@ from anchorscope.artefacts.run_folder import LOCK, MANIFEST
 from anchorscope.artefacts.sealed_folder import read_sealed
 from anchorscope.artefacts.shards import is_shard
 from anchorscope.errors import UserError
+from anchorscope.files import PARTIAL, read_regular
+from anchorscope.finished import read_manifest
 from anchorscope.progress import Progress, Silent
-from anchorscope.regular_files import read_regular
 
 BUNDLE = "detector"
 _JSON, _WEIGHTS = "detector.json", "weights.safetensors"

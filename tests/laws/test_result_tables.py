@@ -6,10 +6,10 @@ import pytest
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
-from anchorscope.artefacts.frames import confidence, effects_frame, items_frame
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Effect
 from anchorscope.items import Item
+from anchorscope.result_tables import confidence, effects_frame, items_frame
 from anchorscope.schema import ITEM_SCHEMA, SHARE_CALL_SCHEMA
 from anchorscope.spans.locate import ItemTokens, QuestionParts
 

@@ -9,15 +9,13 @@ import pytest
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import balanced_by, grouped_by, label_answers
-from anchorscope.artefacts.frames import counts_frame, items_frame
-from anchorscope.artefacts.results import DatasetResult, LeftOut, RunFacts
-from anchorscope.artefacts.run_facts import facts_in_words
-from anchorscope.artefacts.run_warnings import run_warnings
 from anchorscope.datasets.question import Question
 from anchorscope.items import Item
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.recipe import make_recipe
+from anchorscope.result_tables import counts_frame, items_frame
+from anchorscope.results import DatasetResult, LeftOut, RunFacts, facts_in_words, run_warnings
 from anchorscope.schema import PATHWAY_COLUMNS, SHARE_CALL_SCHEMA, UNAVAILABLE_SCHEMA, empty
 from anchorscope.stats.streams import priorities
 

@@ -1,0 +1,332 @@
+"""Files and folders: opened safely, hashed once, written whole, locked while a process works in them.
+
+A file is written beside its place, brought to the disk (fsync), renamed, and the folder's entry is brought to the disk
+as well: a name always stands for a complete file, also after a power cut.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+from anchorscope.errors import UserError
+from anchorscope.system_errors import naming
+
+PARTIAL = ".anchorscope-partial"
+"""Ending of what is still being written: nobody else has files of such names, so that what a killed process left of
+them can be removed."""
+LOCK = ".lock"
+"""Held while a process runs in the folder."""
+MOST_BYTES = 256 << 20
+"""Of a manifest or an index; the largest have some megabytes."""
+_WAIT_FOR_LOCK = 0.5  # seconds: `is_locked` holds the lock for a moment
+_JUST_WRITTEN = 2_000_000_000  # ns: clocks of file systems tick too slowly to tell two writes apart that are nearer
+_MOST_REMEMBERED = 4096  # hashes on disk; the oldest go first
+_THREADS = 4  # hashing leaves the interpreter's lock alone
+_HEX = frozenset("0123456789abcdef")
+Stamp = list[int]
+"""Size, inode and both times of a file. The second (ctime) moves with every write and cannot be set back, so that a
+file whose content was changed under an old date is read again."""
+_MEMORY: dict[str, tuple[Stamp, str]] = {}
+
+
+# Writing
+
+
+@contextlib.contextmanager
+def replacing(place: Path) -> Iterator[Path]:
+    """A path to write a file or a folder to; it takes the place of `place` only when all went well."""
+    with _beside(place) as half_made:
+        yield half_made
+        sync_tree(half_made)
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        os.replace(half_made, place)
+        sync_folder(place.parent)
+
+
+@contextlib.contextmanager
+def folder_beside(place: Path) -> Iterator[Path]:
+    """An empty folder to write into, named after `place`; it is gone afterwards, with whatever is still in it."""
+    with _beside(place) as half_made:
+        make_folder(half_made)
+        yield half_made
+
+
+@contextlib.contextmanager
+def _beside(place: Path) -> Iterator[Path]:
+    """A path beside `place` at which nothing stands, before and afterwards; errors name `place`."""
+    half_made = place.with_name(f"{place.name}{PARTIAL}")
+    _remove(half_made)
+    try:
+        with naming(place):
+            yield half_made
+    finally:
+        with contextlib.suppress(OSError):
+            _remove(half_made)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_json(place: Path, record: Any, indent: int | None = 1) -> None:
+    """A JSON file; NaN is refused, since JSON has none. Without an indent it is written several times as fast."""
+    with replacing(place) as half_made:
+        half_made.write_text(json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+
+
+def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
+    """Moves files, which are on the disk already, to the same names in another folder; its other files stay."""
+    folders = {(place / name).parent for name in names}
+    for folder in folders:
+        make_folder(folder)
+    for name in names:
+        os.replace(made / name, place / name)
+    for folder in folders:
+        sync_folder(folder)
+
+
+def move_aside(place: Path) -> Path:
+    """Gives a file that is not ours, or was changed, another name beside its place; that name."""
+    numbered = (place.with_name(f"{place.name}.changed-{number}") for number in range(1, 10_000))
+    aside = next(path for path in numbered if not os.path.lexists(path))
+    os.replace(place, aside)
+    sync_folder(place.parent)
+    return aside
+
+
+def remove_files(folder: Path, names: Iterable[str]) -> None:
+    """Removes files of a folder, and those below it that are empty then; nothing outside it, whatever links say."""
+    home = os.path.realpath(folder)
+    for name in names:
+        place = folder / name
+        if not Path(os.path.realpath(place.parent)).is_relative_to(home) or (place.is_dir() and not place.is_symlink()):
+            continue  # a folder in its place is none of ours
+        with contextlib.suppress(NotADirectoryError):  # a file stands where its folder was
+            place.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # until one is not empty
+            for below in place.parents:
+                if below == folder:
+                    break
+                below.rmdir()
+
+
+def make_folder(path: Path) -> None:
+    """A folder and those above it, there after a power cut."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        sync_folder(path.parent)
+
+
+def sync_tree(path: Path) -> None:
+    """Brings a file, or a folder with all its members, to the disk."""
+    if not path.is_dir():
+        with path.open("rb") as written:
+            os.fsync(written.fileno())
+        return
+    for member in path.iterdir():
+        sync_tree(member)
+    sync_folder(path)
+
+
+def sync_folder(path: Path) -> None:
+    """Brings the names in a folder to the disk; systems that cannot open a folder do it by themselves."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# The folder that a command writes into
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """Makes a folder and those above it; where what follows fails, those that were not there and are empty go again."""
+    missing: list[Path] = []
+    try:
+        with writable(path):
+            missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+            make_folder(path)
+        yield
+    except BaseException:
+        for folder in missing:
+            with contextlib.suppress(OSError):  # it holds something, or was never made
+                folder.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Reports in one line why a folder cannot be read, made or written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"Folder {str(path)!r} cannot be written ({reason}); choose another with --out.") from None
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else works in the folder meanwhile; the lock is gone with this process, however it ends."""
+    from filelock import FileLock, Timeout
+
+    if (path / LOCK).is_file() and (path / LOCK).stat().st_size:  # ours is empty, and taking it would empty this one
+        raise UserError(f"{str(path / LOCK)!r} is not the lock of a run, but holds something; move it away first.")
+    try:
+        (lock := FileLock(path / LOCK, timeout=_WAIT_FOR_LOCK)).acquire()
+    except Timeout:
+        raise UserError(
+            f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out."
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise UserError(
+            f"Folder {str(path)!r} cannot be locked ({error}), so that two runs could write there at once; choose a "
+            f"folder on another file system with --out."
+        ) from None
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if os.listdir(path) == [LOCK]:
+                (path / LOCK).unlink()
+        raise
+    finally:
+        lock.release()
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process works in the folder just now; nothing is written."""
+    try:
+        import fcntl
+
+        handle = os.open(path / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ImportError):  # nobody was ever here, or the system has other locks
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks: no run can be at work
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+# Reading
+
+
+class NotRegular(OSError):
+    """A pipe, device, socket or folder stands where a file was meant."""
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """A regular file, open to be read; anything else raises `NotRegular`.
+
+    A link to a device never ends, and a pipe waits for ever; so opening does not wait, and the type is checked first.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NotRegular(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a regular file; a longer one raises `OSError`."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise OSError(errno.EFBIG, f"it has {size:,} bytes, at most {most:,} are read", str(path))
+        return file.read(most)
+
+
+def files_below(folder: Path) -> list[str]:
+    """The files of a folder and those below it, by their relative paths, written with `/`."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+# Hashes
+
+
+def canonical_hash(record: Any) -> str:
+    """Hash of a record of plain values: the same for equal records, whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's content."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def known_sha256(paths: Sequence[Path], remembered: Path | None = None) -> list[str]:
+    """Hashes of files, several at once; those that are the same as last time are not read again.
+
+    `remembered` is the file in which hashes outlive the process. Where it cannot be written, nothing is lost but time.
+    """
+    stamps = [_stamp(path) for path in paths]
+    on_disk = _read_hashes(remembered) if remembered is not None else {}
+    hashes = {
+        str(path): known[1]
+        for path, stamp in zip(paths, stamps, strict=True)
+        for known in (_MEMORY.get(str(path)), on_disk.get(str(path)))
+        if known is not None and known[0] == stamp
+    }
+    unknown = [path for path in paths if str(path) not in hashes]
+    if unknown:
+        with ThreadPoolExecutor(_THREADS) as threads:
+            hashes |= zip(map(str, unknown), threads.map(sha256, unknown), strict=True)
+    now = time.time_ns()
+    settled = {
+        str(path): (stamp, hashes[str(path)])
+        for path, stamp in zip(paths, stamps, strict=True)
+        if now - max(stamp[2:4]) > _JUST_WRITTEN and _stamp(path) == stamp  # not written to in the meantime
+    }
+    _MEMORY.update(settled)
+    if remembered is not None and any(on_disk.get(name) != entry for name, entry in settled.items()):
+        every = {**{name: entry for name, entry in on_disk.items() if name not in settled}, **settled}
+        newest = dict(list(every.items())[-_MOST_REMEMBERED:])
+        with contextlib.suppress(OSError):  # of two processes that write at once, one may leave a file that is ignored
+            make_folder(remembered.parent)
+            write_json(remembered, {"files": newest, "seal": canonical_hash(newest)}, indent=None)
+    return [hashes[str(path)] for path in paths]
+
+
+def _stamp(path: Path) -> Stamp:
+    facts = path.stat()
+    return [facts.st_size, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns]
+
+
+def _read_hashes(place: Path) -> dict[str, tuple[Stamp, str]]:
+    """What is remembered; nothing, where the file is not exactly what was written."""
+    try:
+        record = json.loads(place.read_text(encoding="utf-8"))
+        if record["seal"] != canonical_hash(record["files"]):
+            return {}
+        return {
+            name: (stamp, digest)
+            for name, (stamp, digest) in record["files"].items()
+            if isinstance(stamp, list) and len(digest) == 64 and _HEX.issuperset(digest)
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}

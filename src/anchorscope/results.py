@@ -1,0 +1,393 @@
+"""The results of a run: what its datasets hand over, and how the tables, the manifest and the report are written.
+
+Result files are written beside the old ones and put in place together; the manifest, written last, seals them. The
+facts say what happened, not what was asked for: a file may bring its own answers and labels, and may have no relations
+or subjects; then nothing was generated, graded, balanced by relation or kept together by subject, whatever the options
+say. The warnings say what may make the numbers worth less than they look; the page and the terminal show the same list.
+"""
+
+import io
+import platform
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from safetensors.torch import save_file
+from torch import Tensor
+
+from anchorscope.answers.choose import FOR_A_CHART
+from anchorscope.answers.template import FEW_SHOT, Template
+from anchorscope.artefacts.run_folder import MANIFEST, RESULTS, RunFolder
+from anchorscope.artefacts.step import peak_memory_mb
+from anchorscope.cost import REPORT
+from anchorscope.files import PARTIAL, folder_beside
+from anchorscope.finished import FinishedRun
+from anchorscope.kept_states import KeptStates, features_place
+from anchorscope.models.language_model import ModelIdentity
+from anchorscope.models.shapes import MARK
+from anchorscope.models.sources import ModelFiles
+from anchorscope.progress import Progress
+from anchorscope.recipe import Recipe, to_toml
+from anchorscope.report.render import write_all
+
+_OF_EXPERIMENTS = ("experiments", "experiment_items", "unavailable")
+_NAMED_VERSIONS = ("anchorscope", "torch", "transformers", "numpy", "polars", "scikit-learn", "safetensors")
+_BALANCED = {
+    "relation": "true and false answers balanced within each relation",
+    "dataset": "true and false answers balanced over the whole dataset",
+    "none": "true and false answers not balanced",
+}
+_GROUPED = {
+    "subject": "folds and bootstrap by subject",
+    "question": "folds and bootstrap by single questions",
+    "answer": "folds and bootstrap by the model's answer",
+}
+FEW_IN_FOLD = 5
+"""With fewer held-out answers of one kind, a fold's AUC jumps with every single one."""
+_BASE_RATES = "so base rates of kinds of questions may be what the probe reads"
+_CHART = "figures/delta_p.png"
+
+
+@dataclass(frozen=True)
+class DatasetResult:
+    """Everything that one dataset contributes to the result files."""
+
+    name: str
+    items: pl.DataFrame
+    effects: pl.DataFrame
+    counts: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame]
+    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, question_share with items and tests."""
+    probes: Mapping[str, Tensor]
+    reference_layers: tuple[int, ...]
+    """l* of each fold at the headline place."""
+    balanced_by: str
+    """Where true and false answers were really balanced: within each `relation`, the `dataset`, or `none`."""
+    grouped_by: str
+    """What really kept items in one fold: `subject`, `question` (nothing but itself) or `answer`."""
+    unconverged: tuple[str, ...]
+    experiments: pl.DataFrame
+    """Statistics of the further experiments."""
+    experiment_items: pl.DataFrame
+    """What they found of single items."""
+    unavailable: pl.DataFrame
+    """What was asked for and cannot be done on this dataset, with the reason."""
+    kept: Sequence[KeptStates] = ()
+    """States that are kept."""
+    features: pl.DataFrame | None = None
+    """What detectors read beside them, where it is kept."""
+    notes: tuple[str, ...] = ()
+    """What happened on the way: questions left out because they are too long, memory that ran out."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A dataset that could not be measured."""
+
+    name: str
+    reason: str
+    items: pl.DataFrame
+    counts: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What the manifest says of a run beside its results."""
+
+    identity: ModelIdentity
+    recipe: Recipe
+    inputs: Mapping[str, str]
+    """sha256 of every question file, as it was when it was read."""
+    batch_tokens: tuple[int, int]
+    """What the run began and ended with."""
+    seconds: float
+    """Since the command began."""
+    template: Template | None = None
+    """The text around every question, where states are kept."""
+    model_files: ModelFiles = field(default_factory=dict)
+    """Size and sha256 of the files that the model was loaded from."""
+    numerics: Mapping[str, Any] = field(default_factory=dict)
+    """What the last digits hang on: device, precision, threads, versions, and the hash of a small fixed batch."""
+    workers: Mapping[str, Any] | None = None
+    """What became of shards and workers, where passes were not run in one process."""
+
+
+def publish(
+    folder: RunFolder,
+    run: RunFacts,
+    results: Sequence[DatasetResult],
+    left_out: Sequence[LeftOut],
+    key: str,
+    progress: Progress,
+) -> None:
+    """Writes the run's results beside the old ones, reads them back for the report, and puts all in place at once."""
+    progress.begin(REPORT)
+    with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
+        _publish(made, folder, run, results, left_out, key, progress)
+    progress.done(REPORT)
+
+
+def _publish(
+    made: Path,
+    folder: RunFolder,
+    run: RunFacts,
+    results: Sequence[DatasetResult],
+    left_out: Sequence[LeftOut],
+    key: str,
+    progress: Progress,
+) -> None:
+    began = time.monotonic()
+    frames = {
+        "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
+        "effects": pl.concat([one.effects for one in results]),
+        **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
+        **{name: pl.concat([getattr(one, name) for one in results]) for name in _OF_EXPERIMENTS},
+    }
+    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "question_share_items"):
+        frames[name].write_parquet(made / f"{name}.parquet")
+    for name in (
+        "curves",
+        "reference_curves",
+        "probe_scores",
+        "summary",
+        "experiments",
+        "question_share",
+        "question_share_tests",
+    ):
+        frames[name].write_csv(made / f"{name}.csv")
+    save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")
+    for kept in (kept for one in results for kept in one.kept):
+        kept.write(made)
+    for one in results:
+        if one.features is not None:
+            place = made / features_place(one.name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            one.features.write_parquet(place)
+    (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
+    steps = [
+        {
+            "step": name,
+            "seconds": one.seconds,
+            "peak_memory_mb": max(one.peak_memory_mb.values()),
+            "peaks": one.peak_memory_mb,
+            "key": one.key,
+        }
+        for name, one in folder.index.steps.items()
+    ]
+    counts = pl.concat([*(one.counts for one in results), *(one.counts for one in left_out)])
+    manifest: dict[str, Any] = {
+        "versions": versions(),
+        "seed": run.recipe.seed,
+        "model": {**asdict(run.identity), "files": dict(run.model_files)},
+        **({} if run.template is None else {"template": asdict(run.template)}),
+        "inputs": dict(run.inputs),
+        "counts": counts.to_dicts(),
+        "facts": facts_in_words(run, results),
+        "balanced_by": {one.name: one.balanced_by for one in results},
+        "grouped_by": {one.name: one.grouped_by for one in results},
+        "reference_layers": {one.name: list(one.reference_layers) for one in results},
+        "unavailable": frames["unavailable"].to_dicts(),
+        "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
+        "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_of_mixed_workers(run)],
+        "events": list(folder.index.events),
+        "numerics": dict(run.numerics),
+        **({} if run.workers is None else {"workers": dict(run.workers)}),
+        "steps": steps,
+    }
+    findings = FinishedRun(made, manifest, run.recipe, folder.path).findings
+    write_all(findings, made, progress, run.recipe.report)
+    report = {"step": REPORT, "seconds": round(time.monotonic() - began, 3), "key": key}
+    peaks = peak_memory_mb()
+    manifest["steps"] = [*steps, {**report, "peak_memory_mb": max(peaks.values()), "peaks": peaks}]
+    manifest["elapsed_seconds"] = round(run.seconds + time.monotonic() - began, 3)
+    folder.publish(made, manifest, key)
+
+
+def _of_mixed_workers(run: RunFacts) -> list[str]:
+    """That not all numbers are of one numerics class, where the user allowed that."""
+    others = () if run.workers is None else run.workers["other_classes"]
+    return [
+        f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits depend on "
+        f"which of them ran what"
+    ] * bool(others)
+
+
+def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str, str]:
+    """One line per fact."""
+    recipe, identity, (first, final) = run.recipe, run.identity, run.batch_tokens
+    lowered = f", lowered to {final} when memory ran out" if final != first else ""
+    return {
+        "model": f"{identity.name} ({identity.architecture}, {identity.n_layers} layers, {identity.d_model} wide, "
+        f"{identity.parameters / 1e6:,.0f} million parameters)",
+        "weights": f"{identity.source}, fingerprint {identity.fingerprint[:16]}",
+        "questions": ", ".join(recipe.datasets) + (f", at most {recipe.limit} each" if recipe.limit else ""),
+        "prompt": f"{recipe.prompt}, {_examples(recipe.prompt)}",
+        "answers": _per_dataset({one.name: _answers(one, recipe.max_new_tokens) for one in results}),
+        "labels": _per_dataset({one.name: _labels(one) for one in results}),
+        "exact tokens": _exact_tokens(results),
+        "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
+        "balance": _per_dataset(
+            {one.name: f"{_BALANCED[one.balanced_by]}; {_GROUPED[one.grouped_by]}" for one in results}
+        ),
+        "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
+        "device": f"{identity.device}, {identity.dtype}, batches of {first} tokens{lowered}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+    }
+
+
+def _examples(prompt: str) -> str:
+    if prompt == "zero-shot":
+        return "no examples"
+    return f"{len(FEW_SHOT)} examples" + (" as earlier turns" if prompt == "chat" else "")
+
+
+def _answers(one: DatasetResult, longest: int) -> str:
+    """How many answers the model wrote, and how many came with the questions."""
+    (asked,), (supplied,) = one.counts["asked"], one.counts["supplied"]
+    generated = f"{asked - supplied:,} generated (greedy, at most {longest} tokens)" if asked > supplied else ""
+    return ", ".join(filter(None, (generated, f"{supplied:,} supplied" if supplied else "")))
+
+
+def _labels(one: DatasetResult) -> str:
+    """How many answers were compared with the accepted ones, and how many labels came with them."""
+    counts = one.counts.row(0, named=True)
+    graded = counts["true"] + counts["false"] - counts["supplied_labels"]
+    told = {"graded against the accepted answers": graded, "supplied": counts["supplied_labels"]}
+    return ", ".join(f"{count:,} {how}" for how, count in told.items() if count)
+
+
+def _exact_tokens(results: Sequence[DatasetResult]) -> str:
+    """How many questions' key words were found in which way."""
+    names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules", "model": "the model"}
+    totals = {name: sum(int(one.counts[f"words_by_{name}"].sum()) for one in results) for name in names}
+    return ", ".join(f"{count:,} questions by {names[name]}" for name, count in totals.items() if count)
+
+
+def _per_dataset(told: Mapping[str, str]) -> str:
+    """What is the same for all datasets once, anything else with its dataset's name."""
+    different = set(told.values())
+    return different.pop() if len(different) == 1 else "; ".join(f"{name}: {text}" for name, text in told.items())
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes."""
+    found = {"python": platform.python_version()}
+    for name in _NAMED_VERSIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed as a package"
+    return found
+
+
+def run_warnings(
+    identity: ModelIdentity, balance: str, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]
+) -> list[str]:
+    """Every warning of a run; `balance` is the recipe's."""
+    found = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
+    found += [f"not measured: {one.reason}" for one in left_out]
+    for one in results:
+        named = f"{one.name}: " if len(results) > 1 else ""
+        found += [named + text for text in _of_data(one, balance)]
+    for one in results:
+        found += _unavailable(one)
+        found += [f"probe not converged: {name}" for name in one.unconverged]
+        found += one.notes
+    return found
+
+
+def _of_data(one: DatasetResult, balance: str) -> Iterator[str]:
+    """What a dataset's questions and answers do not allow."""
+    (supplied,), (asked,) = one.counts["supplied"], one.counts["asked"]
+    used = one.items.filter(pl.col("status") == "used")
+    if supplied:
+        yield (
+            f"{supplied:,} of {asked:,} answers were supplied: the probe reads the model's states on texts that it did "
+            "not write"
+        )
+    if one.balanced_by == "none":
+        yield f"true and false answers are not balanced (--balance none), {_BASE_RATES}"
+    elif one.balanced_by == "dataset":
+        why = "no relations: balanced" if balance == "relation" else "balanced (--balance dataset)"
+        yield f"{why} over the whole dataset, {_BASE_RATES}"
+    elif missing := used["relation"].null_count():
+        yield f"{missing:,} of {used.height:,} used questions have no relation: they are balanced as if they had one"
+    if one.grouped_by == "question":
+        yield "no subjects: every question is its own group, so questions about one thing may stand in several folds"
+    elif one.grouped_by == "subject" and (missing := used["subject"].null_count()):
+        yield (
+            f"{missing:,} of {used.height:,} used questions have no subject: each is its own group, so questions about "
+            "one thing may stand in several folds"
+        )
+    if used.height < FOR_A_CHART:
+        yield (
+            f"{used.height:,} answers used, fewer than {FOR_A_CHART}: intervals are wide, and small differences stay "
+            "undecided"
+        )
+    yield from _thin_folds(used)
+
+
+def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
+    """The fold that holds fewest true or fewest false answers, if these are very few."""
+    true, every = Counter(used.filter(pl.col("truthful"))["fold"]), Counter(used["fold"])
+    fewest, kind = min(
+        (count, kind) for fold in every for count, kind in ((true[fold], "true"), (every[fold] - true[fold], "false"))
+    )
+    if fewest < FEW_IN_FOLD:
+        yield (
+            f"one of {len(every)} folds holds {fewest} {kind} answer{'s' * (fewest != 1)}: what is measured in it "
+            "hangs on single ones (fewer --folds, or more questions)"
+        )
+
+
+def _unavailable(one: DatasetResult) -> Iterator[str]:
+    """What was asked for and cannot be done."""
+    for (experiment,), rows in one.unavailable.group_by("experiment", maintain_order=True):
+        more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
+        reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")
+        yield f"not available on {one.name}, {experiment}: {reason}{more}"
+
+
+@dataclass
+class FirstChart:
+    """The first chart: ΔP of all datasets measured so far, drawn again when the random control is measured.
+
+    It has the path of the report's chart, is marked as preliminary, and is listed in the index like any other file of
+    the run: the report replaces it, and `verify` accepts a run that was stopped before that.
+    """
+
+    folder: RunFolder
+    curves: dict[str, pl.DataFrame] = field(default_factory=dict)
+    layers: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def draw(self, dataset: str, curves: pl.DataFrame, layers: tuple[int, ...], n_layers: int) -> None:
+        """Draws it with the curves of one more dataset, or with more curves of one that it has."""
+        from anchorscope.report.charts.delta_p import DeltaPChart  # only here: matplotlib takes a second
+
+        is_first, has_random = not self.curves, "random" in set(curves["intervention"])
+        if dataset in self.curves and "random" in set(self.curves[dataset]["intervention"]):
+            return  # nothing new to show
+        self.curves[dataset], self.layers[dataset] = curves, layers
+        waiting = "the last controls are" if has_random else "controls are"
+        chart = DeltaPChart.preliminary(
+            pl.concat(list(self.curves.values())),
+            self.layers,
+            n_layers,
+            f"PRELIMINARY: {waiting} still running; the report replaces this chart.",
+        )
+        content = io.BytesIO()
+        chart.print_png(content)
+        self.folder.write_early(_CHART, content.getvalue())
+        if is_first:
+            self.folder.progress.note(f"first chart: {self.folder.path / _CHART} (preliminary, controls still running)")
+
+
+def first_chart(folder: RunFolder, recipe: Recipe) -> FirstChart | None:
+    """Where a page is wanted and the folder has no finished run, whose chart would be replaced too early."""
+    return FirstChart(folder) if recipe.report and MANIFEST not in folder.index.results else None
