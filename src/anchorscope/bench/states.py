@@ -19,8 +19,8 @@ from anchorscope.bench.implementations.plain import Plain
 from anchorscope.bench.setting import Setting
 from anchorscope.bench.table import Row
 from anchorscope.bench.workload import Workload
+from anchorscope.models.devices import is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import is_out_of_memory
 
 _EXPLAINED = {torch.float32: 1e-4}  # of the largest state; what the order of sums can do
 _EXPLAINED_COARSE = 0.15  # in half precision, over tens of layers

@@ -25,8 +25,8 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.steps import SitePlace
 from anchorscope.errors import UserError
 from anchorscope.items import Item
+from anchorscope.models.devices import is_device_lost
 from anchorscope.models.language_model import decode_exactly
-from anchorscope.models.memory import is_device_lost
 
 
 @dataclass(frozen=True)

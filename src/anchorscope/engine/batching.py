@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from anchorscope.errors import MemoryRanOut as MemoryRanOut
 from anchorscope.errors import UserError
-from anchorscope.models.memory import free_memory, is_out_of_memory
+from anchorscope.models.devices import free_memory, is_out_of_memory
 
 MOST_AT_ONCE = 2**16
 """Tokens of one pass, however much memory there is: products gain nothing beyond, and the host prepares the next batch

@@ -26,9 +26,9 @@ from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, refuse_unread_positions
 from anchorscope.errors import InterventionNotApplied, UserError
+from anchorscope.models.devices import Fetched, to_device
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.transfers import Fetched, to_device
 from anchorscope.progress import Progress, Silent
 
 

@@ -23,8 +23,8 @@ from anchorscope.engine.shelves import Shelf, Shelves
 from anchorscope.engine.steps import SitePlace, StateReader, Step, read_prompts
 from anchorscope.errors import UserError
 from anchorscope.models.attention import Keys, Queries
+from anchorscope.models.devices import free_memory, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import free_memory, is_out_of_memory
 
 _PREFIXES = 8  # shared beginnings whose keys and values are held at a time
 _READ_AT_ONCE = 8192  # tokens of prompts that are read between two steps

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from anchorscope.engine.sequences import EDGES, Cut
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.models.transfers import to_device
+from anchorscope.models.devices import to_device
 
 MASK_WIDTH = 8
 """Keys are padded to a multiple of this: kernels that take a mask want its rows aligned."""

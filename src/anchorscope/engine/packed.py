@@ -18,8 +18,8 @@ from anchorscope.engine.masks import MASK_WIDTH, CutRows, add_biases, additive, 
 from anchorscope.engine.rows import BatchRows, Joining
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.attention import Edit, Keys, Queries, Weights, attention_weights, masked_attention, per_group
+from anchorscope.models.devices import to_device
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.transfers import to_device
 
 Keep = Callable[[int, Keys, Keys], None]
 """Given a layer's keys and values of all tokens."""

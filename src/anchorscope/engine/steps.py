@@ -17,9 +17,9 @@ from anchorscope.engine.packed import Keep, Packed
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.models.attention import Keys, Queries, masked_attention, per_group
+from anchorscope.models.devices import to_device
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.transfers import to_device
 
 SitePlace = tuple[str, int]
 """(site, layer) of states."""

@@ -20,10 +20,10 @@ from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.collected import Collected
 from anchorscope.execute.parts import ChoicesPart, DecodedPart, DevicePart, Part, SaliencyPart, StatesPart
+from anchorscope.models.devices import done_so_far
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
-from anchorscope.models.random_twin import without_knowledge
-from anchorscope.models.transfers import done_so_far
+from anchorscope.models.wrapping import without_knowledge
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.device_work import DeviceWork

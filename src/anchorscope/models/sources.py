@@ -9,8 +9,7 @@ from typing import Any
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.models import shapes
-from anchorscope.models.embedded import EMBEDDED, installed_path
-from anchorscope.models.model_cache import file_hashes
+from anchorscope.models.embedded import EMBEDDED, file_hashes, installed_path
 
 EPOCH = 1
 """Raised whenever the same GGUF file would be read into other numbers."""

@@ -2,7 +2,7 @@
 
 from anchorscope.engine.budget import automatic_tokens, compile_threshold, memory_facts
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.random_twin import has_room_for_twin
+from anchorscope.models.wrapping import has_room_for_twin
 from anchorscope.plan.passes import Planner
 
 

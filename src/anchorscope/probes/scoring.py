@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from anchorscope.models.devices import to_device
 from anchorscope.models.process_settings import true_float32
-from anchorscope.models.transfers import to_device
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.final_probe import FinalProbe
 from anchorscope.progress import Progress

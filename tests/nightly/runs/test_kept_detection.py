@@ -32,8 +32,8 @@ from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.loading import load as load_model
-from anchorscope.models.random_twin import has_room_for_twin
 from anchorscope.models.shapes import build
+from anchorscope.models.wrapping import has_room_for_twin
 from anchorscope.plan.passes import Planner
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA

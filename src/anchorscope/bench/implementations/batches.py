@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from anchorscope.bench.workload import Item, Workload
+from anchorscope.models.devices import free_memory, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import free_memory, is_out_of_memory
 
 SIZES = {"cpu": (4, 8, 16, 32), "cuda": (32, 128, 512, 1024)}
 """Batch sizes that are tried."""

@@ -11,8 +11,8 @@ from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
+from anchorscope.models.devices import ToHost, copy_rows, empty_on_host
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.transfers import ToHost, copy_rows, empty_on_host
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.scoring import Scorer
 
