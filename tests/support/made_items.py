@@ -7,7 +7,7 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
 from anchorscope.engine.attention_mass import AttentionMass
-from anchorscope.engine.budget import compile_threshold
+from anchorscope.engine.batching import compile_threshold
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel

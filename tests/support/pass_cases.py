@@ -9,7 +9,7 @@ import polars as pl
 import torch
 
 from anchorscope.answers.endings import LINE
-from anchorscope.engine.sampling import Sampling
+from anchorscope.engine.decode import Sampling
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, Patch, TokenSequence, Variant
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_choices, run_decoding, run_saliency, run_states

@@ -7,7 +7,7 @@ from typing import Any
 from anchorscope.bench.meter import Measured, measure
 from anchorscope.bench.options import Options
 from anchorscope.bench.workload import LEAST_OWN, Workload, real, synthetic
-from anchorscope.engine.budget import block_parameters
+from anchorscope.engine.batching import block_parameters
 from anchorscope.errors import UserError
 from anchorscope.models import shapes
 from anchorscope.models.embedded import installed_path

@@ -24,9 +24,8 @@ from anchorscope.detectors.features import Needs
 from anchorscope.detectors.scoring import Score
 from anchorscope.detectors.wishes import PlannedAnswer, plan_wish
 from anchorscope.detectors.wishes import Wish as Wish
-from anchorscope.engine.answer_rows import Drawing, Order, Row
-from anchorscope.engine.budget import memory_facts
-from anchorscope.engine.continuous import Continuous
+from anchorscope.engine.batching import memory_facts
+from anchorscope.engine.continuous import Continuous, Drawing, Order, Row
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels

@@ -9,8 +9,8 @@ from anchorscope.answers.generate import longest_answer, thinkers, with_thinking
 from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.detector import Detector, asked
+from anchorscope.engine.continuous import width_of
 from anchorscope.engine.decode import Decoded
-from anchorscope.engine.shelves import width_of
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.language_model import LanguageModel
 

@@ -7,9 +7,8 @@ from typing import TypeVar, get_args
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.capture import EdgeCounts
-from anchorscope.engine.decode import Decoded
+from anchorscope.engine.decode import Decoded, Sampling
 from anchorscope.engine.saliency import Saliency
-from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
 from anchorscope.execute.parts import Part, VariantPart
 from anchorscope.execute.worker import Shard

@@ -12,8 +12,7 @@ from anchorscope.answers.endings import Ending
 from anchorscope.engine.attention_mass import AttentionSums
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, launch_capture
-from anchorscope.engine.choices import choice_log_probs
-from anchorscope.engine.decode import decode
+from anchorscope.engine.decode import choice_log_probs, decode
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.saliency import saliency

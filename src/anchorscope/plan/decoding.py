@@ -12,8 +12,7 @@ from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
 from anchorscope.answers.template import Template
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import plan_batches
-from anchorscope.engine.decode import decoded_lengths
-from anchorscope.engine.sampling import Sampling
+from anchorscope.engine.decode import Sampling, decoded_lengths
 from anchorscope.stats.streams import priorities
 
 

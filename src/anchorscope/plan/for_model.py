@@ -1,6 +1,6 @@
 """What planning has to know of a model: asked of it once, so that passes can be planned without it."""
 
-from anchorscope.engine.budget import automatic_tokens, compile_threshold, memory_facts
+from anchorscope.engine.batching import automatic_tokens, compile_threshold, memory_facts
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import has_room_for_twin
 from anchorscope.plan.passes import Planner

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Int
 from numpy import ndarray
 
-from anchorscope.engine.batching import MOST_AT_ONCE, plan_batches
-from anchorscope.engine.budget import MemoryFacts
+from anchorscope.engine.batching import MOST_AT_ONCE, MemoryFacts, plan_batches
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
 from anchorscope.probes.crossfit import ProbeSet

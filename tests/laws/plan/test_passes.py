@@ -13,10 +13,9 @@ from anchorscope.answers.endings import LINE
 from anchorscope.answers.prompt import build_prompts
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import MOST_AT_ONCE
-from anchorscope.engine.budget import MemoryFacts
+from anchorscope.engine.batching import MOST_AT_ONCE, MemoryFacts
+from anchorscope.engine.decode import Sampling
 from anchorscope.engine.rows import tokens_of
-from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.choices_pass import plan_choices

@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.bench.workload import FOLDS, Workload
-from anchorscope.engine.batching import Budget, plan_batches
-from anchorscope.engine.budget import automatic_tokens
+from anchorscope.engine.batching import Budget, automatic_tokens, plan_batches
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
