@@ -10,8 +10,7 @@ from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_d
 from anchorscope.errors import UserError
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.shapes import is_shape
-from anchorscope.models.sources import locate
+from anchorscope.models.sources import is_shape, locate
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 

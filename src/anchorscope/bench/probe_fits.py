@@ -20,8 +20,8 @@ from anchorscope.bench.implementations.own import Own
 from anchorscope.bench.setting import Setting
 from anchorscope.bench.table import Row
 from anchorscope.bench.workload import FOLDS
-from anchorscope.probes.crossfit import STRENGTHS
 from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.grid_search import STRENGTHS
 from anchorscope.probes.logistic import TOLERANCE, TrainingSets, fit_layers
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed

@@ -9,10 +9,10 @@ from anchorscope.bench.options import Options
 from anchorscope.bench.workload import LEAST_OWN, Workload, real, synthetic
 from anchorscope.engine.batching import block_parameters
 from anchorscope.errors import UserError
-from anchorscope.models import shapes
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import BALANCED, DTYPES, checked_device, choose_device, choose_dtype, load
+from anchorscope.models.sources import SHAPES, build_shape, is_shape, shape_config, shape_title
 from anchorscope.models.wrapping import wrap
 
 Say = Callable[[str], None]
@@ -73,12 +73,12 @@ def load_model(options: Options) -> LanguageModel:
     if device == BALANCED:
         raise UserError(f"A benchmark runs on one device, not {BALANCED}; choose cuda or cpu.")
     dtype = choose_dtype(options.dtype, device)
-    if not shapes.is_shape(options.model) or dtype not in DTYPES or installed_path(_TOKENIZER_OF) is not None:
+    if not is_shape(options.model) or dtype not in DTYPES or installed_path(_TOKENIZER_OF) is not None:
         return load(options.model, dtype, device)
     target = checked_device(device)
-    config = shapes.config_of(options.model, shapes.SHAPES[_TOKENIZER_OF].vocabulary)
-    model = shapes.build(config, DTYPES[dtype], target).to(target)
-    return wrap(model, None, shapes.title(options.model), options.model, random_weights=True)
+    config = shape_config(options.model, SHAPES[_TOKENIZER_OF].vocabulary)
+    model = build_shape(config, DTYPES[dtype], target).to(target)
+    return wrap(model, None, shape_title(options.model), options.model, random_weights=True)
 
 
 def _real(options: Options, lm: LanguageModel, n: int) -> Workload:

@@ -11,7 +11,7 @@ from rich.table import Table
 from anchorscope.cli.terminal import duration, emit_json, listener, page, say, user_errors
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
-from anchorscope.models.shapes import SHAPES
+from anchorscope.models.sources import SHAPES
 
 OTHER_WAYS = {
     "FOLDER": "a local folder with config.json, safetensors weights and the tokenizer",

@@ -15,7 +15,7 @@ from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, split_names, split
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
 from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.shapes import SHAPES
+from anchorscope.models.sources import SHAPES
 from anchorscope.prepare import check_inputs
 from anchorscope.recipe import CHOICES, Recipe, about, make_recipe, named_folder, read_recipe
 

@@ -13,8 +13,7 @@ from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
 from anchorscope.execute.parts import Part, VariantPart
 from anchorscope.execute.worker import Shard
 from anchorscope.plan.passes import OutOfFoldProbes
-from anchorscope.probes.crossfit import ProbeSet, Splits
-from anchorscope.probes.final_probe import FinalProbe
+from anchorscope.probes.crossfit import FinalProbe, ProbeSet, Splits
 from anchorscope.question_share.evidence import Lost
 from anchorscope.question_share.shares import ShareItems, Shares
 

@@ -28,7 +28,7 @@ from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.device_work import DeviceWork
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import Scorer
 from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time

@@ -21,12 +21,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from anchorscope.errors import UserError, unknown
-from anchorscope.models import shapes
 from anchorscope.models.devices import is_out_of_memory, refuse_too_large
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.process_settings import quiet_transformers, without_hub
-from anchorscope.models.sources import gguf_file, is_hub_id, locate
+from anchorscope.models.sources import build_shape, gguf_file, is_hub_id, is_shape, locate, shape_config, shape_title
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress, Silent
 from anchorscope.regular_files import open_regular, read_regular
@@ -99,16 +98,16 @@ def load(
                 refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
             if getattr(settings.config, "quantization_config", None) is None:
                 refuse_too_large(needed, target, device == BALANCED, f"The weights of model {source!r} in {dtype}")
-            if shapes.is_shape(source):
+            if is_shape(source):
                 if device == BALANCED:
                     raise UserError(f"A shape ({source!r}) is built on one device, not {BALANCED}; choose cuda or cpu.")
-                model = shapes.build(settings.config, DTYPES[dtype], target)
+                model = build_shape(settings.config, DTYPES[dtype], target)
             else:
                 model = _read_weights(settings, source, dtype, device)
             if device != BALANCED:
                 model = model.to(target)
             model.eval()  # ours: one made from a shape comes ready for training
-            return wrap(model, settings.tokenizer, settings.name, source, random_weights=shapes.is_shape(source))
+            return wrap(model, settings.tokenizer, settings.name, source, random_weights=is_shape(source))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -132,7 +131,7 @@ def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
         parameters=settings.parameters,
         tokenizer=settings.tokenizer,
         needs_bos=bos if family is not None and family.needs_bos else None,
-        random_weights=shapes.is_shape(source),
+        random_weights=is_shape(source),
         context=context_length(settings.config),
     )
 
@@ -182,7 +181,7 @@ def _reading(source: str, progress: Progress) -> Iterator[None]:
 
 def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> _Settings:
     """Configuration, size and tokenizer of what `source` names; a hub id's weights are fetched only if asked for."""
-    if shapes.is_shape(source):
+    if is_shape(source):
         return _shape_settings(source)
     file = gguf_file(source)
     if file is not None:
@@ -221,8 +220,8 @@ def _shape_settings(source: str) -> _Settings:
     folder, _, extra = locate("smollm2-135m")
     options = {**extra, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-    config = shapes.config_of(source, len(tokenizer))
-    return _Settings(shapes.title(source), config, tokenizer, folder, options, *_sizes(config, source, False))
+    config = shape_config(source, len(tokenizer))
+    return _Settings(shape_title(source), config, tokenizer, folder, options, *_sizes(config, source, False))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from anchorscope.errors import UserError
 from anchorscope.models.attention import OneSequence
 from anchorscope.models.families import FAMILIES, listed_family, missing_part
 from anchorscope.models.language_model import LanguageModel, make_twin
-from anchorscope.models.shapes import build
+from anchorscope.models.sources import build_shape
 
 _TOKENS = 12
 _CUT = 3  # a token with others before and after it
@@ -179,7 +179,7 @@ _SPARE = 1.2  # memory that a second model needs, over that of its weights
 
 def without_knowledge(lm: LanguageModel) -> LanguageModel:
     """A model of the same shape with random weights, on the same device: what a probe finds in it is no knowledge."""
-    model = build(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()
+    model = build_shape(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()
     return wrap(model, lm.tokenizer, lm.name, lm.source, random_weights=True)
 
 

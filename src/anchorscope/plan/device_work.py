@@ -9,10 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from anchorscope.probes.crossfit import fit_probes, refit_logits
-from anchorscope.probes.final_probe import fit_final_probes
+from anchorscope.probes.crossfit import fit_final_probes, fit_probes, refit_logits, score_clean
 from anchorscope.probes.permuted_labels import permuted_areas
-from anchorscope.probes.scoring import score_clean
 from anchorscope.progress import Progress
 from anchorscope.question_share.principal import principal_states
 from anchorscope.question_share.shares import further_shares, held_out_scores, knockout_share, question_shares

@@ -25,8 +25,7 @@ from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.scoring import score_states
+from anchorscope.probes.crossfit import ProbeSet, score_states
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_all
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.probes import scoring
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.final_probe import FinalProbe
-from anchorscope.probes.scoring import FinalScorer, Scorer
+from anchorscope.probes import crossfit
+from anchorscope.probes.crossfit import FinalProbe, FinalScorer, ProbeSet, Scorer
 
 POSITIONS, SITES, PROBES, FOLDS, LAYERS, WIDTH = 2, 3, 3, 4, 5, 8
 
@@ -63,7 +61,7 @@ def test_a_score_does_not_depend_on_the_rest_of_the_batch() -> None:
 def test_scores_of_items_in_no_fold_equal_a_plain_loop(
     dtype: torch.dtype, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "_VALUES_AT_ONCE", at_once)
+    monkeypatch.setattr(crossfit, "_VALUES_AT_ONCE", at_once)
     generator = torch.Generator().manual_seed(0)
 
     def probe() -> FinalProbe:

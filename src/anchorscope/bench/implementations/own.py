@@ -12,8 +12,7 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
 from anchorscope.models.devices import ToHost, copy_rows, empty_on_host
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import ProbeSet, Scorer
 
 _ATTENTION = SITES.index("attention")
 _PROBES = 3  # per fold, as a run has them

@@ -30,9 +30,8 @@ from anchorscope.evidence.experiments.flip_rules import RULES, Seen, seen_at_ref
 from anchorscope.evidence.experiments.method_calls import MethodCalls, correct_before, intervention_calls
 from anchorscope.evidence.measured import Measured, true_label_probability
 from anchorscope.evidence.pathways import assign, at_reference, noise_at_reference
-from anchorscope.probes.crossfit import fit_probes, make_splits, refit_logits
+from anchorscope.probes.crossfit import Scorer, fit_probes, make_splits, refit_logits, score_states
 from anchorscope.probes.folds import grouped_folds
-from anchorscope.probes.scoring import Scorer, score_states
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.streams import priorities
 

@@ -15,8 +15,7 @@ from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.experiments.flip_rules import RULES, Seen
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import ASSIGNMENTS, GROUPS, Calls, plain_calls, retained_calls
-from anchorscope.probes.crossfit import fit_probes, refit_logits
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import Scorer, fit_probes, refit_logits
 from anchorscope.progress import Silent
 from anchorscope.stats.estimate import percentile_interval
 from anchorscope.validation.worlds.quantities import Quantities, auc_by_truth

@@ -22,7 +22,7 @@ from anchorscope.evidence.experiments.partial_cuts import (
 )
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import Scorer
 from partial_cuts_synthetic import N, tiny_inputs, tiny_items
 
 CUTS = [
