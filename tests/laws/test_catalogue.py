@@ -9,8 +9,8 @@ import pytest
 from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, with_needs
 from anchorscope.evidence.experiments import experiment
 from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
-from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
-from anchorscope.interventions.registry import of_experiments
+from anchorscope.interventions.cuts import INTERVENTIONS as REGISTERED
+from anchorscope.interventions.cuts import of_experiments
 from anchorscope.validation.scores import Score
 from repo import DOCS
 

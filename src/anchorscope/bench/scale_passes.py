@@ -22,8 +22,7 @@ from anchorscope.execute.run_passes import run_decoding, run_states
 from anchorscope.execute.wire import pack_result
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.decoding import DecodePass, plan_decoding
-from anchorscope.plan.for_model import planner_for
-from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
+from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, planner_for
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
 

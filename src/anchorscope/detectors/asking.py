@@ -29,7 +29,7 @@ from anchorscope.engine.continuous import Continuous, Drawing, Order, Row
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
-from anchorscope.plan.for_model import planner_for
+from anchorscope.plan.passes import planner_for
 from anchorscope.stats.streams import priorities
 
 _PLANNED = 256  # wishes that are remembered between asking for their cost and joining

@@ -18,7 +18,7 @@ from anchorscope.execute.run_passes import run_choices
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.choices_pass import plan_choices
+from anchorscope.plan.decoding import plan_choices
 from anchorscope.progress import Progress, Silent
 from engine_cases import SHARED, make_items, no_prefix, shared_prefix
 

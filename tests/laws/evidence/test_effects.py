@@ -19,8 +19,8 @@ from anchorscope.evidence.effects import (
     refuse_no_ops,
 )
 from anchorscope.execute.executor import LocalExecutor
+from anchorscope.interventions.cuts import INTERVENTIONS, with_draws
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.registry import INTERVENTIONS, with_draws
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut

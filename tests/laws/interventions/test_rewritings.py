@@ -18,8 +18,8 @@ from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import Scoring, measure
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
-from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.interventions.rewrites import DONORS, exchanged, other_words
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel

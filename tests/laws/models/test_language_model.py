@@ -13,7 +13,7 @@ from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.for_model import planner_for
+from anchorscope.plan.passes import planner_for
 from tiny_models import byte_tokenizer, tiny_model
 
 YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 32768}

@@ -18,10 +18,8 @@ from anchorscope.engine.decode import Sampling
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.choices_pass import plan_choices
-from anchorscope.plan.decoding import SamplesPass, plan_answers, plan_decoding
-from anchorscope.plan.passes import OutOfFoldProbes, Planner, StatesPass, shared_tokens
-from anchorscope.plan.saliency_pass import plan_saliency
+from anchorscope.plan.decoding import SamplesPass, plan_answers, plan_choices, plan_decoding
+from anchorscope.plan.passes import OutOfFoldProbes, Planner, StatesPass, plan_saliency, shared_tokens
 from anchorscope.probes.crossfit import ProbeSet
 
 PREFIX = (256, 1, 2)

@@ -19,7 +19,7 @@ from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.device_work import FUNCTIONS, DeviceWork, plan_device_work
+from anchorscope.plan.passes import FUNCTIONS, DeviceWork, plan_device_work
 from anchorscope.probes.crossfit import fit_final_probes, fit_probes, make_splits, refit_logits, score_clean
 from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
 from anchorscope.progress import Silent

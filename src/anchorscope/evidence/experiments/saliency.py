@@ -30,7 +30,7 @@ from anchorscope.evidence.experiments.modes import bimodality
 from anchorscope.evidence.experiments.separation import explained_by, separation
 from anchorscope.evidence.pathways import at_reference
 from anchorscope.execute.run_passes import run_saliency
-from anchorscope.plan.saliency_pass import plan_saliency
+from anchorscope.plan.passes import plan_saliency
 
 Floats = NDArray[np.floating]
 
