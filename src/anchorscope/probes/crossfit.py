@@ -301,25 +301,6 @@ def score_clean(
     return found
 
 
-class FinalScorer:
-    """The probes of all sites and positions that learned from all items, ready to score batches of new ones."""
-
-    def __init__(self, probes: Sequence[Sequence[FinalProbe]], device: torch.device) -> None:
-        """`probes` is [position][site]."""
-        weight = torch.stack([torch.stack([one.weight for one in row]) for row in probes])
-        bias = torch.stack([torch.stack([one.bias for one in row]) for row in probes])
-        self._shape = bias.shape  # position, site, layer
-        self.weight = weight.flatten(0, 2)[:, None].to(device)  # [position · site · layer, 1, d_model]
-        self.bias = bias.flatten()[:, None].to(device)
-
-    @torch.no_grad()
-    def score(
-        self, states: Float[Tensor, "batch position site layer d_model"]
-    ) -> Float[Tensor, "batch position site layer"]:
-        """Log-odds of states of items that no probe learned from."""
-        return _log_odds(states, self.weight, self.bias)[..., 0].T.reshape(-1, *self._shape).contiguous()
-
-
 def _log_odds(
     states: Float[Tensor, "batch position site layer d_model"],
     weight: Float[Tensor, "kind column d_model"],
