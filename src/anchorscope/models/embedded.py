@@ -258,8 +258,9 @@ def installed_path(name: str) -> Path | None:
     model = _known(name)
     folder = _shelf() / name
     record = read_manifest(folder)
-    is_current = record is not None and record.get("gguf_sha256") == model.sha256
-    return folder if is_current and _is_whole(folder, record) else None
+    if record is None or record.get("gguf_sha256") != model.sha256 or not _is_whole(folder, record):
+        return None
+    return folder
 
 
 def install(name: str, source: Path | None = None, progress: Progress | None = None) -> Path:

@@ -258,7 +258,9 @@ def _check_config_file(folder: Path) -> None:
     if not isinstance(config, dict):
         raise ValueError(f"config.json holds {type(config).__name__} instead of an object")
     for part in (config, config.get("text_config")):
-        for key in ("num_hidden_layers", "num_layers", "n_layer", "n_layers") if isinstance(part, dict) else ():
+        if not isinstance(part, dict):
+            continue
+        for key in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
             if isinstance(layers := part.get(key), int | float) and not 1 <= layers <= LAYERS:
                 raise ValueError(f"config.json says {key} = {layers}; allowed: 1 to {LAYERS:,}")
 
