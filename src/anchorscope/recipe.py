@@ -32,7 +32,7 @@ from anchorscope.datasets.rows import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.shapes import SHAPES
+from anchorscope.models.sources import SHAPES
 from anchorscope.options import (
     DATA,
     EVIDENCE,

@@ -13,7 +13,7 @@ import polars as pl
 from anchorscope.answers.choose import FOR_A_CHART
 from anchorscope.artefacts.results import DatasetResult, LeftOut
 from anchorscope.models.language_model import ModelIdentity
-from anchorscope.models.shapes import MARK
+from anchorscope.models.sources import MARK
 
 FEW_IN_FOLD = 5
 """With fewer held-out answers of one kind, a fold's AUC jumps with every single one."""

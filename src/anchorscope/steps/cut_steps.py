@@ -17,8 +17,8 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import CutStates, Effect, Measurements, measure, measured_places, refuse_no_ops
 from anchorscope.evidence.tables import first_curves
+from anchorscope.interventions.cuts import of_experiments
 from anchorscope.interventions.intervention import Intervention, Setting
-from anchorscope.interventions.registry import of_experiments
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
 from anchorscope.plan.passes import Place
 from anchorscope.probes.crossfit import refit_logits
