@@ -216,9 +216,9 @@ def load_model(options: Options) -> LanguageModel:
     if not sources.is_shape(options.model) or dtype not in DTYPES or installed_path(_TOKENIZER_OF) is not None:
         return load(options.model, dtype, device)
     target = checked_device(device)
-    config = sources.config_of(options.model, sources.SHAPES[_TOKENIZER_OF].vocabulary)
-    model = sources.build(config, DTYPES[dtype], target).to(target)
-    return wrap(model, None, sources.title(options.model), options.model, random_weights=True)
+    config = sources.shape_config(options.model, sources.SHAPES[_TOKENIZER_OF].vocabulary)
+    model = sources.build_shape(config, DTYPES[dtype], target).to(target)
+    return wrap(model, None, sources.shape_title(options.model), options.model, random_weights=True)
 
 
 def _real(options: Options, lm: LanguageModel, n: int) -> Workload:
