@@ -15,7 +15,7 @@ from anchorscope.answers.choose import LabelCounter
 from anchorscope.catalogue import EXPERIMENTS, INTERVENTIONS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
-from anchorscope.interventions.cuts import NOISE_ITEMS
+from anchorscope.interventions.intervention import NOISE_ITEMS
 from anchorscope.question_share.principal import default_directions
 from anchorscope.recipe import Recipe
 

@@ -13,10 +13,8 @@ from anchorscope.datasets.rows import parse_columns
 from anchorscope.errors import UserError
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.files import make_folder, replacing
-from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.model_cache import cache_dir
-from anchorscope.models.shapes import is_shape
-from anchorscope.models.sources import locate
+from anchorscope.models.embedded import EMBEDDED, cache_dir
+from anchorscope.models.sources import is_shape, locate
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 

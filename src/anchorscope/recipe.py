@@ -33,7 +33,7 @@ from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
 from anchorscope.files import NotRegular, open_regular
 from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.shapes import SHAPES
+from anchorscope.models.sources import SHAPES
 from anchorscope.options import (
     DATA,
     EVIDENCE,

@@ -20,8 +20,7 @@ from anchorscope.evidence.effects import Effect
 from anchorscope.evidence.experiments.experiment import Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.final_probe import FinalProbe
+from anchorscope.probes.crossfit import FinalProbe, ProbeSet
 from anchorscope.schema import (
     EFFECT_SCHEMA,
     EXPERIMENT_ITEM_SCHEMA,

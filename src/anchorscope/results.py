@@ -30,8 +30,7 @@ from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FinishedRun
 from anchorscope.kept_states import KeptStates, features_place
 from anchorscope.models.language_model import ModelIdentity
-from anchorscope.models.shapes import MARK
-from anchorscope.models.sources import ModelFiles
+from anchorscope.models.sources import MARK, ModelFiles
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.report.render import write_all

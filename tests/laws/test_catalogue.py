@@ -8,8 +8,8 @@ import pytest
 from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, chosen_evidence
 from anchorscope.evidence.experiments import experiment
 from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
-from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
-from anchorscope.interventions.registry import of_experiments
+from anchorscope.interventions.cuts import INTERVENTIONS as REGISTERED
+from anchorscope.interventions.cuts import of_experiments
 from repo import DOCS
 
 WITH_HOME = {name: one for name, one in EXPERIMENTS.items() if one.home is not None}

@@ -11,7 +11,7 @@ import pytest
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.template import build_prompts, make_template, prefix_length
 from anchorscope.datasets.question import Question
-from anchorscope.interventions.registry import of_experiments
+from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import ModelFacts
 from anchorscope.preview import Preview, ShownItem, build_preview, preview_recipe, render_preview

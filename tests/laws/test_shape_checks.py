@@ -7,7 +7,7 @@ import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
 
-from anchorscope.models.transfers import copy_rows
+from anchorscope.models.devices import copy_rows
 from anchorscope.probes.logistic import TrainingSets, fit_layers
 from anchorscope.question_share.ridge import Cells
 

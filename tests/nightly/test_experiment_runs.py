@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.models.embedded import installed_path
-from anchorscope.models.shapes import SHAPES
+from anchorscope.models.sources import SHAPES
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 from small_facts import quick_options, rows, write_questions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anchorscope.execute.executor import Description, Executor, LocalExecutor
 from anchorscope.execute.wire import pack, unpack
-from anchorscope.plan.device_work import DeviceWork
+from anchorscope.plan.passes import DeviceWork
 
 if TYPE_CHECKING:
     from anchorscope.execute.parts import Part

@@ -21,10 +21,9 @@ def accuracies(truthful: np.ndarray, order: tuple[int, ...]) -> list[Fraction]:
     return [Fraction(int(truthful[list(order[: k + 1])].sum()), k + 1) for k in range(len(order))]
 
 
-def area(scores: np.ndarray, truthful: np.ndarray, max_rejection: float = 1.0) -> float:
+def area(scores: np.ndarray, truthful: np.ndarray) -> float:
     """Mean accuracy over what is kept, mean over all orders of ties."""
-    rejected = int(max_rejection * len(scores))
-    means = [sum(accuracies(truthful, one)[-rejected:]) / rejected for one in orders(scores)]
+    means = [sum(accuracies(truthful, one)) / len(scores) for one in orders(scores)]
     return float(sum(means) / len(means))
 
 

@@ -14,8 +14,7 @@ from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.stats.calibration import Calibration
-from anchorscope.stats.risk_control import Threshold
+from anchorscope.stats.calibration import Calibration, Threshold
 
 CLEAN: StateKey = ("clean", "mlp", 2)
 CUT: StateKey = ("knockout", "residual", 1)

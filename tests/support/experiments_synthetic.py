@@ -20,9 +20,8 @@ from anchorscope.evidence.measured import Measured
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner
-from anchorscope.probes.crossfit import fit_probes, make_splits
+from anchorscope.probes.crossfit import fit_probes, make_splits, score_states
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.probes.scoring import score_states
 from anchorscope.progress import Silent
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import unnamed

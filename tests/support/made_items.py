@@ -6,8 +6,8 @@ from typing import Any
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
-from anchorscope.engine.attention_mass import AttentionMass
-from anchorscope.engine.budget import compile_threshold
+from anchorscope.engine.batching import compile_threshold
+from anchorscope.engine.capture import AttentionMass
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel

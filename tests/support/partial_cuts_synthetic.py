@@ -15,8 +15,7 @@ from anchorscope.interventions.cuts import KNOCKOUT, NONE
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.scoring import score_states
+from anchorscope.probes.crossfit import ProbeSet, score_states
 from anchorscope.progress import Silent
 from experiments_synthetic import make_inputs
 from made_items import make_item, make_setting, planner_of

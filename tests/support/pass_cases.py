@@ -9,16 +9,14 @@ import polars as pl
 import torch
 
 from anchorscope.answers.generate import LINE
-from anchorscope.engine.sampling import Sampling
+from anchorscope.engine.decode import Sampling
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, Patch, TokenSequence, Variant
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_choices, run_decoding, run_saliency, run_states
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.choices_pass import plan_choices
-from anchorscope.plan.decoding import DecodePass, plan_decoding
-from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
-from anchorscope.plan.saliency_pass import SaliencyPass, plan_saliency
+from anchorscope.plan.decoding import DecodePass, plan_choices, plan_decoding
+from anchorscope.plan.passes import OutOfFoldProbes, SaliencyPass, StatesPass, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress, Silent
 from made_items import planner_of

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from anchorscope.stats import detection_metrics as ours
-from anchorscope.stats.reliability import ece
+from anchorscope.stats.detection_metrics import ece
 
 TOLERANCE = 1e-9
 
@@ -30,15 +30,12 @@ def worlds() -> dict[str, tuple[list[float], list[bool]]]:
 def our_values(probability: list[float], truthful: list[bool]) -> dict[str, float]:
     """Our numbers under lm-polygraph's names."""
     given = (np.array(probability), np.array(truthful))
+    found = ours.all_metrics(*given)
     return {
-        "roc-auc": float(ours.auroc(*given)),
-        "pr-auc": float(ours.average_precision(*given)),
+        "roc-auc": float(found["auroc"]),
+        "pr-auc": float(found["auprc"]),
         "ece": float(ece(*given, bins=20, equal_width=True)),
-        "rcc-auc": float(ours.aurc(*given)),
-        "prr": float(ours.prediction_rejection_area(*given)),
-        "prr_0.5": float(ours.prediction_rejection_area(*given, max_rejection=0.5)),
-        "prr_normalized": float(ours.prediction_rejection_ratio(*given)),
-        "prr_0.5_normalized": float(ours.prediction_rejection_ratio(*given, max_rejection=0.5)),
+        "prr_normalized": float(found["prr"]),
     }
 
 
@@ -55,11 +52,8 @@ def its_values(probability: list[float], truthful: list[bool]) -> dict[str, floa
         "roc-auc": ue_metrics.ROCAUC()(uncertainty, 1 - target),  # of the false answers, which uncertainty flags
         "pr-auc": ue_metrics.PRAUC()(uncertainty, 1 - target),
         "ece": ue_metrics.ECE()(uncertainty, target),
-        "rcc-auc": ue_metrics.RiskCoverageCurveAUC()(uncertainty, target),
     }
-    for rejected in (1.0, 0.5):
-        area: Callable[..., float] = ue_metrics.PredictionRejectionArea(max_rejection=rejected)
-        value, oracle = area(uncertainty, target), area(-target, target)
-        found[str(area)] = value
-        found[f"{area}_normalized"] = normalize_metric(value, oracle, target.mean())
+    area: Callable[..., float] = ue_metrics.PredictionRejectionArea()
+    value, oracle = area(uncertainty, target), area(-target, target)
+    found["prr_normalized"] = normalize_metric(value, oracle, target.mean())
     return {name: float(value) for name, value in found.items()}

@@ -31,18 +31,15 @@ import torch
 from torch import Tensor
 
 from anchorscope.bench.workload import FOLDS, Item, Workload
-from anchorscope.engine.batching import Budget, plan_batches
-from anchorscope.engine.budget import automatic_tokens
+from anchorscope.engine.batching import Budget, automatic_tokens, plan_batches
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
+from anchorscope.models.devices import ToHost, copy_rows, empty_on_host, free_memory, is_out_of_memory
 from anchorscope.models.families import part_at
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import free_memory, is_out_of_memory
-from anchorscope.models.transfers import ToHost, copy_rows, empty_on_host
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import ProbeSet, Scorer
 
 SIZES = {"cpu": (4, 8, 16, 32), "cuda": (32, 128, 512, 1024)}
 """Batch sizes that are tried."""

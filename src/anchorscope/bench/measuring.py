@@ -20,9 +20,9 @@ import torch
 
 from anchorscope.bench.options import Options
 from anchorscope.bench.workload import LEAST_OWN, Workload, real, synthetic
-from anchorscope.engine.budget import block_parameters
+from anchorscope.engine.batching import block_parameters
 from anchorscope.errors import UserError
-from anchorscope.models import shapes
+from anchorscope.models import sources
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import BALANCED, DTYPES, checked_device, choose_device, choose_dtype, load
@@ -213,12 +213,12 @@ def load_model(options: Options) -> LanguageModel:
     if device == BALANCED:
         raise UserError(f"A benchmark runs on one device, not {BALANCED}; choose cuda or cpu.")
     dtype = choose_dtype(options.dtype, device)
-    if not shapes.is_shape(options.model) or dtype not in DTYPES or installed_path(_TOKENIZER_OF) is not None:
+    if not sources.is_shape(options.model) or dtype not in DTYPES or installed_path(_TOKENIZER_OF) is not None:
         return load(options.model, dtype, device)
     target = checked_device(device)
-    config = shapes.config_of(options.model, shapes.SHAPES[_TOKENIZER_OF].vocabulary)
-    model = shapes.build(config, DTYPES[dtype], target).to(target)
-    return wrap(model, None, shapes.title(options.model), options.model, random_weights=True)
+    config = sources.shape_config(options.model, sources.SHAPES[_TOKENIZER_OF].vocabulary)
+    model = sources.build_shape(config, DTYPES[dtype], target).to(target)
+    return wrap(model, None, sources.shape_title(options.model), options.model, random_weights=True)
 
 
 def _real(options: Options, lm: LanguageModel, n: int) -> Workload:

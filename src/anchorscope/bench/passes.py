@@ -18,8 +18,8 @@ from torch import Tensor
 from anchorscope.bench.implementations import CannotDo, Implementation, Own, Plain, PlainBatched, is_foreign, make
 from anchorscope.bench.measuring import Row, Setting
 from anchorscope.bench.workload import Workload
+from anchorscope.models.devices import is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import is_out_of_memory
 
 _EXPLAINED = {torch.float32: 1e-4}  # of the largest state; what the order of sums can do
 _EXPLAINED_COARSE = 0.15  # in half precision, over tens of layers

@@ -19,8 +19,8 @@ from torch import Tensor
 from anchorscope.bench.implementations import Own
 from anchorscope.bench.measuring import Row, Setting
 from anchorscope.bench.workload import FOLDS
-from anchorscope.probes.crossfit import STRENGTHS
 from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.grid_search import STRENGTHS
 from anchorscope.probes.logistic import TOLERANCE, TrainingSets, fit_layers
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed

@@ -10,9 +10,8 @@ from rich.table import Table
 
 from anchorscope.cli.terminal import duration, emit_json, listener, page, say, user_errors
 from anchorscope.errors import UserError
-from anchorscope.models.embedded import EMBEDDED, install, installed_path
-from anchorscope.models.model_cache import cache_dir
-from anchorscope.models.shapes import SHAPES
+from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
+from anchorscope.models.sources import SHAPES
 
 OTHER_WAYS = {
     "FOLDER": "a local folder with config.json, safetensors weights and the tokenizer",

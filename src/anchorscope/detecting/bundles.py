@@ -22,9 +22,8 @@ from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.results import versions
-from anchorscope.stats.calibration import Calibration
-from anchorscope.stats.reliability import BINS, reliability_bins
-from anchorscope.stats.risk_control import threshold_at_risk
+from anchorscope.stats.calibration import Calibration, threshold_at_risk
+from anchorscope.stats.detection_metrics import BINS, reliability_bins
 from anchorscope.stats.streams import priorities
 
 LIMITS = (

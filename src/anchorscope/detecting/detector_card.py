@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from anchorscope.detectors.trained import TrainedDetector
-from anchorscope.stats.risk_control import Threshold
+from anchorscope.stats.calibration import Threshold
 
 _HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+")  # and neither ./mine nor ../mine
 _TAGS = ("anchorscope", "hallucination-detection", "truthfulness", "probe", "interpretability")

@@ -12,8 +12,7 @@ from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
 from anchorscope.detectors.judging import COMPARED, Judge, Measured, Scored, balanced_weights
 from anchorscope.progress import Progress
-from anchorscope.stats.detection_metrics import risk_coverage_curve, roc_curve
-from anchorscope.stats.reliability import reliability_bins
+from anchorscope.stats.detection_metrics import reliability_bins, risk_coverage_curve, roc_curve
 
 AGAINST = ("probe", "probe+confidence")
 """What every detector is compared with."""

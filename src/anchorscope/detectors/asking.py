@@ -24,13 +24,12 @@ from anchorscope.detectors.features import Needs
 from anchorscope.detectors.scoring import Score
 from anchorscope.detectors.wishes import PlannedAnswer, plan_wish
 from anchorscope.detectors.wishes import Wish as Wish
-from anchorscope.engine.answer_rows import Drawing, Order, Row
-from anchorscope.engine.budget import memory_facts
-from anchorscope.engine.continuous import Continuous
+from anchorscope.engine.batching import memory_facts
+from anchorscope.engine.continuous import Continuous, Drawing, Order, Row
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
-from anchorscope.plan.for_model import planner_for
+from anchorscope.plan.passes import planner_for
 from anchorscope.stats.streams import priorities
 
 _PLANNED = 256  # wishes that are remembered between asking for their cost and joining

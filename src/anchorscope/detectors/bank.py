@@ -12,10 +12,10 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from anchorscope.detectors.training import FITS, INNER_FOLDS, Training, weighted_auc
+from anchorscope.detectors.training import FITS, INNER_FOLDS, Training
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
-from anchorscope.probes.grid_search import STRENGTHS
+from anchorscope.probes.grid_search import STRENGTHS, weighted_auc
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import standardise
 

@@ -31,8 +31,7 @@ from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, Tra
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.files import make_folder, replacing
-from anchorscope.stats.calibration import Calibration
-from anchorscope.stats.risk_control import Threshold
+from anchorscope.stats.calibration import Calibration, Threshold
 
 _FITTED, _FALLBACK, _RANGE, _LAYERS = "fitted", "fallback", "range", "layer_probes"
 _BYTES_OF_A_LAYER = 400  # of text beside the weights of a layer's probe: its bias, AUC and means, at most

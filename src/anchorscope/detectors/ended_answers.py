@@ -21,12 +21,11 @@ from anchorscope.detectors.features import CLEAN, Features, Needs, StateKey
 from anchorscope.detectors.runs import ANSWER_TOKENS, COLUMNS, QUESTION_ONLY
 from anchorscope.detectors.scoring import Score
 from anchorscope.detectors.wishes import PlannedAnswer
-from anchorscope.engine.answer_rows import Row
-from anchorscope.engine.decode import Decoded
-from anchorscope.engine.steps import SitePlace
+from anchorscope.engine.continuous import Row
+from anchorscope.engine.decode import Decoded, SitePlace
 from anchorscope.errors import UserError
 from anchorscope.items import Item
-from anchorscope.models.memory import is_device_lost
+from anchorscope.models.devices import is_device_lost
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,8 @@ from anchorscope.detectors.features import CLEAN, Features
 from anchorscope.detectors.fitted import Stored
 from anchorscope.detectors.training import Examples
 from anchorscope.engine.sequences import SITES
-from anchorscope.probes.crossfit import fit_probes, make_splits
-from anchorscope.probes.final_probe import fit_final_probes
+from anchorscope.probes.crossfit import Scorer, fit_final_probes, fit_probes, make_splits, score_states
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.probes.scoring import Scorer, score_states
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import priorities
 

@@ -28,7 +28,7 @@ from anchorscope.engine.sequences import SITES, Cut, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import run_answers, run_states
-from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import before_answers

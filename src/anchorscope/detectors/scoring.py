@@ -12,8 +12,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.detectors.features import CLEAN, Features
 from anchorscope.detectors.fitted import Fitted, LinearProbe
 from anchorscope.detectors.trained import TrainedDetector
-from anchorscope.stats.calibration import Calibration
-from anchorscope.stats.risk_control import Threshold
+from anchorscope.stats.calibration import Calibration, Threshold
 
 ACCEPT, ABSTAIN, OUT_OF_RANGE = "accept", "abstain", "out-of-range"
 """The verdicts: probable enough for the risk; not so; or unlike everything that the detector was trained on."""

@@ -23,14 +23,13 @@ from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_states
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting, Writer
-from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.decoding import plan_answers
-from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.interventions import plan_rewrite
-from anchorscope.plan.passes import Place, before_answers, shared_tokens
+from anchorscope.plan.passes import Place, before_answers, planner_for, shared_tokens
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting
 from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words

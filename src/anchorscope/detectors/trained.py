@@ -15,8 +15,7 @@ from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import ModelIdentity
-from anchorscope.stats.calibration import Calibration
-from anchorscope.stats.risk_control import Threshold
+from anchorscope.stats.calibration import Calibration, Threshold
 
 
 @dataclass(frozen=True)

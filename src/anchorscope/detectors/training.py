@@ -16,6 +16,7 @@ from torch import Tensor
 
 from anchorscope.errors import UserError
 from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.grid_search import weighted_auc
 from anchorscope.stats.streams import priorities, stream
 
 INNER_FOLDS = 3
@@ -98,17 +99,6 @@ class Training:
             np.concatenate([getattr(one, name) for one in several]) for name in ("labels", "members", "inner")
         )
         return Training(labels, members, inner, several[0].weights)
-
-
-def weighted_auc(
-    scores: Float[Tensor, "*#more item"], weights: Float[Tensor, "*#more item"], targets: Float[Tensor, "*#more item"]
-) -> Float[Tensor, "*fewer"]:
-    """AUC within strata, which are the last axis but one, weighted by their pairs; ties as they come."""
-    order = scores.argsort(-1).expand(*torch.broadcast_shapes(scores.shape, weights.shape))
-    positive = (weights * targets).expand(order.shape).gather(-1, order).double()
-    negative = (weights * (1 - targets)).expand(order.shape).gather(-1, order).double()
-    won = (positive * (negative.cumsum(-1) - negative / 2)).sum((-1, -2))
-    return won / (positive.sum(-1) * negative.sum(-1)).sum(-1).clamp(min=1e-12)
 
 
 def nested_sets(examples: Examples, folds: int, seed: int, name: str) -> tuple[Training, Int[np.ndarray, " item"]]:

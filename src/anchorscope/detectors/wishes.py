@@ -8,8 +8,8 @@ from anchorscope.answers.generate import CHAT, LINE, TEXT, longest_answer, think
 from anchorscope.answers.template import Prompt, build_prompts, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.detector import Detector, asked
+from anchorscope.engine.continuous import width_of
 from anchorscope.engine.decode import Decoded
-from anchorscope.engine.shelves import width_of
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.language_model import LanguageModel
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from anchorscope.engine.forward import logits_in_parts
 from anchorscope.engine.rows import BatchRows, all_between
 from anchorscope.engine.sequences import TokenSequence
+from anchorscope.models.devices import to_device
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.transfers import to_device
 
 STATISTICS = ("log_prob", "margin", "entropy")
 """What is told of every answer token, in this order."""

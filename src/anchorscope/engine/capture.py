@@ -7,7 +7,7 @@ at the highest layer that somebody reads. The head runs only where statistics of
 only on the tokens before them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.answer_stats import AnswerTokens, token_statistics
-from anchorscope.engine.attention_mass import AttentionSums
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
 from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
@@ -26,10 +25,77 @@ from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, refuse_unread_positions
 from anchorscope.errors import InterventionNotApplied, UserError
+from anchorscope.models.attention import Weights
+from anchorscope.models.devices import Fetched, to_device
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.transfers import Fetched, to_device
 from anchorscope.progress import Progress, Silent
+
+
+@dataclass(frozen=True)
+class AttentionMass:
+    """How much attention each token of an item receives from later ones in the clean run, over all layers and heads.
+
+    A token's mass is the sum of the weights, after the softmax, that later tokens give to it, without the diagonal,
+    which no cut takes away. Every later token of the item counts alike, those of the question and those of the answer;
+    where only the answer's own tokens lose edges (`direct`), only they are counted. So the mass of a set of tokens is
+    what cutting them takes away in the first layer that is cut. (Under `outside` the weights among the set itself are
+    counted too: which those are depends on the set.)
+    """
+
+    first: int
+    """Position of the first token that is told of; those before it are shared by all items and not looked at."""
+    received: tuple[float, ...]
+    """Of each token from there on, summed over layers, heads and later tokens."""
+
+    def of(self, keys: Iterable[int]) -> float:
+        """What tokens at these positions receive together."""
+        places = [key - self.first for key in keys]
+        if any(not 0 <= place < len(self.received) for place in places):
+            raise ValueError(f"keys {list(keys)}, and attention is known from {self.first} on, of {len(self.received)}")
+        return sum(self.received[place] for place in places)
+
+
+class AttentionSums:
+    """The attention that the tokens of a batch without cuts receive, summed layer by layer as it is run.
+
+    Beside each layer's attention, its weights are written out, which a fused kernel never does.
+    """
+
+    def __init__(self, sequences: Sequence[TokenSequence], rows: BatchRows, edges: str, device: torch.device) -> None:
+        self.items = [row.item for row in rows.rows]
+        self.received: Float[Tensor, "row key_pos"] = torch.zeros(0, device=device)
+        self._starts = torch.tensor([sequences[item].answer_start for item in self.items], device=device)
+        self._rows, self._edges = rows, edges
+
+    @cached_property
+    def _counted(self) -> Float[Tensor, "row pos key_pos"]:
+        """Which weights count, as 0 and 1."""
+        device, n_keys = self.received.device, self.received.shape[1]
+        lengths = self._rows.stop - self._rows.first
+        queries = self._rows.n_prefix + torch.arange(int(lengths.max()), device=device)
+        counts = queries < torch.from_numpy(self._rows.stop).to(device)[:, None]
+        if self._edges == "direct":
+            counts &= queries >= self._starts[:, None]
+        later = queries[:, None] > torch.arange(n_keys, device=device)
+        return (counts[:, :, None] & later).float()
+
+    def add(self, weights: Weights) -> None:
+        """Adds the weights of a layer."""
+        n_rows, n_keys = len(self.items), weights.shape[-1]
+        if not len(self.received):
+            self.received = torch.zeros(n_rows, n_keys, device=self.received.device)
+        counted = self._counted
+        together = weights.view(n_rows, -1, counted.shape[1], n_keys).sum(dim=1).to(counted.device)  # all heads
+        self.received += (together * counted).sum(dim=1)
+
+    def masses(self, sequences: Sequence[TokenSequence]) -> dict[int, AttentionMass]:
+        """By the items' indices; waits for the device."""
+        first, received = self._rows.n_prefix, self.received.cpu()
+        return {
+            item: AttentionMass(first, tuple(row[first : len(sequences[item].ids)].tolist()))
+            for item, row in zip(self.items, received, strict=True)
+        }
 
 
 @dataclass(frozen=True)

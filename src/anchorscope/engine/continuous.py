@@ -8,6 +8,7 @@ that an answer that has ended needs no second pass to be read. All work is done 
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 import numpy as np
@@ -15,16 +16,224 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from anchorscope.engine.answer_rows import Order, Row, next_tokens, told_of
+from anchorscope.engine.answer_stats import STATISTICS, logits_statistics
 from anchorscope.engine.batching import too_long_for_memory
+from anchorscope.engine.decode import (
+    Decoded,
+    IsEnd,
+    Sampling,
+    SitePlace,
+    StateReader,
+    States,
+    Step,
+    draw_tokens,
+    read_prompts,
+    step_numbers,
+)
 from anchorscope.engine.forward import compute_prefix, logits_in_parts, not_finite, run_layers
+from anchorscope.engine.keys_values import Growing, Prefix
 from anchorscope.engine.sequences import TokenSequence
-from anchorscope.engine.shelves import Shelf, Shelves
-from anchorscope.engine.steps import SitePlace, StateReader, Step, read_prompts
 from anchorscope.errors import UserError
 from anchorscope.models.attention import Keys, Queries
+from anchorscope.models.devices import free_memory, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import free_memory, is_out_of_memory
+
+_NARROWEST = 64  # slots of the shelf for the shortest rows; each next one has twice as many
+_KEPT = 1024  # slots that a shelf which nobody needs any more keeps all the same
+NO_PREFIX = Prefix(ids=(), keys=(), values=())
+
+
+class Shelf:
+    """Places for rows of at most `n_slots` tokens; a place is a row of the cache.
+
+    A row knows how long it may become, so it never outgrows its shelf: no slot is ever copied for want of room, and a
+    single long conversation does not make all rows as wide as itself. Places that are given up are taken by the next
+    rows, or by the last of the shelf.
+    """
+
+    def __init__(self, n_slots: int) -> None:
+        self.n_slots = n_slots
+        self.rows: list[Row | None] = []
+        """Who stands where; None for a place that was given up."""
+        self.cache = self._empty()
+
+    def _empty(self) -> Growing:
+        return Growing(NO_PREFIX, max(1, _KEPT // self.n_slots), self.n_slots)
+
+    def place_of(self, row: "Row") -> int:
+        """Where a row stands."""
+        return next(place for place, one in enumerate(self.rows) if one is row)
+
+    def put(self, row: "Row") -> int:
+        """A place for a row: one that was given up, or a new one; places double when there are too few."""
+        if None in self.rows:
+            place = self.rows.index(None)
+            self.rows[place] = row
+            return place
+        if len(self.rows) == self.cache.rows:
+            self.cache.grow(2 * self.cache.rows)
+        self.rows.append(row)
+        return len(self.rows) - 1
+
+    def take_away(self, row: "Row", spoiled: bool = False) -> None:
+        """Gives a row's place up; what is spoiled, no numbers, is wiped out."""
+        place = self.place_of(row)
+        self.rows[place] = None
+        if spoiled:
+            self.cache.clear(place)
+        if not any(self.rows):
+            self.rows = []
+            if self.cache.rows * self.n_slots > _KEPT:
+                self.cache = self._empty()
+
+    def close_up(self, share: float) -> None:
+        """Rows at the end move to places that were given up, where these are at least this share of all."""
+        free = [place for place, row in enumerate(self.rows) if row is None]
+        if not free or len(free) < share * len(self.rows):
+            return
+        n = len(self.rows) - len(free)
+        moving = [place for place in range(n, len(self.rows)) if self.rows[place] is not None]
+        targets = free[: len(moving)]
+        if moving:
+            rows = [self.rows[place] for place in moving]
+            longest = max(row.length for row in rows if row is not None)
+            self.cache.move(torch.tensor(moving), torch.tensor(targets), longest)
+            for target, row in zip(targets, rows, strict=True):
+                self.rows[target] = row
+        del self.rows[n:]
+
+
+def width_of(n_slots: int) -> int:
+    """The slots that a row really takes: a power of two."""
+    width = _NARROWEST
+    while width < n_slots:
+        width *= 2
+    return width
+
+
+class Shelves:
+    """All shelves, by how many slots their rows have."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Shelf] = {}
+
+    def wide_enough(self, n_slots: int) -> Shelf:
+        """The shelf for rows that become so long."""
+        width = width_of(n_slots)
+        return self._known.setdefault(width, Shelf(width))
+
+    def in_use(self) -> list[Shelf]:
+        """Those with a row, the narrowest first."""
+        return [self._known[width] for width in sorted(self._known) if self._known[width].rows]
+
+    def close_up(self, share: float) -> None:
+        """See `Shelf.close_up`."""
+        for shelf in self.in_use():
+            shelf.close_up(share)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How one row's tokens are drawn."""
+
+    seed: int
+    """A random number of 64 bits, which all of its draws depend on."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is wanted of one row."""
+
+    prompt: tuple[int, ...]
+    """All of its tokens."""
+    max_new_tokens: int
+    is_end: IsEnd
+    n_shared: int = 0
+    """Leading tokens that other prompts have too: their keys and values are computed once; fewer than all."""
+    drawing: Drawing | None = None
+    """Greedy without."""
+    places: tuple[SitePlace, ...] = ()
+    """Whose states are kept."""
+    statistics: bool = False
+    """Whether margin and entropy are wanted too; the log-probability always is."""
+    longer: Callable[[Sequence[int]], int] | None = None
+    """Asked once where the answer is as long as it may be: how long it may be after all."""
+
+
+@dataclass(eq=False)
+class Row:
+    """One answer under way."""
+
+    order: Order
+    room: int
+    """How many tokens the answer may have."""
+    length: int = 0
+    """How many tokens have keys and values."""
+    ids: list[int] = field(default_factory=list)
+    """The answer so far."""
+    told: list[tuple[float, ...]] = field(default_factory=list)
+    """`STATISTICS` of each of them; margin and entropy are NaN where nobody wants them."""
+    seen: list[tuple[States, int]] = field(default_factory=list)
+    """States at the prompt's last token and at each of the answer's that was fed, and which row of them is its own."""
+    finished: bool = False
+    """Whether the answer ended by itself."""
+    over: bool = False
+    """Whether nothing more comes: it has ended, is as long as it may be, failed or was dropped."""
+    error: UserError | None = None
+    """Why it failed."""
+    shelf: Shelf | None = None
+
+    @property
+    def n_slots(self) -> int:
+        """Tokens that it may come to, the one after its last included."""
+        return len(self.order.prompt) + self.room + 1
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the whole prompt has keys and values."""
+        return self.length >= len(self.order.prompt)
+
+    def state(self, place: SitePlace, position: int) -> Float[Tensor, " d_model"]:
+        """The state at a position: the prompt's last one, or one of an answer's token that was fed."""
+        states, row = self.seen[position - len(self.order.prompt) + 1]
+        return states[place][row]
+
+    def decoded(self) -> Decoded:
+        """The answer as `decode` tells it."""
+        return Decoded(tuple(self.ids), tuple(one[0] for one in self.told), self.finished)
+
+
+def next_tokens(logits: Float[Tensor, "row vocab"], rows: Sequence[Row]) -> Int[Tensor, " row"]:
+    """The likeliest token of each row, or one that is drawn as the row wants it."""
+    tokens = logits.max(dim=-1).indices
+    kinds: dict[tuple[float, float], list[int]] = {}
+    for place, row in enumerate(rows):
+        if row.order.drawing is not None:
+            kinds.setdefault((row.order.drawing.temperature, row.order.drawing.top_p), []).append(place)
+    for (temperature, top_p), places in kinds.items():
+        drawn = [one for one in (rows[place].order.drawing for place in places) if one is not None]
+        seeds = np.array([one.seed for one in drawn], dtype=np.uint64)
+        steps = np.array([len(rows[place].ids) for place in places], dtype=np.uint64)
+        numbers = torch.from_numpy(step_numbers(seeds, steps))
+        tokens[places] = draw_tokens(logits[places], Sampling(seeds, temperature, top_p), numbers)
+    return tokens
+
+
+def told_of(
+    logits: Float[Tensor, "row vocab"], tokens: Int[Tensor, " row"], rows: Sequence[Row]
+) -> Float[Tensor, "statistic row"]:
+    """`STATISTICS` of the rows' tokens: margin and entropy only where they are wanted, NaN elsewhere."""
+    whole = [place for place, row in enumerate(rows) if row.order.statistics]
+    if len(whole) == len(rows):
+        return logits_statistics(logits, tokens)
+    told = logits.new_full((len(STATISTICS), len(rows)), float("nan"))
+    told[0] = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(dim=-1)
+    if whole:
+        told[:, whole] = logits_statistics(logits[whole], tokens[whole])
+    return told
+
 
 _PREFIXES = 8  # shared beginnings whose keys and values are held at a time
 _READ_AT_ONCE = 8192  # tokens of prompts that are read between two steps
@@ -40,7 +249,7 @@ class Continuous:
         self.lm = lm
         at_once, self.share = _ON_CPU if lm.device.type == "cpu" else (_READ_AT_ONCE, _LEAVE_SHARE)
         self.read_at_once = self.most_read = read_at_once or at_once
-        self.shelves: Shelves[Row] = Shelves()
+        self.shelves = Shelves()
         self.waiting: deque[Row] = deque()
         """Rows whose prompts are not read yet, or not to their ends."""
         self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
@@ -147,7 +356,7 @@ class Continuous:
         return self._try(lambda: self._feed_rows(shelves, standing, live, rows), rows[-1:]) if rows else []
 
     def _feed_rows(
-        self, shelves: Sequence[Shelf[Row]], standing: Sequence[Row | None], live: list[int], rows: list[Row]
+        self, shelves: Sequence[Shelf], standing: Sequence[Row | None], live: list[int], rows: list[Row]
     ) -> list[Row]:
         # Places that are given up, and rows that are still being read, run along: what they write is written over.
         ids = torch.tensor([row.ids[-1] if row is not None and row.ids else 0 for row in standing])
@@ -219,7 +428,7 @@ class Continuous:
             row.shelf.take_away(row)
             row.shelf = wider
 
-    def _move(self, row: Row, shelf: Shelf[Row], wider: Shelf[Row]) -> None:
+    def _move(self, row: Row, shelf: Shelf, wider: Shelf) -> None:
         ids = (*row.order.prompt, *row.ids)
         held = shelf.cache.row(shelf.place_of(row), ids)
         place = wider.put(row)
@@ -240,7 +449,7 @@ class Continuous:
 class _Steps:
     """The attention of one step over several shelves: their rows stand one after the other."""
 
-    def __init__(self, lm: LanguageModel, shelves: Sequence[Shelf[Row]], slots: Int[Tensor, " row"]) -> None:
+    def __init__(self, lm: LanguageModel, shelves: Sequence[Shelf], slots: Int[Tensor, " row"]) -> None:
         self.counts = [len(shelf.rows) for shelf in shelves]
         longest = [max(row.length for row in shelf.rows if row is not None) + 1 for shelf in shelves]
         parts = zip(shelves, slots.split(self.counts), longest, strict=True)

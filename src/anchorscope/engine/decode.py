@@ -3,24 +3,180 @@
 An answer ends where the caller says so, before the token that ends it. The log-probability of every answer token comes
 along: the model's own, at whatever temperature the token was drawn. A prompt that is sampled many times is read once.
 Steps of many rows cost hardly more than steps of few, so that as many answers as memory holds grow together.
+
+Keys and values of all that was read are in a `Growing`, where slot = position. States can be read on the way, of the
+tokens whose logits are wanted anyway: the last of a prompt, and every token that is fed.
 """
 
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt64
+from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
 from anchorscope.engine.forward import logits_in_parts, not_finite, run_layers
 from anchorscope.engine.keys_values import Growing, Prefix
-from anchorscope.engine.sampling import Sampling, draw_tokens
-from anchorscope.engine.sequences import TokenSequence
-from anchorscope.engine.steps import Step, read_prompts
+from anchorscope.engine.packed import MASK_WIDTH, Keep, Packed, additive, visible
+from anchorscope.engine.rows import BatchRows
+from anchorscope.engine.sequences import CLEAN, TokenSequence
+from anchorscope.models.attention import Keys, Queries, masked_attention, per_group
+from anchorscope.models.devices import to_device
+from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
+from anchorscope.stats.streams import mixed, uniform
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the tokens of answers are drawn: temperature, then the nucleus (top-p), then one number per prompt and step.
+
+    The number depends on the prompt's own seed and on the step, never on the batch: whatever runs beside a prompt, the
+    same seed gives the same answer, up to the rounding of its logits.
+    """
+
+    seeds: UInt64[ndarray, " prompt"]
+    """A random number per prompt, which all of its draws depend on; a prompt that is sampled twice needs two."""
+    temperature: float = 1.0
+    """Logits are divided by it."""
+    top_p: float = 1.0
+    """Tokens are drawn from the likeliest ones that together have at least this probability."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf or not 0 < self.top_p <= 1:
+            raise ValueError(
+                f"temperature {self.temperature}, top-p {self.top_p}; allowed: a temperature above 0, top-p above 0 "
+                f"and up to 1"
+            )
+
+    def take(self, prompts: Sequence[int]) -> "Sampling":
+        """For some of the prompts, in this order."""
+        return Sampling(self.seeds[list(prompts)], self.temperature, self.top_p)
+
+    def draws(self, prompts: Sequence[int], step: int) -> Float[ndarray, " chosen"]:
+        """The numbers in [0, 1) that choose the token of a step, counted from 0, for some of the prompts."""
+        return step_numbers(self.seeds[list(prompts)], np.uint64(step))
+
+
+def step_numbers(seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] | np.uint64) -> Float[ndarray, " row"]:
+    """The numbers in [0, 1) that choose tokens, by seed and step, counted from 0."""
+    return uniform(mixed(seeds, steps + np.uint64(1)))
+
+
+def distribution(logits: Float[Tensor, "row vocab"], temperature: float, top_p: float) -> Float[Tensor, "row vocab"]:
+    """What is drawn from: probabilities after temperature and top-p, float32.
+
+    A token is left out if it and all that are less likely have at most 1 − `top_p` together; never the likeliest.
+    """
+    # Less the highest first: however low the temperature, that one stays a number.
+    below = logits - logits.amax(dim=-1, keepdim=True)
+    probabilities = torch.softmax(below / max(temperature, torch.finfo(below.dtype).tiny), dim=-1)
+    if top_p == 1:
+        return probabilities
+    ordered, ids = probabilities.sort(dim=-1, stable=True)  # least likely first: small sums keep their digits
+    out = ordered.cumsum(dim=-1, dtype=torch.double) <= 1 - top_p
+    out[:, -1] = False
+    kept = torch.zeros_like(probabilities).scatter_(1, ids, ordered.masked_fill_(out, 0))
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+def draw_tokens(
+    logits: Float[Tensor, "row vocab"], sampling: Sampling, draws: Float[Tensor, " row"]
+) -> Int[Tensor, " row"]:
+    """The token of each row at which the cumulated probabilities, in float64, pass the row's number."""
+    passed = distribution(logits, sampling.temperature, sampling.top_p).cumsum(dim=-1, dtype=torch.double)
+    wanted = draws.to(passed)[:, None] * passed[:, -1:]
+    # Right of all that do not exceed it: a token of probability 0 adds nothing, and is never chosen.
+    return torch.searchsorted(passed, wanted, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+
+
+SitePlace = tuple[str, int]
+"""(site, layer) of states."""
+States = dict[SitePlace, Float[Tensor, "row d_model"]]
+"""States of rows at one token each."""
+
+
+class StateReader:
+    """Reads states at some places of some tokens while they pass the blocks."""
+
+    def __init__(self, lm: LanguageModel, places: Iterable[SitePlace], tokens: Tensor | None) -> None:
+        """`tokens` are the places in the line whose states are wanted; None for all."""
+        self.places, self.tokens, self.last = tuple(places), tokens, lm.n_layers - 1
+        self.found: States = {}
+
+    def visit(self, layer: int, output: BlockOutput) -> None:
+        """After every block; of the last there is nothing but the tokens that are read."""
+        for site, own in self.places:
+            if own == layer:
+                whole = getattr(output, site)[0]
+                every = self.tokens is None or layer == self.last
+                self.found[site, layer] = whole if every else whole[self.tokens.to(whole.device)]  # type: ignore[union-attr]
+
+
+def read_prompts(
+    lm: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    part: Sequence[int],
+    prefix: Prefix,
+    cache: Growing,
+    into: Sequence[int],
+    places: Iterable[SitePlace] = (),
+) -> tuple[list[int], Float[Tensor, "row d_model"], States]:
+    """Runs some prompts from the prefix on, and fills the cache's rows `into` with their keys and values.
+
+    The prompts in the order of the rows, the stream after each one's last token, and the states there.
+    """
+    layout = BatchRows(sequences, part, [CLEAN], prefix.length, lm.n_layers)
+    rows = torch.tensor([into[row.item] for row in layout.rows for _ in range(row.first, row.stop)])
+    keep = _keeper(cache, to_device(rows, lm.device), to_device(layout.positions(), lm.device))
+    packed = Packed(lm, sequences, layout, prefix, keep)
+    last = to_device(layout.own[1:] - 1, lm.device)
+    reader = StateReader(lm, places, last)
+    stream = run_layers(lm, packed.ids, packed.positions, packed, reader.visit, read=last)
+    return [row.item for row in layout.rows], stream[0].to(lm.device), reader.found
+
+
+def _keeper(cache: Growing, rows: Tensor, slots: Tensor) -> Keep:
+    def keep(layer: int, key: Tensor, value: Tensor) -> None:
+        cache.write(layer, rows, slots, key, value)
+
+    return keep
+
+
+class Step:
+    """Attention of one new token per row over all that came before it."""
+
+    def __init__(self, lm: LanguageModel, cache: Growing, slots: Tensor, longest: int) -> None:
+        self.lm, self.cache, self.slots = lm, cache, slots
+        self.n_keys = min(-(-longest // MASK_WIDTH) * MASK_WIDTH, cache.n_slots)
+        self.rows = torch.arange(len(slots), device=slots.device)
+        self.masks: dict[tuple[int | None, torch.device], Tensor] = {}
+
+    def enter(self, layer: int) -> None:
+        """Makes ready for a layer."""
+        self.layer = layer
+        window, device = self.lm.sliding_window(layer), self.lm.layer_device(layer)
+        if (window, device) not in self.masks:
+            seen = visible(self.slots[:, None], self.n_keys, window)
+            self.masks[window, device] = additive(seen, self.lm.dtype).to(device)
+        self.mask = self.masks[window, device]
+
+    def attend(
+        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+    ) -> Float[Tensor, "token head d_value"]:
+        """Each token sees its row's keys, its own among them; rows that the cache has beyond are not looked at."""
+        keys, values = self.cache.write(self.layer, self.rows, self.slots, key, value)
+        mask = per_group(self.mask, query.shape[1] // key.shape[1])
+        n = len(self.slots)
+        keys, values = keys[:n, : self.n_keys], values[:n, : self.n_keys]
+        return masked_attention(query[:, None], keys, values, mask, scaling, softcap)[:, 0]
+
 
 _LEAVE_SHARE = 0.25  # rows leave in groups: moving the keys and values of the rest costs about as much as one step
 
@@ -177,3 +333,46 @@ class _Batch:
         self.lengths = self.lengths[indices]
         self.cache.keep(indices)
         return chosen[indices]
+
+
+def choice_log_probs(
+    lm: LanguageModel,
+    prompts: Sequence[tuple[int, ...]],
+    prefix: Prefix,
+    batches: Sequence[Sequence[int]],
+    choices: Sequence[int],
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+    title: str = "choices",
+) -> Float[Tensor, "prompt choice"]:
+    """Log-probabilities of the chosen tokens after each whole prompt (prefix included), in host memory."""
+    listener = progress or Silent()
+    sequences = [TokenSequence(ids, answer_start=len(ids), read_at=()) for ids in prompts]
+    found = torch.zeros(len(prompts), len(choices))
+
+    def run(batch: list[int]) -> None:
+        found[batch] = _choice_log_probs(lm, sequences, prefix, batch, choices).cpu()
+        listener.advance(len(batch))
+
+    listener.start(title, sum(len(batch) for batch in batches))
+    run_in_batches(batches, lambda: [len(ids) - prefix.length for ids in prompts], budget, run)
+    if not bool(torch.isfinite(found).all()):
+        raise not_finite(lm)
+    listener.finish()
+    return found
+
+
+@torch.inference_mode()
+def _choice_log_probs(
+    lm: LanguageModel, sequences: Sequence[TokenSequence], prefix: Prefix, batch: list[int], choices: Sequence[int]
+) -> Float[Tensor, "item choice"]:
+    """Of one batch, from the stream after each prompt's last token."""
+    rows = BatchRows(sequences, batch, [CLEAN], prefix.length, lm.n_layers)
+    packed = Packed(lm, sequences, rows, prefix)
+    last = torch.from_numpy(rows.own[1:] - 1)
+    stream = run_layers(lm, packed.ids, packed.positions, packed, lambda index, output: None, read=last)[0]
+    parts = [
+        logits[:, list(choices)] - logits.logsumexp(dim=-1, keepdim=True) for logits in logits_in_parts(lm, stream)
+    ]
+    assert [row.item for row in rows.rows] == batch, "clean rows stand in the order of their items"
+    return torch.cat(parts)

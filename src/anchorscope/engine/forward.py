@@ -18,10 +18,10 @@ from anchorscope.engine.rows import BatchRows, Joining
 from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.attention import Attends
+from anchorscope.models.devices import to_device
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import attention_kernels
-from anchorscope.models.transfers import to_device
 
 LOGITS_AT_ONCE = 2**28
 """Tokens times vocabulary that the head gives at a time: a gigabyte of float32."""

@@ -16,8 +16,7 @@ from jaxtyping import Float, Float32
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.budget import memory_facts
+from anchorscope.engine.batching import Budget, memory_facts, plan_batches, run_in_batches
 from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.packed import Packed

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorscope.answers.generate import Answer
-from anchorscope.engine.attention_mass import AttentionMass
+from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_states

@@ -21,10 +21,10 @@ from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_choices, run_states
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting, Writer
-from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
-from anchorscope.plan.choices_pass import plan_choices
+from anchorscope.plan.decoding import plan_choices
 from anchorscope.plan.interventions import plan_cut
 from anchorscope.plan.passes import Place, Planner, before_answers
 from anchorscope.progress import Progress

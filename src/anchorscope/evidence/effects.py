@@ -24,8 +24,7 @@ from anchorscope.execute.run_passes import run_states
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.plan.interventions import Missing, PlannedPass, PlannedRuns
 from anchorscope.plan.passes import OutOfFoldProbes, Place
-from anchorscope.probes.crossfit import ProbeSet, Splits
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import ProbeSet, Scorer, Splits
 from anchorscope.progress import Progress
 
 

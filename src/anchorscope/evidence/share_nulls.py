@@ -13,8 +13,8 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.sequences import CLEAN, Variant
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_states
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting
-from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.plan.interventions import plan_cut
 from anchorscope.plan.passes import Place, Planner, shared_tokens

@@ -26,7 +26,7 @@ from anchorscope.evidence.probe_scores import (
 )
 from anchorscope.evidence.summary import Row, summarise
 from anchorscope.execute.travelling import known
-from anchorscope.plan.device_work import on_device
+from anchorscope.plan.passes import on_device
 from anchorscope.progress import Progress
 from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
 

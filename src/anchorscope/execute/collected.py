@@ -9,10 +9,10 @@ from torch import Tensor
 
 from anchorscope.engine.answer_stats import STATISTICS, AnswerStats
 from anchorscope.execute.parts import VariantPart
+from anchorscope.models.devices import Fetched, ToHost, copy_rows, empty_on_host, to_device
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.transfers import Fetched, ToHost, copy_rows, empty_on_host, to_device
 from anchorscope.plan.passes import Place, StatesPass
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import Scorer
 
 
 class Collected:

@@ -9,8 +9,7 @@ from anchorscope.execute.numerics import NumericsClass, numerics_of
 from anchorscope.execute.parts import Part
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
-from anchorscope.plan.for_model import planner_for
-from anchorscope.plan.passes import Planner
+from anchorscope.plan.passes import Planner, planner_for
 from anchorscope.progress import Progress
 
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.attention_mass import AttentionMass
-from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
+from anchorscope.engine.capture import AttentionMass, EdgeCounts, refuse_idle_cuts
 from anchorscope.execute.parts import StatesPart, VariantPart
-from anchorscope.models.transfers import copy_rows, empty_on_host
+from anchorscope.models.devices import copy_rows, empty_on_host
 
 WAITING = 2**30
 """Bytes of states that wait to be put to their places; a part that is larger waits alone."""

@@ -27,7 +27,7 @@ from anchorscope.errors import UserError
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.sources import model_files
-from anchorscope.plan.for_model import planner_for
+from anchorscope.plan.passes import planner_for
 
 LIBRARIES = ("torch", "transformers", "numpy")
 """Whose versions are part of the numerics class."""

@@ -8,8 +8,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.attention_mass import AttentionMass
-from anchorscope.engine.capture import EdgeCounts
+from anchorscope.engine.capture import AttentionMass, EdgeCounts
 from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency
 

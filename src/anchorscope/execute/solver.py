@@ -14,7 +14,7 @@ from anchorscope.errors import UserError
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
-from anchorscope.plan.device_work import plan_device_work
+from anchorscope.plan.passes import plan_device_work
 from anchorscope.progress import Progress
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def fit_device(here: str, workers: NumericsClass | None) -> str:
 
 @dataclass(frozen=True)
 class Solver:
-    """Calls functions of `plan.device_work` where they belong."""
+    """Calls functions of `plan.passes` where they belong."""
 
     device: str
     """Where they compute: part of what their results depend on."""

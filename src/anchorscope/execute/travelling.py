@@ -5,17 +5,14 @@ from importlib import import_module
 from typing import TypeVar, get_args
 
 from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.attention_mass import AttentionMass
-from anchorscope.engine.capture import EdgeCounts
-from anchorscope.engine.decode import Decoded
+from anchorscope.engine.capture import AttentionMass, EdgeCounts
+from anchorscope.engine.decode import Decoded, Sampling
 from anchorscope.engine.saliency import Saliency
-from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
 from anchorscope.execute.parts import Part, VariantPart
 from anchorscope.execute.worker import Shard
 from anchorscope.plan.passes import OutOfFoldProbes
-from anchorscope.probes.crossfit import ProbeSet, Splits
-from anchorscope.probes.final_probe import FinalProbe
+from anchorscope.probes.crossfit import FinalProbe, ProbeSet, Splits
 from anchorscope.question_share.evidence import Lost
 from anchorscope.question_share.shares import ShareItems, Shares
 

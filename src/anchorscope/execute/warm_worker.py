@@ -105,7 +105,7 @@ class WarmWorker:
         """
         from anchorscope.engine.batching import MemoryRanOut
         from anchorscope.execute.wire import pack_result
-        from anchorscope.models.memory import free_memory, is_device_lost, is_out_of_memory
+        from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
 
         try:
             pieces = pack_result(running.result().part())

@@ -9,27 +9,22 @@ import torch
 from torch import Tensor
 
 from anchorscope.answers.generate import Ending
-from anchorscope.engine.attention_mass import AttentionSums
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, launch_capture
-from anchorscope.engine.choices import choice_log_probs
-from anchorscope.engine.decode import decode
+from anchorscope.engine.capture import AttentionSums, Work, launch_capture
+from anchorscope.engine.decode import choice_log_probs, decode
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.collected import Collected
 from anchorscope.execute.parts import ChoicesPart, DecodedPart, DevicePart, Part, SaliencyPart, StatesPart
+from anchorscope.models.devices import done_so_far
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
-from anchorscope.models.random_twin import without_knowledge
-from anchorscope.models.transfers import done_so_far
-from anchorscope.plan.choices_pass import ChoicesPass
-from anchorscope.plan.decoding import DecodePass
-from anchorscope.plan.device_work import DeviceWork
-from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
-from anchorscope.plan.saliency_pass import SaliencyPass
-from anchorscope.probes.scoring import Scorer
+from anchorscope.models.wrapping import without_knowledge
+from anchorscope.plan.decoding import ChoicesPass, DecodePass
+from anchorscope.plan.passes import DeviceWork, OutOfFoldProbes, SaliencyPass, StatesPass
+from anchorscope.probes.crossfit import Scorer
 from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time

@@ -21,8 +21,7 @@ import numpy as np
 
 from anchorscope.answers.grade import grade
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
-from anchorscope.interventions.cuts import NOISE_ITEMS
-from anchorscope.interventions.intervention import Intervention, ItemRun, Setting, answered
+from anchorscope.interventions.intervention import NOISE_ITEMS, Intervention, ItemRun, Setting, answered
 from anchorscope.items import Item
 from anchorscope.spans.locate import on_one_line, question_tokens
 from anchorscope.spans.words import Span, is_clear, merged, words_as_written

@@ -3,7 +3,7 @@
 transformers lets every model look up its attention function by the name in its configuration. Ours is given queries,
 keys and values of all tokens of a batch in one line, and hands them to whoever was passed as the mask: only the engine
 knows which tokens belong together, what they share and what is cut. Only the engine's own twin of a model
-(`models/twin.py`) names it; nothing is ever switched over.
+(`make_twin`) names it; nothing is ever switched over.
 """
 
 from collections.abc import Callable

@@ -1,30 +1,32 @@
 """From what the user named to a loaded model: the embedded one, a folder, a GGUF file, a hub id, or a shape.
 
 Only safetensors and GGUF weights are read (a pickle can run code), and code that comes with a model runs only when that
-is asked for explicitly.
+is asked for explicitly. Settings are read before any weights: their size is limited, the model's shapes are computed
+without memory, and weights that cannot fit are refused. All of it happens without the network: a hub id is fetched into
+a folder first, and what a configuration names beyond that (other repositories, kernels, base models of adapters) is
+never fetched.
 """
 
+import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from anchorscope.errors import UserError, unknown
-from anchorscope.models import shapes
-from anchorscope.models.context import context_length
+from anchorscope.files import open_regular, read_regular
+from anchorscope.models.devices import is_out_of_memory, refuse_too_large
 from anchorscope.models.families import listed_family
-from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import is_out_of_memory, refuse_too_large
-from anchorscope.models.model_door import Admitted, admit, first_line
+from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.process_settings import quiet_transformers, without_hub
-from anchorscope.models.sources import ModelFiles as ModelFiles
-from anchorscope.models.sources import gguf_file
-from anchorscope.models.sources import model_files as model_files
-from anchorscope.models.sources import source_signature as source_signature
+from anchorscope.models.sources import build_shape, gguf_file, is_hub_id, is_shape, locate, shape_config, shape_title
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress, Silent
 
@@ -32,6 +34,16 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 """Precisions by their names on the command line."""
 BALANCED = "balanced"
 """The device that stands for all GPUs of this machine, with the layers spread over them."""
+CONFIG_BYTES = 8 << 20
+"""The largest `config.json` that is read."""
+SETTINGS_BYTES = 200 << 20
+"""The largest file of settings, vocabulary, merges or weight names that is read."""
+LAYERS = 1_000
+"""Layers that a configuration may ask for: a loop over millions would begin before anything else is known."""
+_SINGLE = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_SETTINGS = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+_AGAIN = "download the model again, or choose another one."
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,24 @@ class ModelFacts:
     """How many tokens it reads at once; None for no limit."""
 
 
+@dataclass(frozen=True)
+class _Settings:
+    """A model whose weights are still on the disk, or on the hub."""
+
+    name: str
+    """Display name."""
+    config: Any
+    """What transformers made of its configuration."""
+    tokenizer: Any
+    folder: str
+    options: dict[str, Any]
+    """Options to read it with."""
+    parameters: int
+    """Numbers in all its parameters."""
+    buffers: int
+    """Bytes of tables that it makes when it is built, whichever precision its weights have."""
+
+
 def load(
     source: str,
     dtype: str = "float32",
@@ -56,31 +86,28 @@ def load(
     trust_remote_code: bool = False,
     progress: Progress | None = None,
 ) -> LanguageModel:
-    """The model that `source` names, on one device, or spread over all GPUs where the device is `balanced`.
-
-    `progress` shows how far it is.
-    """
+    """The model that `source` names, on one device, or spread over all GPUs where the device is `balanced`."""
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     target = checked_device(device)
     try:
         with quiet_transformers(), _reading(source, progress or Silent()):
-            given = admit(source, trust_remote_code, with_weights=True)
-            needed = given.meta.total * DTYPES[dtype].itemsize + given.meta.buffers
-            if "gguf_file" in given.extra:  # dequantised on the host, whichever device they go to
+            settings = _read_settings(source, trust_remote_code, with_weights=True)
+            needed = settings.parameters * DTYPES[dtype].itemsize + settings.buffers
+            if "gguf_file" in settings.options:  # dequantised on the host, whichever device they go to
                 refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
-            if given.meta.is_plain:
+            if getattr(settings.config, "quantization_config", None) is None:
                 refuse_too_large(needed, target, device == BALANCED, f"The weights of model {source!r} in {dtype}")
-            if shapes.is_shape(source):
+            if is_shape(source):
                 if device == BALANCED:
                     raise UserError(f"A shape ({source!r}) is built on one device, not {BALANCED}; choose cuda or cpu.")
-                model = shapes.build(given.config, DTYPES[dtype], target)
+                model = build_shape(settings.config, DTYPES[dtype], target)
             else:
-                model = _read_weights(given, source, dtype, device)
+                model = _read_weights(settings, source, dtype, device)
             if device != BALANCED:
                 model = model.to(target)
             model.eval()  # ours: one made from a shape comes ready for training
-            return wrap(model, given.tokenizer, name=given.name, source=source, random_weights=shapes.is_shape(source))
+            return wrap(model, settings.tokenizer, settings.name, source, random_weights=is_shape(source))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -90,40 +117,22 @@ def load(
         ) from None
 
 
-@contextmanager
-def _reading(source: str, progress: Progress) -> Iterator[None]:
-    """Shows how far the reading of a model is, and makes transformers read a GGUF file quickly."""
-    file = gguf_file(source)
-    if file is None:
-        progress.start("load model", 1)
-        yield
-        progress.advance(1)
-        progress.finish()
-        return
-    if find_spec("gguf") is None:
-        raise UserError(f"Model {source!r} is a GGUF file, and the package to read it is missing; pip install gguf")
-    from anchorscope.models.gguf_files import fast_gguf
-
-    with fast_gguf(f"read {file.name}", progress):
-        yield
-
-
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
     """Name, size and tokenizer of a model; its weights are not touched."""
     with quiet_transformers(), _reading(source, Silent()):
-        given = admit(source, trust_remote_code)
-    family, text = listed_family(given.config.model_type), given.config.get_text_config()
-    own = given.tokenizer.bos_token_id
+        settings = _read_settings(source, trust_remote_code, with_weights=False)
+    family, text = listed_family(settings.config.model_type), settings.config.get_text_config()
+    own = settings.tokenizer.bos_token_id
     bos = own if own is not None else text.bos_token_id
     return ModelFacts(
-        name=given.name,
+        name=settings.name,
         n_layers=int(text.num_hidden_layers),
         d_model=int(text.hidden_size),
-        parameters=given.meta.total,
-        tokenizer=given.tokenizer,
+        parameters=settings.parameters,
+        tokenizer=settings.tokenizer,
         needs_bos=bos if family is not None and family.needs_bos else None,
-        random_weights=shapes.is_shape(source),
-        context=context_length(given.config),
+        random_weights=is_shape(source),
+        context=context_length(settings.config),
     )
 
 
@@ -152,24 +161,255 @@ def checked_device(device: str) -> torch.device:
         ) from error
 
 
-def _read_weights(given: Admitted, source: str, dtype: str, device: str) -> Any:
+@contextmanager
+def _reading(source: str, progress: Progress) -> Iterator[None]:
+    """Reports progress while a model is read, and makes transformers read a GGUF file quickly."""
+    file = gguf_file(source)
+    if file is None:
+        progress.start("load model", 1)
+        yield
+        progress.advance(1)
+        progress.finish()
+        return
+    if find_spec("gguf") is None:
+        raise UserError(f"Model {source!r} is a GGUF file, and the package to read it is missing; pip install gguf")
+    from anchorscope.models.gguf_files import fast_gguf
+
+    with fast_gguf(f"read {file.name}", progress):
+        yield
+
+
+def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> _Settings:
+    """Configuration, size and tokenizer of what `source` names; a hub id's weights are fetched only if asked for."""
+    if is_shape(source):
+        return _shape_settings(source)
+    file = gguf_file(source)
+    if file is not None:
+        from anchorscope.models.gguf_files import check_gguf
+
+        with _one_line(f"Model {source!r} cannot be read", _AGAIN):
+            check_gguf(file)
+    folder, name, extra = locate(source)
+    on_hub = is_hub_id(source) and folder == source
+    if on_hub:
+        folder = str(_fetch(source, [*_SETTINGS, *(["*.py"] if trust_remote_code else [])], None))
+    options = {**extra, "trust_remote_code": trust_remote_code, "local_files_only": True}
+    with without_hub():
+        with _one_line(f"Model {source!r} cannot be read", _AGAIN):
+            if file is None:
+                _check_config_file(Path(folder))
+            for pattern in _SETTINGS:
+                for path in Path(folder).glob(pattern):
+                    with open_regular(path) as stream:
+                        if stream.seek(0, 2) > SETTINGS_BYTES:
+                            raise ValueError(f"{path.name} has more than {SETTINGS_BYTES:,} bytes")
+            config = _read_config(folder, source, options)
+        _refuse_non_causal(config, source)
+        _refuse_unreadable_quantisation(config, source)
+        if not on_hub and file is None:
+            _check_weight_files(Path(folder), source)
+        parameters, buffers = _sizes(config, source, trust_remote_code)
+        tokenizer = _read_tokenizer(folder, source, options, config)
+    if on_hub and with_weights:
+        _fetch_weights(source, Path(folder))
+    return _Settings(name, config, tokenizer, folder, options, parameters, buffers)
+
+
+def _shape_settings(source: str) -> _Settings:
+    """A known model's shape, with the embedded model's tokenizer."""
+    folder, _, extra = locate("smollm2-135m")
+    options = {**extra, "local_files_only": True}
+    tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+    config = shape_config(source, len(tokenizer))
+    return _Settings(shape_title(source), config, tokenizer, folder, options, *_sizes(config, source, False))
+
+
+@contextmanager
+def _one_line(what: str, advice: str) -> Iterator[None]:
+    """Turns whatever a broken file makes a library raise into one line for the user."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # what breaks in compiled tokenizers is no Exception
+        if is_out_of_memory(error):
+            raise
+        raise UserError(f"{what}: {_first_line(error).rstrip('.')}; {advice}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    """What an error of a library says, short enough for one line."""
+    first, *more = (str(error).strip() or type(error).__name__).splitlines()
+    return (f"{first} {more[0].strip()}" if more and first.endswith(":") else first)[:300]
+
+
+def _check_config_file(folder: Path) -> None:
+    """Refuses a configuration that is too large, no JSON object, or that asks for endless layers."""
+    if (folder / "adapter_config.json").exists():
+        raise UserError(
+            f"Model {str(folder)!r} holds an adapter (adapter_config.json), and the model that it belongs to is not "
+            f"fetched; merge the two (merge_and_unload, save_pretrained), or load them in Python and hand them to "
+            f"anchorscope.run."
+        )
+    try:
+        config = json.loads(read_regular(folder / "config.json", CONFIG_BYTES))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"config.json is not JSON that can be read ({_first_line(error)})") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"config.json holds {type(config).__name__} instead of an object")
+    for part in (config, config.get("text_config")):
+        if not isinstance(part, dict):
+            continue
+        for key in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
+            if isinstance(layers := part.get(key), int | float) and not 1 <= layers <= LAYERS:
+                raise ValueError(f"config.json says {key} = {layers}; allowed: 1 to {LAYERS:,}")
+
+
+def _read_config(folder: str, source: str, options: dict[str, Any]) -> Any:
+    try:
+        config = AutoConfig.from_pretrained(folder, **options)
+    except Exception as error:
+        if "trust_remote_code" not in str(error) or options["trust_remote_code"]:
+            raise
+        raise UserError(
+            f"Model {source!r} cannot be read: it needs code of its own, custom code that would run here; allow it "
+            f"with --trust-remote-code, if you trust its authors."
+        ) from error
+    config._attn_implementation = None  # kernels are code: transformers chooses among its own
+    config._experts_implementation = None
+    vars(config).pop("transformers_weights", None)  # it may name a pickle
+    return config
+
+
+def _refuse_non_causal(config: Any, source: str) -> None:
+    """Refuses a model that does not continue a text from left to right."""
+    kinds = getattr(config, "architectures", None) or []
+    brings_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+    listed = brings_code or config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    causal = listed and not getattr(config, "is_encoder_decoder", False)
+    others = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
+    if not causal or any(str(kind).endswith(others) for kind in kinds):
+        raise UserError(
+            f"Model {source!r} is not a causal language model (found: {', '.join(kinds) or config.model_type}); "
+            f"choose one that generates text, such as a ...ForCausalLM."
+        )
+
+
+def _refuse_unreadable_quantisation(config: Any, source: str) -> None:
+    """Quantised weights need packages, some of them a GPU: what is missing is reported at once."""
+    settings = getattr(config, "quantization_config", None)
+    if settings is None:
+        return
+    from transformers.quantizers.auto import AutoHfQuantizer
+
+    try:
+        AutoHfQuantizer.from_config(settings, pre_quantized=True).validate_environment()
+    except Exception as error:  # whatever unknown methods and missing packages make the library say
+        raise UserError(
+            f"The weights of model {source!r} are quantised in a way that cannot be read here ({_first_line(error)}); "
+            f"install what is missing, or give plain safetensors or a GGUF file."
+        ) from error
+
+
+def _sizes(config: Any, source: str, trust_remote_code: bool) -> tuple[int, int]:
+    """Numbers in all parameters, and bytes of all buffers, from the model's shapes alone."""
+    with (
+        _one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
+        torch.device("meta"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # of tensors without content
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    parameters = sum(tensor.numel() for tensor in model.parameters())
+    return parameters, sum(tensor.numel() * tensor.element_size() for tensor in model.buffers())
+
+
+def _read_tokenizer(folder: str, source: str, options: dict[str, Any], config: Any) -> Any:
+    """The tokenizer, if it gives the characters of its tokens, and no token that the model has no embedding for.
+
+    Added tokens beyond the embedding are accepted, since models have them for pictures: no text becomes one unless it
+    spells it out, which is reported then.
+    """
+    hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
+    with _one_line(f"Model {source!r} has no tokenizer that can be loaded", hint):
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        ids = tokenizer("a b").input_ids if getattr(tokenizer, "is_fast", False) and len(tokenizer) else []
+        if not ids:
+            raise ValueError("a fast one, which knows the characters of its tokens, is needed")
+        family, text = listed_family(config.model_type), config.get_text_config()
+        largest = max(tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
+        first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else text.bos_token_id
+        needs_bos = family is not None and family.needs_bos and first is not None
+        beyond = max(largest, *ids, first if needs_bos else 0)
+        if beyond >= text.vocab_size:
+            raise ValueError(f"it has a token number {beyond}, and the model has {text.vocab_size:,} embeddings")
+    return tokenizer
+
+
+def _fetch(source: str, names: list[str], commit: str | None) -> Path:
+    """Files of the repository that the user named, in the hub's cache."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(snapshot_download(source, revision=commit, allow_patterns=names, ignore_patterns=["*/*"]))
+    except Exception as error:  # a wrong name, no network, no permission, no such file in the cache
+        raise UserError(
+            f"Model {source!r} cannot be read: {_first_line(error).rstrip('.')}. Check the name, the network and the "
+            f"hub's cache."
+        ) from error
+    if not (folder / "config.json").is_file():
+        raise UserError(f"Model {source!r} has no config.json on the hub; name a model that transformers can load.")
+    return folder
+
+
+def _fetch_weights(source: str, folder: Path) -> None:
+    """The weights, into the same folder."""
+    if not (folder / _SINGLE).exists():
+        _fetch(source, [_SINGLE], folder.name)
+    if not (folder / _SINGLE).exists() and (folder / _INDEX).exists():
+        _fetch(source, _weight_names(folder, source), folder.name)
+    _check_weight_files(folder, source)
+
+
+def _check_weight_files(folder: Path, source: str) -> None:
+    """Refuses a folder in which files of weights are missing, or are something other than files."""
+    with _one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN):
+        for name in _weight_names(folder, source):
+            if not (folder / name).exists():
+                raise ValueError(f"{name} is missing" + (" (safetensors are needed)" if name == _SINGLE else ""))
+            open_regular(folder / name).close()
+
+
+def _weight_names(folder: Path, source: str) -> list[str]:
+    """The files that a folder's weights are in: one, or those that the index lists."""
+    if not (folder / _INDEX).exists() or (folder / _SINGLE).exists():
+        return [_SINGLE]
+    with _one_line(f"The weights of model {source!r} cannot be loaded: {_INDEX} cannot be read", _AGAIN):
+        names = sorted(set(json.loads(read_regular(folder / _INDEX, SETTINGS_BYTES))["weight_map"].values()))
+        for name in names:
+            if not name.endswith(".safetensors") or Path(name).name != name:
+                raise ValueError(f"it names {name[:100]!r}; allowed: safetensors files in the same folder")
+    return names
+
+
+def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> Any:
     chosen: dict[str, Any] = {"use_safetensors": True}
     if device != "cpu":  # straight to the GPU: the host may not have the room
         chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
-    try:
-        with without_hub():
-            model, loaded = AutoModelForCausalLM.from_pretrained(
-                given.place, config=given.config, dtype=DTYPES[dtype], output_loading_info=True, **chosen, **given.extra
-            )
-    except Exception as error:  # whatever a broken file makes the library say
-        if is_out_of_memory(error):
-            raise
-        raise UserError(f"The weights of model {source!r} cannot be loaded: {first_line(error)}") from error
-    if "gguf_file" in given.extra:
+    with _one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN), without_hub():
+        model, report = AutoModelForCausalLM.from_pretrained(
+            settings.folder,
+            config=settings.config,
+            dtype=DTYPES[dtype],
+            output_loading_info=True,
+            **chosen,
+            **settings.options,
+        )
+    if "gguf_file" in settings.options:
         from anchorscope.models.gguf_files import forget_quantisation
 
         forget_quantisation(model)
-    _refuse_gaps(loaded, source)
+    _refuse_gaps(report, source)
     _refuse_not_finite(model, source)
     return model
 
@@ -188,16 +428,16 @@ def _refuse_not_finite(model: Any, source: str) -> None:
             )
 
 
-def _refuse_gaps(loaded: dict[str, Any], source: str) -> None:
-    """Weights that are missing would silently be drawn at random, those that have no place silently be left out."""
-    for kind, what in (
+def _refuse_gaps(report: dict[str, Any], source: str) -> None:
+    """Missing weights would silently be drawn at random, those that have no place silently be left out."""
+    for kind, verb in (
         ("missing_keys", "lacks"),
         ("mismatched_keys", "has in another shape"),
         ("unexpected_keys", "has no place for"),
     ):
-        names = sorted(str(name) for name in loaded.get(kind) or ())
+        names = sorted(str(name) for name in report.get(kind) or ())
         if names:
             raise UserError(
-                f"The weights of model {source!r} do not fit its config.json: it {what} {names[0]} "
+                f"The weights of model {source!r} do not fit its config.json: it {verb} {names[0]} "
                 f"({len(names)} in all); download the model again, or take the config that belongs to it."
             )

@@ -7,6 +7,7 @@ states do not depend on which token it is; with nothing cut, they do). A model t
 every layout, so that a new architecture of a common build works at once; if none proves itself, it is refused.
 """
 
+import copy
 from typing import Any
 
 import torch
@@ -15,8 +16,8 @@ from torch import Tensor
 from anchorscope.errors import UserError
 from anchorscope.models.attention import OneSequence
 from anchorscope.models.families import FAMILIES, listed_family, missing_part
-from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.twin import make_twin
+from anchorscope.models.language_model import LanguageModel, make_twin
+from anchorscope.models.sources import build_shape
 
 _TOKENS = 12
 _CUT = 3  # a token with others before and after it
@@ -171,3 +172,20 @@ def _difference(mine: Tensor, theirs: Tensor) -> float:
 def _largest(a: Tensor, b: Tensor) -> float:
     a, b = a.float(), b.float()
     return float(((a - b).norm(dim=-1) / b.norm(dim=-1).clamp_min(1e-12)).max())
+
+
+_SPARE = 1.2  # memory that a second model needs, over that of its weights
+
+
+def without_knowledge(lm: LanguageModel) -> LanguageModel:
+    """A model of the same shape with random weights, on the same device: what a probe finds in it is no knowledge."""
+    model = build_shape(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()
+    return wrap(model, lm.tokenizer, lm.name, lm.source, random_weights=True)
+
+
+def has_room_for_twin(lm: LanguageModel) -> bool:
+    """Whether `without_knowledge` fits beside the model: asked when nothing but the weights is in memory."""
+    if lm.device.type != "cuda":
+        return True
+    needed = _SPARE * sum(one.numel() * one.element_size() for one in lm.model.parameters())
+    return torch.cuda.mem_get_info(lm.device)[0] >= needed

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.engine.attention_mass import AttentionMass
+from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.intervention import Intervention, ItemRun, Setting

@@ -1,21 +1,40 @@
 """A pass over the items, planned: plain data that can be sent to whoever owns the model.
 
 A shard is one planned batch, with only what that batch needs; a worker runs a shard and hands back a part; parts are
-merged by item. Numbers hang on what runs together, so that a batch is never divided: whoever runs it, and in whatever
+merged by item. Numbers depend on what runs together, so that a batch is never divided: whoever runs it, and in whatever
 order, the bits are the same. Where memory does not suffice, the whole pass is planned again with half the tokens.
+
+Work on a device that runs no model is a shard too (`DeviceWork`): the probes of one dataset, its principal directions,
+its question share, the resampling of its tables. Which functions may be asked for is a closed list; each takes `device`
+and `progress` beside its arguments. A worker calls the very function that one process calls, so that the same kind of
+device gives the same bits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy import ndarray
+from torch import Tensor
 
-from anchorscope.engine.batching import MOST_AT_ONCE, plan_batches
-from anchorscope.engine.budget import MemoryFacts
+from anchorscope.engine.batching import (
+    MOST_AT_ONCE,
+    MemoryFacts,
+    automatic_tokens,
+    compile_threshold,
+    memory_facts,
+    plan_batches,
+)
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
-from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import has_room_for_twin
+from anchorscope.probes.crossfit import ProbeSet, fit_final_probes, fit_probes, refit_logits, score_clean
+from anchorscope.probes.permuted_labels import permuted_areas
+from anchorscope.progress import Progress
+from anchorscope.question_share.principal import principal_states
+from anchorscope.question_share.shares import further_shares, held_out_scores, knockout_share, question_shares
 
 Place = tuple[int, int]
 """(position, site) of states, as indices."""
@@ -162,3 +181,143 @@ def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> 
 def before_answers(prefix: tuple[int, ...], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
     """The part of a shared beginning that leaves every token to be run that predicts one of an answer's tokens."""
     return prefix[: max(0, min(one.answer_start for one in sequences) - 1)]
+
+
+def planner_for(lm: LanguageModel, batch_tokens: int | None = None) -> Planner:
+    """The planner of a model, with as many tokens together as its memory suggests, or as are asked for."""
+    return Planner(
+        n_layers=lm.n_layers,
+        n_heads=lm.n_heads,
+        windows=tuple(lm.sliding_window(layer) for layer in range(lm.n_layers)),
+        batch_tokens=automatic_tokens(lm) if batch_tokens is None else batch_tokens,
+        compile_from=compile_threshold(lm),
+        context=lm.context,
+        memory=memory_facts(lm),
+        has_room_for_twin=has_room_for_twin(lm),
+    )
+
+
+@dataclass(frozen=True)
+class SaliencyPass:
+    """Sequences to go back through, from a probe's log-odds to the attention weights."""
+
+    sequences: tuple[TokenSequence, ...]
+    prefix: tuple[int, ...]
+    keys: dict[str, tuple[tuple[int, ...], ...]]
+    """Sets of positions whose attention is looked at, item by item."""
+    site: str
+    """Where the probe reads."""
+    layers: tuple[int, ...]
+    """The layer that each item's probe reads."""
+    weight: Float[Tensor, "item d_model"]
+    bias: Float[Tensor, " item"]
+    batches: tuple[tuple[int, ...], ...] = ()
+    batch_tokens: int = 0
+    title: str = "saliency"
+    items: tuple[int, ...] = ()
+    """What the sequences of a shard are called in the whole pass; empty where this is the whole."""
+
+    @property
+    def n_items(self) -> int:
+        """How many sequences are run."""
+        return sum(len(batch) for batch in self.batches)
+
+    def shards(self) -> "list[SaliencyPass]":
+        """One per batch."""
+        return [self._shard(batch) for batch in self.batches]
+
+    def _shard(self, batch: tuple[int, ...]) -> "SaliencyPass":
+        own = list(batch)
+        return replace(
+            self,
+            sequences=tuple(self.sequences[item] for item in own),
+            keys={name: tuple(sets[item] for item in own) for name, sets in self.keys.items()},
+            layers=tuple(self.layers[item] for item in own),
+            weight=self.weight[own],
+            bias=self.bias[own],
+            batches=(tuple(range(len(own))),),
+            items=batch,
+        )
+
+    def lengths(self, n_layers: int) -> list[int]:
+        """Tokens that are run for each sequence."""
+        return [len(sequence.ids) - len(self.prefix) for sequence in self.sequences]
+
+    def replanned(self, tokens: int, n_layers: int) -> "SaliencyPass":
+        """The same work in smaller batches; items that end at the same layer run together."""
+        lengths, at_once = self.lengths(n_layers), min(tokens, MOST_AT_ONCE)
+        batches = [
+            tuple(batch)
+            for level in sorted(set(self.layers), reverse=True)
+            for batch in plan_batches(lengths, at_once, [at for at, layer in enumerate(self.layers) if layer == level])
+        ]
+        return replace(self, batches=tuple(batches), batch_tokens=tokens)
+
+
+def plan_saliency(
+    planner: Planner,
+    sequences: Sequence[TokenSequence],
+    prefix: tuple[int, ...],
+    keys: dict[str, tuple[tuple[int, ...], ...]],
+    site: str,
+    layers: Sequence[int],
+    weight: Float[Tensor, "item d_model"],
+    bias: Float[Tensor, " item"],
+) -> SaliencyPass:
+    """The pass, with as many tokens together as the budget and memory with gradients allow."""
+    whole = SaliencyPass(tuple(sequences), prefix, keys, site, tuple(layers), weight, bias)
+    tokens = planner.batch_tokens
+    if planner.memory is not None:
+        longest = max(len(sequence.ids) for sequence in sequences)
+        tokens = min(tokens, planner.memory.tokens_with_gradients(max(layers) + 1, longest - len(prefix), longest))
+    return whole.replanned(tokens, planner.n_layers)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    one.__name__: one
+    for one in (
+        fit_probes,
+        fit_final_probes,
+        refit_logits,
+        permuted_areas,
+        score_clean,
+        principal_states,
+        question_shares,
+        knockout_share,
+        held_out_scores,
+        further_shares,
+    )
+}
+"""What workers can be asked for, by name."""
+
+
+def on_device(function: F) -> F:
+    """Puts a function of a module above this one on the list; workers import it when a record of it comes."""
+    FUNCTIONS[function.__name__] = function
+    return function
+
+
+@dataclass(frozen=True)
+class DeviceWork:
+    """One call of one of `FUNCTIONS`."""
+
+    title: str
+    function: str
+    """Its name."""
+    arguments: tuple[Any, ...]
+    """Tensors in host memory, arrays and records; of types that travel."""
+    device: str
+    """Where it computes, as the worker names its devices."""
+
+    def run(self, progress: Progress) -> Any:
+        """What the function gives; ValueError where it is not on the list."""
+        if self.function not in FUNCTIONS:
+            raise ValueError(f"{self.function[:60]!r} is not among {', '.join(FUNCTIONS)}")
+        return FUNCTIONS[self.function](*self.arguments, device=self.device, progress=progress)
+
+
+def plan_device_work(title: str, function: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> DeviceWork:
+    """A call as data; the function has to be on the list."""
+    assert FUNCTIONS.get(function.__name__) is function, f"{function.__name__} is not on the list of functions"
+    return DeviceWork(title, function.__name__, arguments, device)

@@ -20,7 +20,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from anchorscope.errors import UserError
-from anchorscope.models.memory import free_memory, is_out_of_memory
+from anchorscope.models.devices import free_memory, is_out_of_memory
 from anchorscope.models.process_settings import workers_of_one_thread
 
 Result = TypeVar("Result")

@@ -4,8 +4,13 @@ Three probes per fold: `full` learns from all other folds; the other folds' grou
 `a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the
 log-loss of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores
 it reports.
+
+To score an item that is in no fold, such as a new question, one more probe per place and layer learns from all items
+(`FinalProbe`), through the same grid search. Its inner folds' AUC chooses the reference layer and is no measure of the
+probe: that is what the cross-fitted ones are for. States are scored on the device that holds them.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,12 +20,12 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from anchorscope.errors import UserError
+from anchorscope.models.devices import to_device
+from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.probes.grid_search import INNER_FOLDS as INNER_FOLDS
-from anchorscope.probes.grid_search import STRENGTHS as STRENGTHS
-from anchorscope.probes.grid_search import grid_search
+from anchorscope.probes.grid_search import INNER_FOLDS, grid_search
 from anchorscope.progress import Progress
-from anchorscope.stats.streams import priorities
+from anchorscope.stats.streams import Priorities, priorities
 
 PROBES = ("full", "a", "b")
 """Names of the probes of a fold."""
@@ -152,3 +157,163 @@ def refit_logits(
     ]
     own = torch.as_tensor(splits.folds)[:, None].expand(len(scores), -1, 1)
     return torch.stack(scores).gather(2, own)[..., 0].numpy()
+
+
+@dataclass(frozen=True)
+class FinalProbe:
+    """The probes of one site and position that learned from all items, acting on raw states."""
+
+    weight: Float[Tensor, "layer d_model"]
+    bias: Float[Tensor, " layer"]
+    strength: Float[np.ndarray, " layer"]
+    """Chosen C."""
+    inner_auc: Float[np.ndarray, " layer"]
+    """AUC on the inner folds at that strength."""
+    unconverged: tuple[str, ...]
+    """Names of probes whose solver did not reach its tolerance."""
+    notes: tuple[str, ...] = ()
+    """Where memory ran out and chunks became smaller than planned."""
+
+    @property
+    def reference(self) -> int:
+        """The reference layer l*, where the inner folds' AUC is highest."""
+        return int(np.argmax(self.inner_auc))
+
+
+def final_inner_folds(
+    strata: Int[np.ndarray, " item"], groups: Int[np.ndarray, " item"], order: Priorities
+) -> Int[np.ndarray, " item"]:
+    """Inner fold of every item; groups stay whole, and every fold has true and false items.
+
+    `strata` are those of `folds.truth_strata`.
+    """
+    inner = grouped_folds(groups, strata, INNER_FOLDS, order)
+    present = {(int(fold), bool(stratum % 2)) for fold, stratum in zip(inner, strata, strict=True)}
+    if len(present) < 2 * INNER_FOLDS:
+        raise UserError(
+            f"The {len(strata)} items fall into {len(np.unique(groups))} groups, too few for {INNER_FOLDS} inner folds "
+            f"with true and false answers in each; ask more questions (--limit), or use another --group-by."
+        )
+    return inner
+
+
+def fit_final_probes(
+    states: Shaped[Tensor, "place layer item d_model"],
+    strata: Int[np.ndarray, " item"],
+    groups: Int[np.ndarray, " item"],
+    names: Sequence[str],
+    order: Priorities,
+    device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+    memory: int | None = None,
+) -> list[FinalProbe]:
+    """One probe per place and layer that learns from all items; `names` tell the places apart in warnings.
+
+    `strata` are the items' relations and labels (`folds.truth_strata`), `order` random numbers of the items, by which
+    groups are dealt out to the inner folds.
+    `memory` limits what one chunk takes on the device, in bytes.
+    """
+    assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
+    inner = final_inner_folds(strata, groups, order)[None]
+    everyone = np.ones_like(inner, dtype=bool)
+    found, notes = grid_search(
+        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", memory
+    )
+    return [
+        FinalProbe(
+            weight=one.weight[:, 0].contiguous(),
+            bias=one.bias[:, 0].contiguous(),
+            strength=one.strength[:, 0].numpy(),
+            inner_auc=one.inner_auc[:, 0].numpy(),
+            unconverged=one.unconverged(name, ["probe on all items"]),
+            notes=notes,
+        )
+        for name, one in zip(names, found, strict=True)
+    ]
+
+
+_SCORED_AT_ONCE = 64  # items whose clean states are on the device together
+_VALUES_AT_ONCE = 2**26  # states that are widened to float32 together
+
+
+class Scorer:
+    """The cross-fitted probes of all sites and positions of a dataset, ready to score batches out of fold.
+
+    Every state meets the probes of all folds in one batched product, and each item keeps those of its own fold: the few
+    products too many cost less than sorting items by fold or fetching weights per item.
+    """
+
+    def __init__(
+        self, probe_sets: Sequence[Sequence[ProbeSet]], folds: Int[np.ndarray, " item"], device: torch.device
+    ) -> None:
+        """`probe_sets` is [position][site]; `folds` gives each item's own fold, whose probes never saw its group."""
+        weight = torch.stack([torch.stack([one.weight for one in row]) for row in probe_sets])
+        bias = torch.stack([torch.stack([one.bias for one in row]) for row in probe_sets])
+        self._shape = bias.shape  # position, site, probe, fold, layer
+        # [position · site · layer, probe · fold, d_model]: one problem per kind of state.
+        self.weight = weight.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
+        self.bias = bias.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
+        self.folds = torch.as_tensor(folds, device=device)
+
+    def for_folds(self, folds: Int[np.ndarray, " item"]) -> "Scorer":
+        """The same probes for other items."""
+        other = copy.copy(self)
+        other.folds = to_device(torch.as_tensor(folds), self.weight.device)
+        return other
+
+    @torch.no_grad()
+    def score(
+        self, items: Sequence[int], states: Float[Tensor, "batch position site layer d_model"]
+    ) -> Float[Tensor, "batch position site probe layer"]:
+        """Log-odds of states, each item's by the probes of its own fold."""
+        n_positions, n_sites, n_probes, n_folds, n_layers = self._shape
+        found = _log_odds(states, self.weight, self.bias)
+        scores = found.view(n_positions, n_sites, n_layers, len(items), n_probes, n_folds)
+        own = self.folds[to_device(torch.as_tensor(list(items)), states.device)]
+        index = own[:, None, None].expand(*scores.shape[:-1], 1)
+        return scores.gather(-1, index)[..., 0].permute(3, 0, 1, 4, 2).contiguous()
+
+
+def score_states(
+    scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]
+) -> Float[np.ndarray, "item position site probe layer"]:
+    """Log-odds of clean states."""
+    device = scorer.weight.device
+    found = []
+    for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
+        part = states[..., start : start + _SCORED_AT_ONCE, :].to(device).permute(3, 0, 1, 2, 4)
+        found.append(scorer.score(range(start, start + len(part)), part))
+    return torch.cat(found).cpu().numpy()
+
+
+def score_clean(
+    states: Float[Tensor, "position site layer item d_model"],
+    probe_sets: Sequence[Sequence[ProbeSet]],
+    folds: Int[np.ndarray, " item"],
+    device: str | torch.device,
+    progress: Progress,
+) -> Float[np.ndarray, "item position site probe layer"]:
+    """The same by probe sets [position][site] that are not on the device yet."""
+    progress.start("score clean states", 1)
+    found = score_states(Scorer(probe_sets, folds, torch.device(device)), states)
+    progress.advance(1)
+    progress.finish()
+    return found
+
+
+def _log_odds(
+    states: Float[Tensor, "batch position site layer d_model"],
+    weight: Float[Tensor, "kind column d_model"],
+    bias: Float[Tensor, "kind column"],
+) -> Float[Tensor, "kind batch column"]:
+    """Every state by every column of its kind (position · site · layer), in true float32."""
+    flat = states.flatten(1, 3).transpose(0, 1)
+    at_once = max(1, _VALUES_AT_ONCE // flat[0].numel())
+    with true_float32():
+        parts = [
+            torch.baddbmm(some_bias[:, None], part.float(), some_weight.transpose(1, 2))
+            for part, some_weight, some_bias in zip(
+                flat.split(at_once), weight.split(at_once), bias.split(at_once), strict=True
+            )
+        ]
+    return torch.cat(parts)

@@ -90,26 +90,28 @@ def select_strength(
     chosen = loss.sum(2).argmin(-1)
     at = chosen[:, :, None, None, None]
     true, false = (part.take_along_dim(at, dim=3)[:, :, :, 0] for part in (true, false))
-    return chosen, inner_fold_auc(true, false, tables)
+    is_true, is_false = (one.expand(*true.shape[:3], -1) for one in (tables.is_true, tables.is_false))
+    targets = torch.cat([torch.ones_like(is_true), torch.zeros_like(is_false)], dim=-1)
+    return chosen, weighted_auc(torch.cat([true, false], dim=-1), torch.cat([is_true, is_false], dim=-1), targets)
 
 
-def inner_fold_auc(
-    true: Float[Tensor, "problem training_set inner_fold place"],
-    false: Float[Tensor, "problem training_set inner_fold other_place"],
-    tables: HeldOut,
-) -> Float[Tensor, "problem training_set"]:
-    """Pair-weighted mean of the AUCs within the inner folds, ties half, from the scores of true and of false items.
+def weighted_auc(
+    scores: Float[Tensor, "*#more item"], weights: Float[Tensor, "*#more item"], targets: Float[Tensor, "*#more item"]
+) -> Float[Tensor, "*fewer"]:
+    """AUC within strata, which are the last axis but one, weighted by their pairs, ties half; on the scores' device.
 
-    The definition is that of `stats.auc.auc` with inner folds as strata, and a test holds both together. It is written
-    anew because here thousands of small sets, of unequal size and therefore padded, are counted in one go on the
-    device: sorting the false items tells how many of them each true item beats.
+    The definition is that of `stats.auc.auc` with weights, and a test holds both together. It is written again because
+    thousands of small sets are counted in one go on the device. `targets` are 1 for true items and 0 for false ones.
     """
-    ranked = torch.where(tables.is_false > 0, false, torch.inf).sort(-1).values
-    true = true.contiguous()
-    below, not_above = (torch.searchsorted(ranked, true, right=right) for right in (False, True))
-    won = ((below + not_above).double() / 2 * tables.is_true).sum((-1, -2))
-    pairs = (tables.is_true.double().sum(-1) * tables.is_false.double().sum(-1)).sum(-1)
-    return won / pairs
+    ranked, order = scores.sort(-1)
+    shape = torch.broadcast_shapes(scores.shape, weights.shape, targets.shape)
+    ranked, order = ranked.expand(shape).contiguous(), order.expand(shape)
+    positive = (weights * targets).expand(shape).gather(-1, order).double()
+    negative = (weights * (1 - targets)).expand(shape).gather(-1, order).double()
+    lower = torch.nn.functional.pad(negative.cumsum(-1), (1, 0))  # false items before each place
+    below, not_above = (lower.gather(-1, torch.searchsorted(ranked, ranked, right=right)) for right in (False, True))
+    won = (positive * (below + not_above) / 2).sum((-1, -2))
+    return won / (positive.sum(-1) * negative.sum(-1)).sum(-1).clamp(min=1e-12)
 
 
 def grid_search(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from anchorscope.detectors.asking import Asking, Written
 from anchorscope.errors import UserError
-from anchorscope.models.memory import free_memory, is_device_lost, is_out_of_memory
+from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.serve.errors import failed
 from anchorscope.serve.jobs import AskJob
 from anchorscope.serve.log import ServiceLog

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from anchorscope.detectors.detector import Detector
 from anchorscope.engine.batching import MemoryRanOut
 from anchorscope.errors import UserError
+from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.models.process_settings import threads
 from anchorscope.serve.answering import Answering
 from anchorscope.serve.errors import draining, failed, item_failed

@@ -16,7 +16,7 @@ from anchorscope.detectors.asking import Asking, Wish, Written
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.scoring import Score
 from anchorscope.detectors.trained import TrainedDetector
-from anchorscope.engine.budget import automatic_tokens
+from anchorscope.engine.batching import automatic_tokens
 from anchorscope.errors import UserError
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel

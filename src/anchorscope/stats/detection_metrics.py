@@ -4,20 +4,224 @@ A score is higher for an answer that is more likely true. All measures take `sco
 `weights` [..., item] (none: 1 each), give one number per vector of weights, NaN where it is not defined, and share
 three properties: an item of weight 2 counts as two items, the order of the items does not matter, and where scores
 are equal the measure is its mean over the orders of the equal ones (AUPRC: they are flagged together).
-`stats.reliability` has the measures of a probability.
+
+Order does not depend on the weights, so items are sorted once: every measure that looks at order alone is a function of
+two running sums, the weight of all items and of the truthful ones from the highest score down (`Running`). A draw of
+the bootstrap is a row of weights.
+
+Brier score, calibration error and the reliability diagram are measures of a probability. The calibration error of a
+finite sample is above 0 even for a perfect probability: with n items in B bins by about 0.8 · √(B/n) · √(p (1 − p)) at
+a rate of p, 0.02 for 3,000 items in 10 bins.
 
 A detector flags false answers, so the positive class of AUPRC and of the ROC curve is "not truthful". Coverage is the
 share of answers that are accepted, best first; risk is the share of false ones among these.
 """
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
-from anchorscope.stats.ranked import Running, per_row
-from anchorscope.stats.reliability import brier, ece
-
 Floats = NDArray[np.float64]
+
+_ENTRIES = 1 << 18  # of a table at once: 2 MB, so that a block's tables stay in the cache
+
+
+@dataclass(frozen=True)
+class Running:
+    """Running sums down the order for some rows of weights; place 0 lies before the first item."""
+
+    total: Floats
+    """Weight of the items down to a place, [row, place]; places are the ends of ties."""
+    true: Floats
+    """Weight of the truthful ones among them."""
+    score: Floats
+    """Sum of weight × score down to a place; no columns where it was not asked for."""
+
+    pure: Floats
+    """Share of true answers among the equal scores that end at each place after the first, [place − 1], where it is
+    0 or 1 whatever the weights; NaN where both kinds are."""
+
+    @property
+    def share(self) -> Floats:
+        """Share of true answers among the equal scores that end at each place after the first, [row, place − 1]."""
+        found = np.broadcast_to(self.pure, (len(self.total), len(self.pure)))
+        mixed = np.flatnonzero(np.isnan(self.pure))
+        if len(mixed):
+            true, total = (table[:, mixed + 1] - table[:, mixed] for table in (self.true, self.total))
+            found = found.copy()
+            found[:, mixed] = np.divide(true, total, out=np.zeros_like(true), where=total > 0)
+        return found
+
+    @property
+    def false(self) -> Floats:
+        """Weight of the false answers down to a place."""
+        return self.total - self.true
+
+    def at(self, shares: Floats) -> tuple[Floats, Floats, Floats]:
+        """The three sums at shares of the whole weight, [row, share]; ties are passed in proportion."""
+        found = np.full((3, len(self.total), len(shares)), np.nan)
+        tables = [table for table in (self.total, self.true, self.score) if table.shape[1]]
+        for row in np.flatnonzero(self.total[:, -1] > 0):
+            wanted = shares * self.total[row, -1]
+            for kind, table in enumerate(tables):
+                found[kind, row] = np.interp(wanted, self.total[row], table[row])
+        return found[0], found[1], found[2]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Items from the highest score to the lowest."""
+
+    score: Floats
+    """[item], in this order."""
+    truthful: Floats
+    """1 or 0."""
+    order: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    """The last item of every set of equal scores."""
+
+    def running(self, weights: NDArray[np.floating], with_scores: bool) -> Iterator[Running]:
+        """Running sums of weights [row, item], some rows at a time."""
+        ends = self._sums(np.stack([np.ones_like(self.truthful), self.truthful]))
+        size, true = np.diff(ends, axis=1)
+        pure = np.where((true == 0) | (true == size), true / size, np.nan)
+        at_once = max(1, _ENTRIES // max(1, len(self.order)))
+        for first in range(0, len(weights), at_once):
+            here = np.take(weights[first : first + at_once], self.order, axis=1).astype(np.float64, copy=False)
+            score = self._sums(here * self.score) if with_scores else np.zeros((len(here), 0))
+            yield Running(self._sums(here), self._sums(here * self.truthful), score, pure)
+
+    def _sums(self, values: Floats) -> Floats:
+        """Of values [row, item], [row, place]."""
+        sums = np.zeros((len(values), values.shape[1] + 1))
+        np.cumsum(values, axis=1, out=sums[:, 1:])
+        return sums if len(self.ends) == values.shape[1] else sums[:, np.append(0, self.ends + 1)]
+
+
+def ranked(scores: ArrayLike, truthful: ArrayLike) -> Ranked:
+    """Items of one detector by score, [item] each."""
+    values, labels = np.asarray(scores, np.float64), np.asarray(truthful, bool)
+    if values.ndim != 1 or values.shape != labels.shape:
+        raise ValueError(f"scores and labels are one number per item, found {values.shape} and {labels.shape}")
+    if np.isnan(values).any():
+        raise ValueError("a score is not a number")
+    order = np.argsort(-values, kind="stable")
+    here = values[order]
+    ends = np.flatnonzero(np.append(here[1:] != here[:-1], True)) if len(here) else np.zeros(0, np.int64)
+    return Ranked(here, labels[order].astype(np.float64), order, ends)
+
+
+def per_row(
+    measure: Callable[[Running], Floats],
+    scores: ArrayLike,
+    truthful: ArrayLike,
+    weights: ArrayLike | None,
+    with_scores: bool = False,
+) -> Floats:
+    """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
+    items = ranked(scores, truthful)
+    given = np.ones(len(items.order)) if weights is None else np.asarray(weights)
+    if given.shape[-1] != len(items.order):
+        raise ValueError(f"one weight per item: {given.shape[-1]} weights, {len(items.order)} items")
+    rows = given.reshape(-1, given.shape[-1])
+    together = np.concatenate([measure(running) for running in items.running(rows, with_scores)])
+    return together.reshape(given.shape[:-1] + together.shape[1:])
+
+
+BINS = 10
+"""Bins of equal mass."""
+
+
+@dataclass(frozen=True)
+class ReliabilityBins:
+    """What was said and what was so, per bin, from low to high; NaN where a bin is empty."""
+
+    probability: Floats
+    """Mean probability, [..., bin]."""
+    rate: Floats
+    """Share of true answers, [..., bin]."""
+    mass: Floats
+    """Share of all weight, [..., bin]."""
+
+    @property
+    def error(self) -> Floats:
+        """Expected calibration error: mean of |mean probability − rate|, by mass, [...]."""
+        known = np.isfinite(self.mass).all(axis=-1)
+        gaps = np.where(self.mass > 0, np.abs(self.probability - self.rate) * self.mass, 0.0)
+        return np.where(known, gaps.sum(axis=-1), np.nan)
+
+
+def brier(probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None) -> Floats:
+    """Mean squared difference of probability and truth (1 or 0)."""
+    said, so = np.asarray(probability, np.float64), np.asarray(truthful, np.float64)
+    return _weighted_mean((said - so) ** 2, weights)
+
+
+def ece(
+    probability: ArrayLike,
+    truthful: ArrayLike,
+    weights: ArrayLike | None = None,
+    bins: int = BINS,
+    equal_width: bool = False,
+) -> Floats:
+    """Expected calibration error in bins of equal mass (or width): mean |mean probability − rate|, by mass.
+
+    The class-wise error of two classes is the same number: the bins of 1 − p are those of p, mirrored.
+    """
+    return reliability_bins(probability, truthful, weights, bins, equal_width).error
+
+
+def reliability_bins(
+    probability: ArrayLike,
+    truthful: ArrayLike,
+    weights: ArrayLike | None = None,
+    bins: int = BINS,
+    equal_width: bool = False,
+) -> ReliabilityBins:
+    """The bins of a reliability diagram.
+
+    Bins of equal mass hold equal shares of the weight; an item on an edge belongs to both in proportion, and so do
+    items of equal probability. Bins of equal width are (lower, upper], the first one with its lower edge.
+    """
+    said = np.asarray(probability, np.float64)
+    if len(said) and (said.min() < 0 or said.max() > 1):
+        raise ValueError(f"a probability lies between 0 and 1; found {said.min():.4g} to {said.max():.4g}")
+    parts = _by_width(said, truthful, weights, bins) if equal_width else _by_mass(said, truthful, weights, bins)
+    mass, true, said_sum = np.moveaxis(parts, -2, 0)
+    whole = mass.sum(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return ReliabilityBins(said_sum / mass, true / mass, mass / whole)
+
+
+def _by_mass(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
+    """Weight, true weight and weight × probability, [..., 3, bin]."""
+    edges = np.linspace(0, 1, bins + 1)
+
+    def parts(sums: Running) -> Floats:
+        # The running sums come from high to low.
+        return np.stack([np.diff(one, axis=1)[:, ::-1] for one in sums.at(edges)], axis=1)
+
+    return per_row(parts, said, truthful, weights, with_scores=True)
+
+
+def _by_width(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
+    edges = np.linspace(0, 1, bins + 1)
+    place = np.maximum(np.searchsorted(edges, said, side="left") - 1, 0)
+    within = (place[:, None] == np.arange(bins)).astype(np.float64)
+    given = np.ones(len(said)) if weights is None else np.asarray(weights, np.float64)
+    so = np.asarray(truthful, np.float64)
+    return np.stack([(given * value) @ within for value in (np.ones_like(said), so, said)], axis=-2)
+
+
+def _weighted_mean(values: Floats, weights: ArrayLike | None) -> Floats:
+    given = np.ones(len(values)) if weights is None else np.asarray(weights)
+    whole = given.sum(axis=-1, dtype=np.float64)
+    above = np.einsum("...i,i->...", given, values, dtype=np.float64)
+    return np.divide(above, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+
 
 COVERAGES = (0.5, 0.8, 0.9)
 """Shares of accepted answers at which accuracy is told."""
@@ -42,41 +246,6 @@ def auroc(
         inside = stratum_of == stratum
         both += per_row(_pairs, values[inside], labels[inside], given[..., inside])
     return _ratio(both[..., 0], both[..., 1])
-
-
-def average_precision(scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None) -> Floats:
-    """AUPRC of the false answers: precision of what is flagged, averaged over the false answers (no interpolation).
-
-    The precision at a false answer is the share of false ones among all answers that score as low or lower.
-    """
-    return per_row(_average_precision, scores, truthful, weights)
-
-
-def aurc(scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None) -> Floats:
-    """Area under the risk–coverage curve: the mean, over k = 1 … n, of the risk among the k best answers."""
-    return per_row(lambda sums: 1 - _area(sums, 1.0), scores, truthful, weights)
-
-
-def excess_aurc(scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None) -> Floats:
-    """The area under the risk–coverage curve less that of an oracle, which accepts all true answers first."""
-    return per_row(lambda sums: _oracle_area(sums, 1.0) - _area(sums, 1.0), scores, truthful, weights)
-
-
-def prediction_rejection_area(
-    scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None, max_rejection: float = 1.0
-) -> Floats:
-    """Mean accuracy of what is kept while the worst answers are rejected one by one, up to a share of them."""
-    return per_row(lambda sums: _area(sums, max_rejection), scores, truthful, weights)
-
-
-def prediction_rejection_ratio(
-    scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None, max_rejection: float = 1.0
-) -> Floats:
-    """PRR: how far the prediction–rejection area goes from that of a random order (0) to the oracle's (1).
-
-    As lm-polygraph defines it; its random order is a mean of 1,000 shuffles, ours is what they tend to, the accuracy.
-    """
-    return per_row(lambda sums: _rejection_ratio(sums, max_rejection), scores, truthful, weights)
 
 
 def accuracy_at_coverage(
@@ -112,7 +281,7 @@ def all_metrics(
     """Every one of `METRICS`; order by `scores` where they are given (log-odds tie less often than probabilities)."""
 
     def of_the_order(sums: Running) -> Floats:
-        pairs, area, oracle = _pairs(sums), _area(sums, 1.0), _oracle_area(sums, 1.0)
+        pairs, area, oracle = _pairs(sums), _area(sums), _oracle_area(sums)
         ratio = _between(area, _accuracy(sums), oracle)
         found = [_ratio(pairs[:, 0], pairs[:, 1]), _average_precision(sums), oracle - area, ratio]
         return np.column_stack([*found, _accuracy_at(sums, np.asarray(COVERAGES))])
@@ -139,14 +308,14 @@ def _average_precision(sums: Running) -> Floats:
     return _ratio(np.einsum("rp,rp->r", np.diff(false, axis=1), precision), false[:, -1])
 
 
-def _area(sums: Running, max_rejection: float) -> Floats:
-    """Mean accuracy among the k best over the whole numbers k above those that are always kept.
+def _area(sums: Running) -> Floats:
+    """Mean accuracy among the k best over the whole numbers k; of a weight that is no whole number, the rest is kept.
 
     From place A to place A + g, where t of the weight g is true, the accuracy at k is (T + (k − A) t/g) / k. Its sum is
     t/g per k, and T − A t/g times the sum of 1/k, which is a difference of harmonic numbers.
     """
     n = sums.total[:, -1:]
-    kept = n - np.floor(max_rejection * n + 1e-9)
+    kept = n - np.floor(n + 1e-9)
     total = np.maximum(sums.total, kept)
     share = sums.share
     area = np.einsum("rp,rp->r", share, np.diff(total, axis=1))
@@ -155,16 +324,12 @@ def _area(sums: Running, max_rejection: float) -> Floats:
     return _ratio(area, (n - kept)[:, 0])
 
 
-def _oracle_area(sums: Running, max_rejection: float) -> Floats:
+def _oracle_area(sums: Running) -> Floats:
     """The same where all true answers come first: 1 as long as they last, then T / k."""
     n, true = sums.total[:, -1], sums.true[:, -1]
-    kept = n - np.floor(max_rejection * n + 1e-9)
+    kept = n - np.floor(n + 1e-9)
     first = np.maximum(true, kept)
     return _ratio(first - kept + true * (_harmonic(n) - _harmonic(first)), n - kept)
-
-
-def _rejection_ratio(sums: Running, max_rejection: float) -> Floats:
-    return _between(_area(sums, max_rejection), _accuracy(sums), _oracle_area(sums, max_rejection))
 
 
 def _between(value: Floats, random: Floats, best: Floats) -> Floats:

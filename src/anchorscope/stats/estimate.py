@@ -3,6 +3,8 @@
 The bootstrap draws whole groups with replacement, as items of one group are not independent.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,3 +81,14 @@ def kappa(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
         observed = shares[0, 0] + shares[1, 1]
         expected = (shares.sum(axis=0) * shares.sum(axis=1)).sum(axis=0)
         return np.where(expected < 1, (observed - expected) / (1 - expected), np.nan)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Each p-value times the tests that are at least as large, never below a smaller one's; NaN counts as no test."""
+    known = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    corrected = [math.nan] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
+        corrected[place] = largest
+    return corrected

@@ -60,8 +60,6 @@ Indices = NDArray[np.intp]
 
 SAMPLES = 2000
 """Uniform samples behind a p-value."""
-UNIFORM_COEFFICIENT = 5 / 9
-"""The bimodality coefficient of a uniform distribution: what lies above it points to two modes."""
 
 _AT_ONCE = 2**20  # points of all samples that are worked on together, in about 100 MB
 
@@ -103,20 +101,13 @@ def null_dips(n: int, seed: int, samples: int = SAMPLES) -> Floats:
     return found
 
 
-def bimodality_coefficient(values: Floats) -> float:
-    """Sarle's coefficient: 1/3 for a normal distribution, 5/9 for a uniform one, up to 1 for two points.
-
-    (skewness² + 1) / (excess kurtosis + 3 (n − 1)² / ((n − 2)(n − 3))), both with the corrections for small samples. A
-    long tail raises it as a second mode does. NaN for fewer than 4 values and where all are the same.
-    """
-    if len(values) == 0:
-        return float("nan")
-    centred = values - np.mean(values)
-    return float(coefficient_of_powers(np.array([np.mean(centred**power) for power in (1, 2, 3, 4)]), len(values)))
-
-
 def coefficient_of_powers(powers: Floats, n: Floats | float) -> Floats:
-    """The same from the means of x, x², x³ and x⁴, [4, ...], over n values each; x should lie about zero."""
+    """Sarle's coefficient from the means of x, x², x³ and x⁴, [4, ...], over n values each; x should lie about zero.
+
+    (skewness² + 1) / (excess kurtosis + 3 (n − 1)² / ((n − 2)(n − 3))), both with the corrections for small samples:
+    1/3 for a normal distribution, 5/9 for a uniform one, up to 1 for two points. A long tail raises it as a second mode
+    does. NaN for fewer than 4 values and where all are the same.
+    """
     n = np.asarray(n, float)
     mean, second, third, fourth = powers
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -14,8 +14,8 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import CutStates, Effect, Measurements, measure, measured_places, refuse_no_ops
 from anchorscope.evidence.tables import first_curves
+from anchorscope.interventions.cuts import of_experiments
 from anchorscope.interventions.intervention import Intervention, Setting
-from anchorscope.interventions.registry import of_experiments
 from anchorscope.kept_states import CLEAN as CLEAN_RUN
 from anchorscope.kept_states import KeptStates
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment

@@ -19,8 +19,7 @@ from anchorscope.evidence.clean import CleanStates
 from anchorscope.evidence.effects import Effect, Measurements
 from anchorscope.evidence.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.plan.interventions import Missing
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.final_probe import FinalProbe
+from anchorscope.probes.crossfit import FinalProbe, ProbeSet
 
 _TENSORS, _RECORDS = "tensors.safetensors", "records.json"
 _NOTES = "anchorscope"

@@ -16,8 +16,9 @@ from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
-from anchorscope.models.loading import ModelFacts, ModelFiles, model_files, read_facts, source_signature
+from anchorscope.models.loading import ModelFacts, read_facts
 from anchorscope.models.loading import load as load_model
+from anchorscope.models.sources import ModelFiles, model_files, source_signature
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import Planner
 from anchorscope.prepare import solver_device

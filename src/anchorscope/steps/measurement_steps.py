@@ -10,17 +10,15 @@ from torch import Tensor
 from anchorscope.artefacts.index import damage
 from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import DETECTION_RUNS
-from anchorscope.engine.attention_mass import AttentionMass
+from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import CleanRun, CleanStates, run_clean
 from anchorscope.evidence.effects import Scoring
+from anchorscope.interventions.cuts import of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.registry import of_experiments, with_draws
 from anchorscope.kept_states import CLEAN as CLEAN_RUN
 from anchorscope.kept_states import kept_bytes, parse_layers, place_of, read_whole, refuse_full_disk
-from anchorscope.probes.crossfit import ProbeSet, fit_probes
-from anchorscope.probes.final_probe import FinalProbe, fit_final_probes
-from anchorscope.probes.scoring import score_clean
+from anchorscope.probes.crossfit import FinalProbe, ProbeSet, fit_final_probes, fit_probes, score_clean
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import priorities, stream
 from anchorscope.steps.formats import ARRAY, CLEAN_STATES, FINAL_PROBES, PROBE_SETS, records

@@ -16,14 +16,14 @@ from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.evidence.detection import truth_column
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import key_word_writer, run_answers
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Writer
-from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.decoding import plan_answers
-from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.interventions import plan_experiment, plan_rewrite
+from anchorscope.plan.passes import planner_for
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_fitting
 from anchorscope.spans.question_spans import Asker, locate_question_words, question_words

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from anchorscope.detectors.judging import balanced_weights
-from anchorscope.stats.reliability import ece
+from anchorscope.stats.detection_metrics import ece
 from made_detection import made_dataset, made_trained
 
 

@@ -7,7 +7,7 @@ import torch
 from anchorscope.detectors.features import Features
 from anchorscope.detectors.layer_probes import fit_layer_probes
 from anchorscope.errors import UserError
-from anchorscope.probes.final_probe import fit_final_probes
+from anchorscope.probes.crossfit import fit_final_probes
 from anchorscope.probes.folds import truth_strata
 from anchorscope.stats.streams import priorities
 from made_detection import LAYERS, WIDTH, made_dataset

@@ -17,8 +17,8 @@ from anchorscope.errors import UserError
 from anchorscope.evidence.effects import Scoring, measure
 from anchorscope.evidence.measured import true_label_probability
 from anchorscope.execute.run_passes import run_states
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting
-from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
 from anchorscope.probes.crossfit import ProbeSet

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.engine.attention_mass import AttentionMass, AttentionSums
-from anchorscope.engine.capture import Work, launch_capture
+from anchorscope.engine.capture import AttentionMass, AttentionSums, Work, launch_capture
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel

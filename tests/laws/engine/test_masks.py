@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.engine.forward import run_layers
-from anchorscope.engine.masks import CutRows, additive, visible
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.packed import CutRows, Packed, additive, visible
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import EDGES, HOW, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel

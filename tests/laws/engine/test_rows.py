@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.masks import CutKinds
+from anchorscope.engine.packed import CutKinds
 from anchorscope.engine.rows import all_between
 from anchorscope.engine.sequences import EDGES, Cut
 

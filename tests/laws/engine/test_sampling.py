@@ -8,8 +8,7 @@ import torch
 from scipy.stats import chisquare, kstest
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
-from anchorscope.engine.decode import Decoded, decode
-from anchorscope.engine.sampling import Sampling, distribution, draw_tokens
+from anchorscope.engine.decode import Decoded, Sampling, decode, distribution, draw_tokens
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.streams import unnamed
 from engine_cases import SHARED, no_prefix, shared_prefix

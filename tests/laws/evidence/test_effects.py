@@ -19,13 +19,12 @@ from anchorscope.evidence.effects import (
     refuse_no_ops,
 )
 from anchorscope.execute.executor import LocalExecutor
+from anchorscope.interventions.cuts import INTERVENTIONS, with_draws
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.registry import INTERVENTIONS, with_draws
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
-from anchorscope.probes.crossfit import ProbeSet, make_splits, refit_logits
-from anchorscope.probes.scoring import Scorer, score_states
+from anchorscope.probes.crossfit import ProbeSet, Scorer, make_splits, refit_logits, score_states
 from anchorscope.progress import Silent
 from made_items import make_item, make_setting, planner_of
 

@@ -9,7 +9,7 @@ import torch
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Scoring, measure
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.interventions.registry import of_experiments
+from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_experiment
 from anchorscope.probes.crossfit import ProbeSet

@@ -18,15 +18,14 @@ from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import Scoring, measure
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
-from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.interventions.rewrites import DONORS, exchanged, other_words
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.scoring import score_states
+from anchorscope.probes.crossfit import ProbeSet, score_states
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_all
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words

@@ -1,8 +1,10 @@
 """Loading: what a user may name, and one clear line for everything that cannot be loaded."""
 
 import json
+import os
 import pickle
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,21 +14,22 @@ import pytest
 import torch
 from huggingface_hub import is_offline_mode
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertForMaskedLM, BloomConfig, BloomForCausalLM
+from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM, BloomConfig, BloomForCausalLM
 
 from anchorscope.errors import UserError
+from anchorscope.models import devices, loading
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.loading import choose_device, choose_dtype, load
+from anchorscope.models.loading import choose_device, choose_dtype, load, read_facts
 from gguf_models import small_llama, write_gguf
 
 SPY = "import pathlib\npathlib.Path({marker!r}).write_text('ran')\n"
 """Code that leaves a trace when it is run."""
 
 
-def refused(source: object, **options: Any) -> str:
+def refused(source: object, read: Callable[..., Any] = load, **options: Any) -> str:
     """The one line that the user reads instead of a model."""
     with pytest.raises(UserError) as caught:
-        load(str(source), **options)
+        read(str(source), **options)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -47,6 +50,26 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 def change_config(folder: Path, **changes: Any) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Whoever wants to go out is noted and stopped."""
+    asked: list[Any] = []
+
+    def stopped(*given: Any, **_: Any) -> None:
+        asked.append(given)
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(socket.socket, "connect", stopped)
+    monkeypatch.setattr(socket, "getaddrinfo", stopped)
+    return asked
+
+
+def change(file: Path, **changes: Any) -> None:
+    content = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps({**content, **changes}))
 
 
 class _LeavesAMarker:
@@ -374,3 +397,281 @@ def test_automatic_choices_depend_on_the_machine_and_others_stay(monkeypatch: py
     assert choose_dtype("auto", "cpu") == "float32"
     assert choose_dtype("auto", "cuda") == choose_dtype("auto", "cuda:1") == "bfloat16"
     assert choose_dtype("float16", "cpu") == "float16"
+
+
+ABSURD: list[tuple[dict[str, Any], str]] = [
+    ({"num_hidden_layers": 10**7}, "num_hidden_layers = 10000000; allowed: 1 to 1,000"),
+    ({"n_layer": 10**7}, "n_layer = 10000000"),
+    ({"text_config": {"num_hidden_layers": 10**9}}, "num_hidden_layers = 1000000000"),
+    ({"num_hidden_layers": 0}, "num_hidden_layers = 0; allowed: 1 to 1,000"),
+    ({"num_hidden_layers": float("nan")}, "num_hidden_layers = nan"),
+    ({"num_hidden_layers": "many"}, "expected int, got str"),
+    ({"hidden_size": 33, "head_dim": None}, "hidden size (33) is not a multiple"),
+    ({"intermediate_size": -1}, "no model can be built"),
+    ({"pad_token_id": 10**9}, "no model can be built"),
+    ({"layer_types": ["full_attention"]}, "number of `layer_types`"),
+    ({"rope_parameters": {"rope_type": "bananas", "rope_theta": 1e4}}, "no model can be built"),
+    ({"hidden_act": "org/kernel"}, "no model can be built"),
+    ({"quantization_config": {"quant_method": "bananas"}}, "quantised in a way that cannot be read here"),
+    ({"quantization_config": "gptq"}, "cannot be read"),
+    ({"model_type": ["llama"]}, "cannot be read"),
+    ({"dtype": 5}, "no model can be built"),
+    ({"model_type": "spy", "auto_map": {"AutoConfig": "other/repo--a.B"}}, "allow it with --trust-remote-code"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), ABSURD, ids=lambda one: str(one)[:50])
+def test_an_absurd_configuration_is_one_line_without_weights_being_read(
+    folder: Path, changes: dict[str, Any], words: str, no_network: list[Any]
+) -> None:
+    change(folder / "config.json", **changes)
+    assert words in refused(folder)
+    assert no_network == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "config.json is not JSON"),
+        (b'{"x": [' + b"{}," * 3_000_000 + b"{}]}", "it has 9,000,011 bytes, at most 8,388,608 are read"),
+        (b'{"model_type": "\xff"}', "not JSON"),
+        (b"[]", "holds list instead of an object"),
+    ],
+)
+def test_a_configuration_is_read_within_bounds(folder: Path, content: bytes, words: str) -> None:
+    (folder / "config.json").write_bytes(content)
+    assert words in refused(folder, read_facts)
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "org/kernel"])
+def test_kernels_that_a_configuration_names_are_not_used(folder: Path, kernel: str, no_network: list[Any]) -> None:
+    change(folder / "config.json", attn_implementation=kernel, experts_implementation=kernel)
+    assert load(str(folder)).model.config._attn_implementation == "sdpa"
+    assert no_network == []
+
+
+def test_a_configuration_cannot_name_a_pickle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch.load was called"))
+    (folder / "adapter_model.bin").write_bytes(b"pickled")
+    change(folder / "config.json", transformers_weights="adapter_model.bin")
+    assert load(str(folder)).n_layers == 4
+
+
+def test_names_of_other_repositories_are_not_asked_for(folder: Path, no_network: list[Any]) -> None:
+    change(
+        folder / "config.json",
+        _name_or_path="other/repo",
+        base_model_name_or_path="other/repo",
+        auto_map={"AutoConfig": "other/repo--a.B", "AutoModelForCausalLM": "other/repo--a.C"},
+        use_kernels=True,
+        kernel_config={"RMSNorm": "org/kernel:Norm"},
+    )
+    change(
+        folder / "tokenizer_config.json",
+        name_or_path="other/repo",
+        auto_map={"AutoTokenizer": ["other/repo--a.D", None]},
+        tokenizer_file="/nowhere/tokenizer.json",
+    )
+    assert type(load(str(folder)).model).__name__ == "LlamaForCausalLM"
+    assert no_network == []
+
+
+@pytest.mark.parametrize("content", ['{"base_model_name_or_path": "other/repo", "peft_type": "LORA"}', "["])
+def test_adapters_are_not_followed_to_their_base(folder: Path, content: str, no_network: list[Any]) -> None:
+    (folder / "adapter_config.json").write_text(content)
+    assert "holds an adapter" in refused(folder)
+    (folder / "config.json").unlink()
+    assert "holds an adapter without its model" in refused(folder)
+    assert no_network == []
+
+
+PICKLES = (
+    "pytorch_model.bin",
+    "adapter_model.bin",
+    "model.pt",
+    "model.pth",
+    "tokenizer.pkl",
+    "vocab.pkl",
+    "tf_model.h5",
+    "flax_model.msgpack",
+    "tokenizer.model",
+    "spiece.model",
+)
+
+
+@pytest.mark.parametrize("by_index", [False, True])
+def test_pickles_are_never_opened(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_index: bool
+) -> None:
+    marker = tmp_path / "marker"
+    for name in PICKLES:
+        (folder / name).write_bytes(pickle.dumps(_LeavesAMarker(marker)))
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch.load was called"))
+    if by_index:
+        (folder / "model.safetensors").rename(folder / "part.safetensors")
+        weights = {"model.norm.weight": "pytorch_model.bin"}
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
+        assert "allowed: safetensors files in the same folder" in refused(folder)
+    else:
+        load(str(folder))
+    assert not marker.exists()
+
+
+def test_weights_in_parts_lie_in_the_same_folder(folder: Path) -> None:
+    index, part = folder / "model.safetensors.index.json", "model-00001-of-00001.safetensors"
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").rename(folder / part)
+    for name in ("../x.safetensors", "/x.safetensors", "a/b.safetensors", "pytorch_model.bin"):
+        index.write_text(json.dumps({"weight_map": {"lm_head.weight": name}}))
+        assert "allowed: safetensors files in the same folder" in refused(folder)
+    for content in ({"weight_map": []}, {"weight_map": {"lm_head.weight": 5}}, {}):
+        index.write_text(json.dumps(content))
+        assert "model.safetensors.index.json cannot be read" in refused(folder)
+    index.write_text(json.dumps({"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}))
+    assert "model-00002-of-00002.safetensors is missing" in refused(folder)
+    index.write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(tensors, part)}))
+    assert load(str(folder)).n_layers == 4
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_weight_that_is_no_number_is_told_wherever_it_is(folder: Path, value: float) -> None:
+    def spoil(model: Any) -> None:
+        model.model.embed_tokens.weight[-1, 0] = value  # a token that no check would come by
+
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        spoil(model)
+    model.save_pretrained(folder)
+    assert "model.embed_tokens.weight contains NaN or infinity" in refused(folder)
+
+
+def test_weights_that_cannot_fit_are_refused_with_the_numbers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "host_memory", lambda: (50_000, 100_000))
+    text = refused(folder)
+    assert "need 0.0 GB of memory, and there are 0.0 GB (0.0 GB free)" in text
+    read_facts(str(folder))  # a look at it costs nothing
+    monkeypatch.undo()
+    free, total = devices.host_memory()
+    assert 0 < free <= total
+
+
+FAR = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<x>", "type_id": 0}}],
+    "pair": [],
+    "special_tokens": {"<x>": {"id": "<x>", "ids": [10**9], "tokens": ["<x>"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"post_processor": FAR}, "token number 1000000000, and the model has 260 embeddings"),
+        ({"model": {"type": "WordLevel", "unk_token": "?", "vocab": {"a": 1}}}, "Missing [UNK] token"),
+        ({"model": {"type": "BPE", "vocab": {"a": 0, "zz": 300}, "merges": []}}, "token number 300"),
+        ({"model": 5}, "no tokenizer that can be loaded"),
+    ],
+    ids=str,
+)
+def test_a_tokenizer_must_fit_the_model(folder: Path, changes: dict[str, Any], words: str) -> None:
+    change(folder / "tokenizer.json", **changes)
+    assert words in refused(folder, read_facts)
+
+
+def test_an_added_token_without_an_embedding_is_told_when_a_text_spells_it_out(folder: Path) -> None:
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    for token, text in ((259, "<picture>"), (260, "<image>")):
+        tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": token, "content": text})
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    lm: LanguageModel = load(str(folder))  # models have such tokens for pictures
+    lm.refuse_unknown_tokens(torch.tensor(lm.tokenizer("no picture").input_ids))
+    with pytest.raises(UserError, match=r"token '<image>' \(number 260\), and model 'model' has embeddings for 260"):
+        lm.refuse_unknown_tokens(torch.tensor(lm.tokenizer("an <image> here").input_ids))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json", "model.safetensors"])
+def test_pipes_and_devices_are_not_waited_for(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert name in refused(folder) or "regular file" in refused(folder)
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    assert name in refused(folder) or "regular file" in refused(folder)
+
+
+def test_settings_that_are_too_large_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "SETTINGS_BYTES", 1000)
+    assert "has more than 1,000 bytes" in refused(folder, read_facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("~nosuchuser/x", "home folder of a user who is not known here"),
+        ("a\0b", "is no name"),
+        ("", "is no name"),
+        ("x" * 300, "File name too long"),
+        ("./" + "x" * 400, "File name too long"),
+        ("x" * 5000, "5000 characters long"),
+        ("\udcff/x", "not UTF-8"),
+        ("/dev/null", "neither a folder nor a regular file"),
+        ("models/x.gguf", "Model file 'models/x.gguf' does not exist"),
+    ],
+)
+def test_names_that_cannot_be(name: str, words: str, no_network: list[Any]) -> None:
+    assert words in refused(name)
+    assert words in refused(name)
+    assert no_network == []
+
+
+def test_a_circle_of_links_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").symlink_to("x.gguf")
+    assert "Too many levels of symbolic links" in refused(tmp_path / "x.gguf")
+
+
+def test_a_hub_id_is_fetched_settings_first_and_then_read_without_the_hub(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: list[Any]
+) -> None:
+    snapshot = tmp_path / "commit"
+    asked: list[list[str]] = []
+
+    def fetch(source: str, names: list[str], commit: str | None) -> Path:
+        asked.append(names)
+        snapshot.mkdir(exist_ok=True)
+        for file in saved.iterdir():
+            if file.name in names or (f"*{file.suffix}" in names):
+                shutil.copy(file, snapshot)
+        return snapshot
+
+    monkeypatch.setattr(loading, "_fetch", fetch)
+    facts = read_facts("someone/tiny")
+    assert (facts.name, facts.parameters) == ("tiny", 47_648)
+    assert not (snapshot / "model.safetensors").exists()
+    assert asked == [["*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken"]]
+    assert load("someone/tiny").source == "someone/tiny"
+    assert asked[-1] == ["model.safetensors"]
+    assert no_network == []
+
+
+def test_a_hub_that_is_not_there_is_one_line(no_network: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert "Model 'someone/tiny' cannot be read" in refused("someone/tiny")
+    assert no_network == []
+
+
+def test_the_hub_comes_back_when_a_model_was_read(folder: Path, no_network: list[Any]) -> None:
+    from huggingface_hub import constants
+
+    seen = []
+    real = loading._sizes
+
+    def spied(*given: Any) -> Any:
+        seen.append(constants.HF_HUB_OFFLINE)
+        return real(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loading, "_sizes", spied)
+        read_facts(str(folder))
+    assert seen == [True]
+    assert constants.HF_HUB_OFFLINE is False
+    assert no_network == []

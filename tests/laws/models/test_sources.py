@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.models.loading import model_files, source_signature
+from anchorscope.models.sources import model_files, source_signature
 from gguf_models import small_llama, write_gguf
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from anchorscope.engine.sequences import CLEAN
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.interventions.cuts import random_candidates
+from anchorscope.interventions.cuts import INTERVENTIONS, of_experiments, random_candidates, with_draws
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.registry import INTERVENTIONS, of_experiments, with_draws
 from anchorscope.items import Item
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_cut, plan_experiment, some_items
 from anchorscope.plan.passes import Planner

@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from anchorscope.answers.generate import LINE
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import MOST_AT_ONCE
-from anchorscope.engine.budget import MemoryFacts
+from anchorscope.engine.batching import MOST_AT_ONCE, MemoryFacts
+from anchorscope.engine.decode import Sampling
 from anchorscope.engine.rows import tokens_of
-from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.choices_pass import plan_choices
-from anchorscope.plan.decoding import SamplesPass, plan_answers, plan_decoding
-from anchorscope.plan.passes import OutOfFoldProbes, Planner, StatesPass, shared_tokens
-from anchorscope.plan.saliency_pass import plan_saliency
+from anchorscope.plan.decoding import SamplesPass, plan_answers, plan_choices, plan_decoding
+from anchorscope.plan.passes import OutOfFoldProbes, Planner, StatesPass, plan_saliency, shared_tokens
 from anchorscope.probes.crossfit import ProbeSet
 
 PREFIX = (256, 1, 2)

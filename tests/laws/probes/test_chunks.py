@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from anchorscope.models.process_settings import true_float32
-from anchorscope.probes import conjugate_gradient
+from anchorscope.probes import logistic
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.logistic import Fit, TrainingSets, fit_layers
 
@@ -74,7 +74,7 @@ def test_layers_do_not_depend_on_those_solved_with_them(states: torch.Tensor, se
 def test_it_does_not_matter_when_one_looks_who_has_converged(
     states: torch.Tensor, sets: TrainingSets, whole: Fit, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conjugate_gradient, "_CHECK_EVERY", {"cpu": every})
+    monkeypatch.setattr(logistic, "_CHECK_EVERY", {"cpu": every})
     rarely = fit_layers(states, sets)
     assert_same(rarely, whole)
     assert (rarely.iterations - whole.iterations).abs().max() <= 1  # float noise may cost a step, waiting may not

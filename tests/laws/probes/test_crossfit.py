@@ -12,10 +12,11 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes import conjugate_gradient, grid_search
+from anchorscope.probes import grid_search, logistic
 from anchorscope.probes.chunks import ChunkPlan
-from anchorscope.probes.crossfit import INNER_FOLDS, PROBES, STRENGTHS, ProbeSet, Splits, fit_probes, make_splits
+from anchorscope.probes.crossfit import PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import Standardised
 from anchorscope.progress import Silent
@@ -237,7 +238,7 @@ def test_some_of_the_probes_can_be_fitted_alone(example: Example, fitted: ProbeS
 
 
 def test_probes_that_did_not_converge_are_named(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conjugate_gradient, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(logistic, "MAX_ITERATIONS", 1)
     found = fit_one(example.states, example.splits).unconverged
     possible = {
         f"mlp/final layer {layer} probe {probe} fold {fold}{what}"
@@ -259,7 +260,7 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
     hard = torch.tensor(example.splits.training[PROBES.index("b"), 2])
     one_by_one = iter(range(2 * N_LAYERS))
 
-    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> conjugate_gradient.Solution:
+    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> logistic.Solution:
         found = solve(data, sets, columns_at_once)
         if len(sets.members) > len(sets.scaled_on):
             return replace(found, converged=torch.ones_like(found.converged))
@@ -276,7 +277,7 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
 def test_an_inner_fold_that_did_not_converge_is_named_too(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     per_probe = INNER_FOLDS * len(STRENGTHS)
 
-    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> conjugate_gradient.Solution:
+    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> logistic.Solution:
         found = solve(data, sets, columns_at_once)
         converged = torch.ones_like(found.converged)
         if len(sets.members) > len(sets.scaled_on):

@@ -11,10 +11,10 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes import conjugate_gradient
-from anchorscope.probes.crossfit import INNER_FOLDS, STRENGTHS, Splits, fit_probes, make_splits
-from anchorscope.probes.final_probe import FinalProbe, final_inner_folds, fit_final_probes
+from anchorscope.probes import logistic
+from anchorscope.probes.crossfit import FinalProbe, Splits, final_inner_folds, fit_final_probes, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed
 
@@ -134,7 +134,7 @@ def test_too_few_groups_are_refused(groups: np.ndarray) -> None:
 def test_probes_that_did_not_converge_are_named(
     states: torch.Tensor, labels: np.ndarray, groups: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conjugate_gradient, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(logistic, "MAX_ITERATIONS", 1)
     one, other = fit_final_probes(states, truth_strata(labels), groups, NAMES, order(len(labels)))
     assert "mlp/final layer 1 probe on all items" in one.unconverged
     assert "residual/final layer 1 probe on all items (inner folds)" in other.unconverged

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from anchorscope.probes import conjugate_gradient
+from anchorscope.probes import logistic
 from anchorscope.probes.logistic import TrainingSets, fit_layers
 
 STRENGTHS = (1e-5, 1e-3, 0.1, 1.0, 30.0)
@@ -194,13 +194,13 @@ def test_states_of_any_precision_are_accepted() -> None:
 @pytest.mark.parametrize("most", [1, 4, 12, 400])
 def test_a_column_counts_as_converged_only_if_its_gradient_is_small(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     problem = make_problem(120, 200, "outliers")
-    monkeypatch.setattr(conjugate_gradient, "MAX_ITERATIONS", most)
+    monkeypatch.setattr(logistic, "MAX_ITERATIONS", most)
     fit = problem.fit()
     assert fit.iterations.max() <= most
     left = np.array([problem.gradient(c, *problem.standardised(fit, c)) for c in range(len(problem.strengths))])
     # Recomputed in float64 from the raw weights, whose rounding adds a little to the solver's own gradient.
-    assert (left[fit.converged.numpy()] < 2 * conjugate_gradient.TOLERANCE).all()
-    assert (left[~fit.converged.numpy()] > 0.5 * conjugate_gradient.TOLERANCE).all()
+    assert (left[fit.converged.numpy()] < 2 * logistic.TOLERANCE).all()
+    assert (left[~fit.converged.numpy()] > 0.5 * logistic.TOLERANCE).all()
     assert bool(fit.converged.all()) == (most == 400)
     if most == 12:
         assert fit.converged.any()  # both kinds at once, so that the flags must tell them apart

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.probes import scoring
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.final_probe import FinalProbe
-from anchorscope.probes.scoring import FinalScorer, Scorer
+from anchorscope.probes import crossfit
+from anchorscope.probes.crossfit import ProbeSet, Scorer
 
 POSITIONS, SITES, PROBES, FOLDS, LAYERS, WIDTH = 2, 3, 3, 4, 5, 8
 
@@ -49,34 +47,12 @@ def test_scores_equal_a_plain_loop(dtype: torch.dtype) -> None:
                         )
 
 
-def test_a_score_does_not_depend_on_the_rest_of_the_batch() -> None:
+@pytest.mark.parametrize("at_once", [2**26, 1])
+def test_a_score_does_not_depend_on_the_rest_of_the_batch(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     folds = np.array([0, 3, 1, 1, 0, 2])
     scorer, _ = make_scorer(folds)
     states = torch.randn(6, POSITIONS, SITES, LAYERS, WIDTH, generator=torch.Generator().manual_seed(2))
     together = scorer.score(range(6), states)
+    monkeypatch.setattr(crossfit, "_VALUES_AT_ONCE", at_once)
     for item in range(6):
         torch.testing.assert_close(scorer.score([item], states[[item]])[0], together[item], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("at_once", [2**26, 1])
-def test_scores_of_items_in_no_fold_equal_a_plain_loop(
-    dtype: torch.dtype, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scoring, "_VALUES_AT_ONCE", at_once)
-    generator = torch.Generator().manual_seed(0)
-
-    def probe() -> FinalProbe:
-        weight, bias = (torch.randn(*shape, generator=generator) for shape in ((LAYERS, WIDTH), (LAYERS,)))
-        return FinalProbe(weight, bias, np.zeros(LAYERS), np.zeros(LAYERS), ())
-
-    probes = [[probe() for _ in range(SITES)] for _ in range(POSITIONS)]
-    states = torch.randn(4, POSITIONS, SITES, LAYERS, WIDTH, generator=generator).to(dtype)
-    scores = FinalScorer(probes, torch.device("cpu")).score(states)
-    assert scores.shape == (4, POSITIONS, SITES, LAYERS)
-    assert scores.dtype == torch.float32
-    for place in np.ndindex(*scores.shape):
-        _, position, site, layer = place
-        own = probes[position][site]
-        wanted = own.weight[layer].double() @ states[place].double() + own.bias[layer].double()
-        assert float(scores[place]) == pytest.approx(float(wanted), abs=1e-5)

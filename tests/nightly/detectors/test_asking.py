@@ -16,9 +16,8 @@ from anchorscope.detectors.asking import Asking, Wish, Written
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.detectors.scoring import Score
-from anchorscope.engine import budget
-from anchorscope.engine.answer_rows import Row
-from anchorscope.engine.continuous import Continuous
+from anchorscope.engine import batching
+from anchorscope.engine.continuous import Continuous, Row
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
@@ -393,7 +392,7 @@ def test_a_stop_text_that_comes_byte_by_byte_is_found_with_its_last_one() -> Non
 def test_no_more_answers_are_under_way_than_memory_holds_keys_and_values_for(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, small = talker(), 800
     held = 2 * lm.n_layers * int(lm.config.num_key_value_heads) * lm.d_model // lm.n_heads * lm.dtype.itemsize
-    facts = budget.memory_facts(lm)
+    facts = batching.memory_facts(lm)
     assert replace(facts, free=small * held / 0.15).slots == pytest.approx(small, abs=1)  # 15 % of what is free
     monkeypatch.setattr(asking_module, "memory_facts", lambda lm: replace(facts, free=small * held / 0.15))
     asking = Asking(lm, detectors(), most_tokens=10**6)

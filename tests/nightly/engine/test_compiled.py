@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.budget import compile_threshold
+from anchorscope.engine.batching import Budget, compile_threshold
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant
 from anchorscope.models import language_model

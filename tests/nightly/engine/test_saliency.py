@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.budget import memory_facts
+from anchorscope.engine.batching import Budget, memory_facts
 from anchorscope.engine.saliency import ALL, Loss, Saliency, saliency
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import InterventionNotApplied, UserError

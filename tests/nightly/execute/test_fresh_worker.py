@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anchorscope.evidence.tables import evidence_tables
 from anchorscope.execute.wire import pack
-from anchorscope.plan.device_work import plan_device_work
+from anchorscope.plan.passes import plan_device_work
 from anchorscope.progress import Silent
 from evidence_synthetic import some_evidence
 

@@ -17,8 +17,8 @@ from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.run_passes import run_states
 from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.saliency_pass import SaliencyPass
-from anchorscope.probes.scoring import Scorer
+from anchorscope.plan.passes import SaliencyPass
+from anchorscope.probes.crossfit import Scorer
 from anchorscope.progress import Silent
 from made_items import planner_of
 from many_workers import ManyWorkers, with_little_memory

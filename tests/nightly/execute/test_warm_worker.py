@@ -17,8 +17,8 @@ from anchorscope.execute.wire import pack, pack_result
 from anchorscope.execute.worker import Launched, Worker
 from anchorscope.execute.worker_job import ERROR, WorkerJob
 from anchorscope.execute.worker_memory import places_of
+from anchorscope.models.devices import Fetched
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.transfers import Fetched
 from anchorscope.progress import Silent
 from small_shards import hashes_here, packed_shards, small_shards
 

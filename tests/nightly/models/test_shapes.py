@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.loading import load, read_facts
-from anchorscope.models.shapes import SHAPES, config_of
+from anchorscope.models.sources import SHAPES, shape_config
 
 needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
 PARAMETERS = {  # as the models' cards state them, in millions
@@ -23,14 +23,14 @@ LAYERS = {"smollm2-135m": 30, "llama-3.2-1b": 16, "llama-3.2-3b": 28, "qwen3-8b"
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_shape_has_the_published_number_of_parameters_and_layers(name: str) -> None:
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config_of(f"shape:{name}", 49152))
+        model = AutoModelForCausalLM.from_config(shape_config(f"shape:{name}", 49152))
     assert model.num_parameters() / 1e6 == pytest.approx(PARAMETERS[name], abs=0.1)
     assert model.config.num_hidden_layers == LAYERS[name]
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_narrow_shape_keeps_its_layers(name: str) -> None:
-    config = config_of(f"shape:{name}/64", 300)
+    config = shape_config(f"shape:{name}/64", 300)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     embedding = model.get_input_embeddings().weight

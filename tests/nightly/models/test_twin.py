@@ -19,8 +19,7 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.models.attention import NAME
-from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.twin import make_twin
+from anchorscope.models.language_model import LanguageModel, make_twin
 from anchorscope.models.wrapping import wrap
 from tiny_models import byte_tokenizer, tiny_model
 

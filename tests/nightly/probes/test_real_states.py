@@ -10,8 +10,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import needs
 from anchorscope.datasets import atlas
-from anchorscope.probes.crossfit import INNER_FOLDS, STRENGTHS, fit_probes, make_splits
+from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS
 from anchorscope.stats.streams import unnamed
 
 pytestmark = pytest.mark.embedded

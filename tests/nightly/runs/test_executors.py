@@ -19,7 +19,7 @@ from anchorscope.execute.choose import choose
 from anchorscope.execute.worker_groups import WorkerGroups
 from anchorscope.models.loading import load
 from anchorscope.models.process_settings import threads
-from anchorscope.plan.device_work import FUNCTIONS
+from anchorscope.plan.passes import FUNCTIONS
 from anchorscope.recipe import Recipe
 from whole_runs import SmallRun, files_of, quick, tables_of
 

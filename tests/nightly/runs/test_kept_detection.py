@@ -32,8 +32,8 @@ from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.kept_states import KeptStates, kept_bytes, place_of, read_layer, read_whole
 from anchorscope.models.loading import load as load_model
-from anchorscope.models.random_twin import has_room_for_twin
-from anchorscope.models.shapes import build
+from anchorscope.models.sources import build_shape
+from anchorscope.models.wrapping import has_room_for_twin
 from anchorscope.plan.passes import Planner
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
@@ -249,7 +249,7 @@ def test_states_of_other_texts_and_other_weights_are_transformers_own(kept: Look
     torch.testing.assert_close(
         kept.state("answer-only", row), watch(kept.lm.model, tuple(alone))[-1, MLP], rtol=1e-4, atol=1e-4
     )
-    random = build(kept.lm.model.config, torch.float32, torch.device("cpu")).eval()
+    random = build_shape(kept.lm.model.config, torch.float32, torch.device("cpu")).eval()
     torch.testing.assert_close(
         kept.state("random-weights", row), watch(random, sequence.ids)[-1, MLP], rtol=1e-4, atol=1e-4
     )

@@ -13,7 +13,7 @@ import pytest
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.catalogue import EVIDENCE, EXPERIMENTS
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.interventions.registry import of_experiments
+from anchorscope.interventions.cuts import of_experiments
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import item_steps, job
 from anchorscope.steps.dataset_steps import DatasetSteps

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from anchorscope.catalogue import EXPERIMENTS, RATED
 from anchorscope.cli.main import app
-from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.planted.items import Shares
 from anchorscope.report import validation_page
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA

@@ -103,7 +103,7 @@ NAMES: dict[str, tuple[Any, ...]] = {
     "attention_bias": (True, "x"),
     "mlp_bias": (True,),
     "use_cache": (False, "x"),
-    "num_labels": (10**9, -1, "x"),
+    "num_labels": (-1, "x"),
     "id2label": ({"0": "a"}, [], "x", {str(one): "a" for one in range(10_000)}),
     "chunk_size_feed_forward": (-1, "x"),
     "is_encoder_decoder": (True,),

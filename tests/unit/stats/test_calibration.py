@@ -1,98 +1,218 @@
-"""Platt scaling against scikit-learn's optimum and planted slopes; the other prevalence against data that have it."""
+"""Another share of true answers, against data that have it; the promise of a threshold, kept in simulated worlds."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
-from sklearn.linear_model import LogisticRegression
+from scipy.stats import beta
 
-from anchorscope.stats.calibration import Calibration, at_prevalence, fit_platt
-from anchorscope.stats.reliability import ece
-
-
-def _drawn(seed: int, n: int, slope: float, intercept: float):
-    rng = np.random.default_rng(seed)
-    log_odds = rng.normal(0.5, 2, n)
-    return log_odds, rng.random(n) < expit(slope * log_odds + intercept)
-
-
-@given(seed=st.integers(0, 200), slope=st.floats(0.3, 2), intercept=st.floats(-1, 1))
-def test_equals_scikit_learn_and_a_weight_counts_items(seed, slope, intercept):
-    log_odds, truthful = _drawn(seed, 300, slope, intercept)
-    found = fit_platt(log_odds, truthful)
-    wanted = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(log_odds[:, None], truthful)
-    assert found.slope == pytest.approx(wanted.coef_[0, 0], rel=1e-3)
-    assert found.intercept == pytest.approx(wanted.intercept_[0], abs=1e-3)
-    weights = np.random.default_rng(seed).integers(0, 3, 300)
-    twice = fit_platt(np.repeat(log_odds, weights), np.repeat(truthful, weights))
-    weighted = fit_platt(log_odds, truthful, weights)
-    assert (weighted.slope, weighted.intercept) == pytest.approx((twice.slope, twice.intercept), abs=1e-6)
-    assert weighted.prevalence == pytest.approx(np.repeat(truthful, weights).mean())
-
-
-@given(seed=st.integers(0, 200), scale=st.floats(0.01, 100), shift=st.floats(-50, 50))
-def test_the_unit_of_the_log_odds_does_not_matter(seed, scale, shift):
-    log_odds, truthful = _drawn(seed, 200, 1, 0)
-    one, other = fit_platt(log_odds, truthful), fit_platt(log_odds * scale + shift, truthful)
-    assert other.probability(log_odds * scale + shift) == pytest.approx(one.probability(log_odds), abs=1e-6)
-
-
-def test_mean_probability_is_the_prevalence_and_overconfidence_goes():
-    log_odds, truthful = _drawn(0, 20_000, 0.4, -0.5)
-    assert ece(expit(log_odds), truthful) > 0.15
-    found = fit_platt(log_odds, truthful)
-    said = found.probability(log_odds)
-    assert said.mean() == pytest.approx(truthful.mean(), abs=1e-9)
-    assert ece(said, truthful) < 0.015
-
-
-@pytest.mark.parametrize("n", [2, 40, 3000])
-def test_separable_answers_stay_finite(n):
-    log_odds = np.linspace(-3, 3, n)
-    found = fit_platt(log_odds, log_odds > 0)
-    assert np.isfinite([found.slope, found.intercept]).all()
-    said = found.probability(log_odds)
-    assert np.all((said > 0.5) == (log_odds > 0))
-    assert said[-1] > 0.99
-    assert said[0] < 0.01
-
-
-def test_a_slope_is_never_negative():
-    log_odds, truthful = _drawn(1, 500, 1, 0)
-    found = fit_platt(-log_odds, truthful)
-    assert found.slope == 0
-    assert found.probability([-3.0, 3.0]) == pytest.approx(truthful.mean())
-    assert fit_platt(np.zeros(4), [True, False, False, False]).probability(0.0) == pytest.approx(0.25)
+from anchorscope.stats.calibration import Calibration, Threshold, at_prevalence, threshold_at_risk
+from anchorscope.stats.detection_metrics import ece
 
 
 def test_another_prevalence_by_bayes_rule():
     rng = np.random.default_rng(2)
     natural = rng.random(60_000) < 0.08
     log_odds = rng.normal(np.where(natural, 1.0, -1.0), 1.5)
-    kept = natural | (rng.random(len(natural)) < 0.08 / 0.92)  # balanced
-    found = fit_platt(log_odds[kept], natural[kept])
-    assert ece(found.probability(log_odds), natural) > 0.1
-    assert ece(found.probability(log_odds, prevalence=0.08), natural) < 0.01
+    balanced = Calibration(slope=2 / 1.5**2, intercept=0.0, prevalence=0.5)  # the likelihood ratio of the two normals
+    assert ece(balanced.probability(log_odds), natural) > 0.1
+    assert ece(balanced.probability(log_odds, prevalence=0.08), natural) < 0.01
     assert at_prevalence(logit(0.3), 0.5, 0.5) == pytest.approx(logit(0.3))
-    there = at_prevalence(0.7, 0.2, 0.9)
-    assert at_prevalence(there, 0.9, 0.2) == pytest.approx(0.7)
+    assert at_prevalence(at_prevalence(0.7, 0.2, 0.9), 0.9, 0.2) == pytest.approx(0.7)
+
+
+def test_a_prevalence_lies_between_0_and_1():
+    with pytest.raises(ValueError, match="prevalence"):
+        at_prevalence(0.0, 0.5, 1.0)
+
+
+SPLITS = 200
+
+
+def _strong(rng, n):
+    said = rng.random(n)
+    return said, rng.random(n) < said
+
+
+def _weak(rng, n):
+    said = expit(rng.normal(0.5, 0.7, n))
+    return said, rng.random(n) < said
+
+
+def _overconfident(rng, n):
+    log_odds = rng.normal(1, 2, n)
+    return expit(3 * log_odds + 1), rng.random(n) < expit(log_odds)
+
+
+def _tied(rng, n):
+    said = rng.integers(0, 8, n) / 7
+    return said, rng.random(n) < 0.2 + 0.78 * said
+
+
+def _rare(rng, n):
+    """Few answers are true; the detector knows most of them."""
+    truthful = rng.random(n) < 0.15
+    return expit(rng.normal(np.where(truthful, 2, -1.5), 1)), truthful
+
+
+WORLDS = {
+    "strong": (_strong, 0.2),
+    "weak": (_weak, 0.3),
+    "overconfident": (_overconfident, 0.1),
+    "tied": (_tied, 0.15),
+    "rare": (_rare, 0.2),
+}
+
+
+def _true_risk(threshold: Threshold, said, truthful) -> float:
+    accepted = said >= threshold.probability
+    return float((~truthful[accepted]).mean()) if accepted.any() else 0.0
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_promise_is_kept_and_is_not_idle(world):
+    draw, risk = WORLDS[world]
+    rng = np.random.default_rng(7)
+    new = draw(rng, 100_000)
+    found = [threshold_at_risk(*draw(rng, 400), risk) for _ in range(SPLITS)]
+    kept = [not one.reachable or _true_risk(one, *new) <= risk for one in found]
+    assert np.mean(kept) >= 0.9
+    assert np.mean([one.coverage for one in found]) > 0.08
+    for one in found[:20]:
+        assert one.coverage == pytest.approx((new[0] >= one.probability).mean() if one.reachable else 0.0, abs=0.08)
+
+
+def test_best_scores_that_are_wrong_cost_coverage_and_not_the_promise():
+    def draw(rng, n):
+        said = rng.random(n)
+        return said, rng.random(n) < np.where(said > 0.97, 0.75, 0.5 + said / 2)
+
+    rng = np.random.default_rng(11)
+    new = draw(rng, 100_000)
+    found = [threshold_at_risk(*draw(rng, 400), 0.2) for _ in range(SPLITS)]
+    assert np.mean([not one.reachable or _true_risk(one, *new) <= 0.2 for one in found]) >= 0.9
+    assert any(one.reachable for one in found)
+
+
+def test_a_risk_that_no_threshold_keeps_is_not_reachable():
+    rng = np.random.default_rng(8)
+    # Scores that say nothing.
+    found = [threshold_at_risk(rng.random(400), rng.random(400) < 0.6, 0.2) for _ in range(SPLITS)]
+    assert np.mean([not one.reachable for one in found]) >= 0.9
+    nothing = next(one for one in found if not one.reachable)
+    assert (nothing.probability, nothing.coverage, nothing.n) == (None, 0.0, 400)
+    assert not threshold_at_risk(np.ones(5), np.ones(5, bool), 0.05).reachable  # too few to prove anything
+    assert not threshold_at_risk([], [], 0.05).reachable
+
+
+def test_the_promise_at_another_prevalence():
+    """Calibrated on balanced answers, kept where one answer in ten is true."""
+    rng = np.random.default_rng(9)
+
+    def drawn(n, prevalence):
+        truthful = rng.random(n) < prevalence
+        return expit(rng.normal(np.where(truthful, 1.5, -1.5), 1.2)), truthful
+
+    new = drawn(200_000, 0.1)
+    found = [threshold_at_risk(*drawn(600, 0.5), 0.25, prevalence=0.1) for _ in range(SPLITS)]
+    assert np.mean([not one.reachable or _true_risk(one, *new) <= 0.25 for one in found]) >= 0.9
+    reached = [one for one in found if one.reachable]
+    assert len(reached) > SPLITS / 2
+    accepted = np.mean([(new[0] >= one.probability).mean() for one in reached])
+    assert np.mean([one.coverage for one in reached]) == pytest.approx(accepted, rel=0.1)
+    careless = [threshold_at_risk(*drawn(600, 0.5), 0.25) for _ in range(20)]  # as if balanced were natural
+    assert min(_true_risk(one, *new) for one in careless) > 0.25
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=60), risk=st.floats(0.05, 0.9))
+def test_what_is_accepted_passes_the_bound_of_clopper_and_pearson(rows, risk):
+    said, truthful = np.array([row[0] for row in rows]) / 20, np.array([row[1] for row in rows])
+    found = threshold_at_risk(said, truthful, risk)
+    assert found.n == len(rows)
+    if not found.reachable:
+        return
+    accepted = said >= found.probability
+    errors, n = int((~truthful[accepted]).sum()), int(accepted.sum())
+    assert found.coverage == pytest.approx(n / len(rows))
+    assert errors < n
+    assert beta.ppf(1 - found.delta, errors + 1, n - errors) <= risk + 1e-9
+
+
+def test_perfect_scores_and_all_true_answers():
+    assert threshold_at_risk(np.linspace(0, 1, 300), np.ones(300, bool), 0.05).probability == 0.0
+    said = np.linspace(0, 1, 1000)
+    found = threshold_at_risk(said, said > 0.5, 0.05)
+    assert 0.45 < found.probability <= 0.5
+    assert found.coverage == pytest.approx((said >= found.probability).mean())
 
 
 def test_stored_and_read_again():
-    found = Calibration(1.25, -0.5, 0.4)
-    assert Calibration.from_dict(found.to_dict()) == found
+    for one in (Threshold(0.1, 0.1, 0.75, 0.4, 300), Threshold(0.1, 0.1, None, 0.0, 300, 0.07)):
+        assert Threshold.from_dict(one.to_dict()) == one
 
 
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: fit_platt([0.0, 1.0], [True, True]), "both kinds"),
-        (lambda: fit_platt([0.0, 1.0], [True, False], [1.0, 0.0]), "both kinds"),
-        (lambda: fit_platt([np.inf, 1.0], [True, False]), "finite"),
-        (lambda: at_prevalence(0.0, 0.5, 1.0), "prevalence"),
+        (lambda: threshold_at_risk([0.5], [True], 0.0), "between 0 and 1"),
+        (lambda: threshold_at_risk([1.5], [True], 0.1), "probability"),
+        (lambda: threshold_at_risk([np.nan], [True], 0.1), "probability"),
+        (lambda: threshold_at_risk([0.5] * 99, [True] * 99, 0.1, prevalence=0.5), "both kinds"),
     ],
 )
-def test_what_cannot_be_calibrated_is_refused(call, told):
+def test_what_makes_no_sense_is_refused(call, told):
     with pytest.raises(ValueError, match=told):
         call()
+
+
+_SHARES, _APART = np.array([0.5, 0.2, 0.08]), np.array([2.0, 1.0, 0.3])
+
+
+def _answers(n, rng):
+    """Answers of three relations: the fewer are true, the harder they are told apart."""
+    relation = rng.integers(3, size=n)
+    truthful = rng.random(n) < _SHARES[relation]
+    return relation, truthful, expit(rng.normal(size=n) + _APART[relation] * np.where(truthful, 1, -1))
+
+
+def _balanced(n, rng):
+    """As many true as false answers of every relation, and how many of all each stands for."""
+    relation, truthful, probability = _answers(n, rng)
+    weights = np.zeros(n)
+    for one in range(3):
+        cells = [np.flatnonzero((relation == one) & (truthful == kind)) for kind in (True, False)]
+        for cell in cells:
+            number = min(map(len, cells))
+            weights[rng.permutation(cell)[:number]] = len(cell) / number
+    used = weights > 0
+    return probability[used], truthful[used], weights[used]
+
+
+def test_the_promise_holds_where_answers_stand_for_few_or_many_by_relation():
+    """Under a mere prior shift of the plain counts it is kept in less than half of the splits."""
+    _, truthful, probability = _answers(100_000, np.random.default_rng(0))
+    kept, plain, reached = [], [], []
+    for split in range(100):
+        said, labels, weights = _balanced(2500, np.random.default_rng([1, split]))
+        found = threshold_at_risk(said, labels, 0.3, weights=weights)
+        before = threshold_at_risk(said, labels, 0.3, prevalence=float(weights[labels].sum() / weights.sum()))
+        for one, into in ((found, kept), (before, plain)):
+            accepted = probability >= (2.0 if one.probability is None else one.probability)
+            into.append(not accepted.any() or (~truthful[accepted]).mean() <= 0.3)
+        reached.append(found.reachable)
+    assert np.mean(kept) >= 0.9
+    assert np.mean(plain) < 0.5
+    assert np.mean(reached) > 0.5
+
+
+def test_weights_that_differ_between_the_classes_only_are_a_prior_shift():
+    said, labels, _ = _balanced(1500, np.random.default_rng(3))
+    weights = np.where(labels, 1.0, 4.0)
+    share = float(weights[labels].sum() / weights.sum())
+    weighted, shifted = (
+        threshold_at_risk(said, labels, 0.4, **given) for given in ({"weights": weights}, {"prevalence": share})
+    )
+    assert weighted.reachable
+    assert weighted.probability == shifted.probability
+    np.testing.assert_allclose(weighted.coverage, shifted.coverage)

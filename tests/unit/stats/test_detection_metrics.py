@@ -1,5 +1,7 @@
 """Laws of the detection metrics, and slow references: repeated items, all orders of ties, scikit-learn."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,22 +12,23 @@ from sklearn.metrics import roc_curve as sklearn_roc_curve
 import detection_references as reference
 from anchorscope.stats import detection_metrics as metrics
 from anchorscope.stats.auc import auc
-from anchorscope.stats.reliability import brier, calibration_gap, ece, reliability_bins
+from anchorscope.stats.detection_metrics import brier, ece, reliability_bins
+
+
+def measured(name, scores, truthful, weights=None):
+    """One of all metrics."""
+    return metrics.all_metrics(np.full(len(scores), 0.5), truthful, weights, scores)[name]
+
 
 ONE_NUMBER = {
     "auroc": metrics.auroc,
-    "auprc": metrics.average_precision,
-    "aurc": metrics.aurc,
-    "excess_aurc": metrics.excess_aurc,
-    "area": metrics.prediction_rejection_area,
-    "area_half": lambda *given: metrics.prediction_rejection_area(*given, max_rejection=0.5),
-    "prr": metrics.prediction_rejection_ratio,
-    "prr_half": lambda *given: metrics.prediction_rejection_ratio(*given, max_rejection=0.5),
+    "auprc": partial(measured, "auprc"),
+    "excess_aurc": partial(measured, "excess_aurc"),
+    "prr": partial(measured, "prr"),
     "accuracy": lambda *given: metrics.accuracy_at_coverage(*given)[..., 1],
     "risk": lambda *given: metrics.risk_coverage_curve(*given, points=7)[1][..., 2],
     "roc": lambda *given: metrics.roc_curve(*given, points=7)[1][..., 3],
     "brier": brier,
-    "gap": calibration_gap,
     "ece": ece,
     "ece_width": lambda *given: ece(*given, bins=5, equal_width=True),
 }
@@ -67,13 +70,14 @@ def test_many_rows_at_once_equal_one_by_one(measure):
 @given(rows=few)
 def test_areas_are_means_over_every_k_and_every_order_of_ties(rows):
     scores, truthful = _arrays(rows)
-    assert metrics.prediction_rejection_area(scores, truthful) == pytest.approx(reference.area(scores, truthful))
-    assert metrics.aurc(scores, truthful) == pytest.approx(1 - reference.area(scores, truthful))
-    oracle = reference.area(truthful.astype(float), truthful)
-    assert metrics.excess_aurc(scores, truthful) == pytest.approx(oracle - reference.area(scores, truthful))
-    if len(rows) > 1:
-        half = metrics.prediction_rejection_area(scores, truthful, max_rejection=0.5)
-        assert half == pytest.approx(reference.area(scores, truthful, 0.5))
+    area, oracle, random = (
+        reference.area(scores, truthful),
+        reference.area(truthful.astype(float), truthful),
+        truthful.mean(),
+    )
+    assert measured("excess_aurc", scores, truthful) == pytest.approx(oracle - area)
+    if 0 < random < 1:
+        assert measured("prr", scores, truthful) == pytest.approx((area - random) / (oracle - random))
     for coverage in (0.3, 0.5, 1.0):
         found = metrics.accuracy_at_coverage(scores, truthful, coverages=[coverage])
         assert found == pytest.approx(reference.share_at(scores, truthful, coverage))
@@ -88,7 +92,7 @@ def test_order_measures_equal_scikit_learn(rows):
     given_here = {"sample_weight": weights}
     assert metrics.auroc(scores, truthful, weights) == pytest.approx(roc_auc_score(truthful, scores, **given_here))
     flagged = average_precision_score(~truthful, -scores, **given_here)
-    assert metrics.average_precision(scores, truthful, weights) == pytest.approx(flagged)
+    assert measured("auprc", scores, truthful, weights) == pytest.approx(flagged)
     rate, hits, _ = sklearn_roc_curve(~truthful, -scores, drop_intermediate=False, **given_here)
     grid, ours = metrics.roc_curve(scores, truthful, weights, points=16)
     top = np.array([hits[rate <= one][-1] for one in grid])
@@ -140,7 +144,7 @@ def test_perfect_and_useless_scores():
     assert useless["prr"] == pytest.approx(0)
     assert useless["ece"] == pytest.approx(0)
     assert useless["accuracy_at_50"] == pytest.approx(0.6)
-    assert np.isnan(metrics.prediction_rejection_ratio(none, np.ones(10, bool)))
+    assert np.isnan(measured("prr", none, np.ones(10, bool)))
 
 
 def test_all_metrics_are_the_single_ones():
@@ -149,15 +153,7 @@ def test_all_metrics_are_the_single_ones():
     probability = 1 / (1 + np.exp(-scores))
     found = metrics.all_metrics(probability, truthful, weights, scores)
     assert tuple(found) == metrics.METRICS
-    single = (
-        metrics.auroc,
-        metrics.average_precision,
-        brier,
-        ece,
-        metrics.excess_aurc,
-        metrics.prediction_rejection_ratio,
-    )
-    for name, measure in zip(metrics.METRICS, single, strict=False):
+    for name, measure in (("auroc", metrics.auroc), ("brier", brier), ("ece", ece)):
         assert found[name] == pytest.approx(measure(probability, truthful, weights)), name
     accuracy = metrics.accuracy_at_coverage(scores, truthful, weights)
     for place, name in enumerate(metrics.METRICS[6:]):
@@ -169,7 +165,7 @@ def test_all_metrics_are_the_single_ones():
     [
         (lambda: metrics.auroc([0.1, np.nan], [True, False]), "not a number"),
         (lambda: metrics.auroc([0.1, 0.2], [True]), "one number per item"),
-        (lambda: metrics.aurc([0.1, 0.2], [True, False], np.ones(3)), "one weight per item"),
+        (lambda: metrics.auroc([0.1, 0.2], [True, False], np.ones(3)), "one weight per item"),
         (lambda: ece([0.1, 1.2], [True, False]), "between 0 and 1"),
     ],
 )

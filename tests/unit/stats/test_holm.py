@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from anchorscope.stats.holm import holm
+from anchorscope.stats.estimate import holm
 
 
 def test_by_hand():

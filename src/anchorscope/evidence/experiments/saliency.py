@@ -41,7 +41,7 @@ from anchorscope.evidence.experiments.compare import (
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.pathways import GROUPS, at_reference
 from anchorscope.execute.run_passes import run_saliency
-from anchorscope.plan.saliency_pass import plan_saliency
+from anchorscope.plan.passes import plan_saliency
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.modes import SAMPLES, coefficient_of_powers, dip, dip_p_value, dips
 

@@ -25,9 +25,8 @@ from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.experiments.compare import FEW, METHOD, comparable, estimate_of, in_groups_of
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
-from anchorscope.probes.crossfit import Splits, fit_probes, make_splits
+from anchorscope.probes.crossfit import Scorer, Splits, fit_probes, make_splits, score_states
 from anchorscope.probes.permuted_labels import dealt_anew, null_scores, share_at_least
-from anchorscope.probes.scoring import Scorer, score_states
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import Estimate, percentile_interval
 

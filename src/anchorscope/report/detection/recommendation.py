@@ -20,8 +20,7 @@ from anchorscope.report.detection.detection_reading import (
 from anchorscope.report.detection.results import BOTH, CONFIDENCE, PROBE, DetectionResults, entry_of
 from anchorscope.report.verdicts import NEGLIGIBLE_AUROC, Verdict, above, above_zero, p_from_interval
 from anchorscope.report.wording import estimate, number
-from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.holm import holm
+from anchorscope.stats.estimate import Estimate, holm
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from anchorscope.report.detection.detection_reading import (
 from anchorscope.report.detection.results import ANCHOR, BOTH, PROBE, DetectionResults
 from anchorscope.report.verdicts import NEGLIGIBLE_AUROC, Verdict, above, above_zero, has_interval, p_from_interval
 from anchorscope.report.wording import number, p_value_cell
-from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.holm import holm
+from anchorscope.stats.estimate import Estimate, holm
 
 RANDOM_CUT = "random-cut"
 """In the place of a second detector: the same one with a random cut, as controls.csv has it."""

@@ -18,7 +18,7 @@ from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.statements.share_statements import SHAPE, TESTED
 from anchorscope.report.statements.statement import About, Found, Reading, Statement
 from anchorscope.report.wording import p_value_cell
-from anchorscope.stats.holm import holm
+from anchorscope.stats.estimate import holm
 
 OF_SHARES = (*TESTED, *SHARE_CONTROLS, *SHAPE)
 """Asked where the run measured the question share."""

@@ -14,8 +14,7 @@ from anchorscope.evidence.curves import knockout_samples
 from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import ASSIGNMENTS, GROUPS, Calls, plain_calls
-from anchorscope.probes.crossfit import fit_probes
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import Scorer, fit_probes
 from anchorscope.stats.estimate import percentile_interval
 from anchorscope.validation.worlds.quantities import Quantities, auc_by_truth
 from anchorscope.validation.worlds.setting import Setting

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.engine.masks import CutRows, visible
+from anchorscope.engine.packed import CutRows, visible
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.evidence.experiments import partial_cuts
 from anchorscope.evidence.experiments.experiment import ExperimentInputs
@@ -22,7 +22,7 @@ from anchorscope.evidence.experiments.partial_cuts import (
 )
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import Scorer
 from partial_cuts_synthetic import N, tiny_inputs, tiny_items
 
 CUTS = [

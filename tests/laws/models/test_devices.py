@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.models.transfers import Fetched, ToHost, copy_rows, done_so_far, empty_on_host, to_device
+from anchorscope.models.devices import Fetched, ToHost, copy_rows, done_so_far, empty_on_host, to_device
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
