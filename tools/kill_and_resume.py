@@ -26,7 +26,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not survive a fork
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
-from anchorscope.artefacts.index import read_index
+from anchorscope.artefacts.run_folder import read_index
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe

@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from anchorscope.artefacts.index import Damaged, are_inside, damage, rerun_command
+from anchorscope.artefacts.run_folder import read_manifest, run_again, version_of
+from anchorscope.artefacts.sealed_folder import Damaged, damage
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.errors import UserError
-from anchorscope.files import canonical_hash, read_regular
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
 from anchorscope.report.findings import Findings, headline_effects
@@ -125,7 +125,7 @@ class FinishedRun:
     @property
     def older_columns(self) -> str | None:
         """A line for the reader where an older version wrote columns of items.parquet that are no longer made."""
-        version = _version(self.manifest)
+        version = version_of(self.manifest)
         if version == SCHEMA_VERSION:
             return None
         names = [name for name in self.parquet("items").columns if name not in ITEM_SCHEMA]
@@ -194,53 +194,28 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     """
     path = named_folder(path)
     manifest = read_manifest(path)
+    _refuse_incomplete(path, manifest)
     names = manifest["sha256"] if checked else ("recipe.toml",)
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
     if wrong is not None:
         raise _damaged(path, wrong)
     options = read_recipe(path / "recipe.toml")
     evidence = options.get("evidence")
-    if _version(manifest) < SCHEMA_VERSION and isinstance(evidence, list):  # some experiments are no longer made
+    if version_of(manifest) < SCHEMA_VERSION and isinstance(evidence, list):  # some experiments are no longer made
         options["evidence"] = [name for name in evidence if name in EVIDENCE]
     return FinishedRun(path, manifest, make_recipe(options))
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a finished run, whole and of a version that is understood."""
+def _refuse_incomplete(path: Path, manifest: dict[str, Any]) -> None:
+    """Refuses a manifest that lacks what a reader relies on."""
     try:
-        found = json.loads(read_regular(path / "manifest.json"))
-    except FileNotFoundError:
-        raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
-    except (OSError, ValueError, RecursionError):
-        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json is damaged). {_again(path)}") from None
-    hashes, version = (found.get("sha256"), _version(found)) if isinstance(found, dict) else (None, 0)
-    if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
-        raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
-    if version > SCHEMA_VERSION:
-        raise UserError(
-            f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
-            f"to {SCHEMA_VERSION}); update anchorscope to read it."
-        )
-    if (version > 1 and found.pop("seal", None) != canonical_hash(found)) or not are_inside(hashes):
-        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json was changed). {_again(path)}")
-    try:
-        _Manifest.model_validate(found)
+        _Manifest.model_validate(manifest)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         wrong = f"its manifest.json has {where}: {first['msg'].lower()}"
-        raise Damaged(f"{str(path)!r} is not a finished run ({wrong}). {_again(path)}") from None
-    return found
-
-
-def _version(manifest: dict[str, Any]) -> Any:
-    """The format of a folder; the first one did not say."""
-    return manifest.get("schema_version", 1)
+        raise Damaged(f"{str(path)!r} is not a finished run ({wrong}). {run_again(path)}") from None
 
 
 def _damaged(path: Path, wrong: str) -> Damaged:
-    return Damaged(f"The run {str(path)!r} is damaged: {wrong}. {_again(path)}")
-
-
-def _again(path: Path) -> str:
-    return f"Run the same command again (a changed file is moved aside): {rerun_command(path)}"
+    return Damaged(f"The run {str(path)!r} is damaged: {wrong}. {run_again(path)}")

@@ -79,7 +79,7 @@ def run_recipe(
         if recipe.random_cuts is None:
             job.recipe = recipe = choose_random_cuts(recipe, job.model_size, sizes)
         folder.write_recipe(to_toml(recipe))
-        if not any(name.endswith("/answers") for name in folder.index.steps):  # it begins: nothing is loaded yet
+        if not any(name.endswith("/answers") for name in folder.steps):  # it begins: nothing is loaded yet
             listener.note(run_cost(recipe, job.model_size, sizes, asked).sentence)
         listener.plan(first_plan(datasets))
         template = [job.template.key] if recipe.keep else []
@@ -118,7 +118,7 @@ def room_may_run_out(choice: Choice) -> Iterator[None]:
 
 def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:
     """A run that is gone on with keeps the experiments that it has made."""
-    made = {name.partition("/")[2].removeprefix("effects-").removeprefix("experiment-") for name in folder.index.steps}
+    made = {name.partition("/")[2].removeprefix("effects-").removeprefix("experiment-") for name in folder.steps}
     kept = chosen_evidence([*recipe.evidence, *(name for name in EVIDENCE if name in made)])
     more = [name for name in kept if name not in recipe.evidence]
     if more:
@@ -129,7 +129,7 @@ def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:
 def _as_begun(folder: RunFolder, recipe: Recipe, asked: Recipe) -> Recipe:
     """A resumed run has the threads and random cuts that it was begun with, unless others are asked for."""
     try:
-        begun = tomllib.loads(folder.index.notes.get("recipe", ""))
+        begun = tomllib.loads(folder.notes.get("recipe", ""))
     except (tomllib.TOMLDecodeError, TypeError):
         return recipe
     cuts, number = begun.get("random_cuts"), begun.get("threads")

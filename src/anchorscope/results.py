@@ -23,7 +23,8 @@ from torch import Tensor
 
 from anchorscope.answers.choose import FOR_A_CHART
 from anchorscope.answers.template import FEW_SHOT, Template
-from anchorscope.artefacts.run_folder import MANIFEST, RESULTS, RunFolder
+from anchorscope.artefacts.run_folder import RESULTS, RunFolder
+from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
 from anchorscope.files import PARTIAL, folder_beside
@@ -177,7 +178,7 @@ def _publish(
             "peaks": one.peak_memory_mb,
             "key": one.key,
         }
-        for name, one in folder.index.steps.items()
+        for name, one in folder.steps.items()
     ]
     counts = pl.concat([*(one.counts for one in results), *(one.counts for one in left_out)])
     manifest: dict[str, Any] = {
@@ -194,7 +195,7 @@ def _publish(
         "unavailable": frames["unavailable"].to_dicts(),
         "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
         "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_of_mixed_workers(run)],
-        "events": list(folder.index.events),
+        "events": list(folder.events),
         "numerics": dict(run.numerics),
         **({} if run.workers is None else {"workers": dict(run.workers)}),
         "steps": steps,
@@ -389,4 +390,4 @@ class FirstChart:
 
 def first_chart(folder: RunFolder, recipe: Recipe) -> FirstChart | None:
     """Where a page is wanted and the folder has no finished run, whose chart would be replaced too early."""
-    return FirstChart(folder) if recipe.report and MANIFEST not in folder.index.results else None
+    return FirstChart(folder) if recipe.report and MANIFEST not in folder.results else None

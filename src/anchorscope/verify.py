@@ -15,24 +15,30 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from anchorscope.artefacts.index import (
-    INDEX,
-    FileFacts,
-    Index,
+from anchorscope.artefacts.run_folder import (
     OtherVersion,
+    RunFolder,
     index_in,
     is_run,
     read_index,
+    read_manifest,
     rerun_command,
+)
+from anchorscope.artefacts.sealed_folder import (
+    INDEX,
+    MANIFEST,
+    MARKERS,
+    RUN,
+    STUDY,
+    FileFacts,
+    kind_of,
+    only_hashes,
+    read_sealed,
     wrong_with,
 )
-from anchorscope.artefacts.kinds import MARKERS, RUN, STUDY, kind_of
-from anchorscope.artefacts.run_folder import LOCK, MANIFEST
-from anchorscope.artefacts.sealed_folder import read_sealed
 from anchorscope.artefacts.shards import is_shard
 from anchorscope.errors import UserError
-from anchorscope.files import PARTIAL, read_regular
-from anchorscope.finished import read_manifest
+from anchorscope.files import LOCK, PARTIAL, read_regular
 from anchorscope.progress import Progress, Silent
 
 BUNDLE = "detector"
@@ -223,9 +229,9 @@ def _listed_by_run(folder: Path) -> _Listing:
         listing.files |= {name: (facts, RESULT) for name, facts in index.results.items()}
         listing.markers |= {*index.arriving, *index.leaving}
     elif manifest is not None:
-        listing.files |= {name: ({"sha256": known}, RESULT) for name, known in manifest["sha256"].items()}
+        listing.files |= {name: (facts, RESULT) for name, facts in only_hashes(manifest["sha256"]).items()}
         listing.markers.add(MANIFEST)
-        _add_steps(listing, index_in(manifest))
+        _add_steps(listing, index_in(folder, manifest))
     else:
         listing.finished = False
         if told is not None:
@@ -243,7 +249,7 @@ def _manifest(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
         return None, str(error)
 
 
-def _add_steps(listing: _Listing, index: Index) -> None:
+def _add_steps(listing: _Listing, index: RunFolder) -> None:
     for name, record in index.steps.items():
         listing.files |= {file: (facts, f"step {name}") for file, facts in record.files.items()}
 
@@ -258,7 +264,7 @@ def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
         listing.problems.append(Problem(name, "is damaged", RESULT))
         return listing
     listing.command = _own_command(manifest.get("command")) or listing.command
-    listing.files = {file: ({"sha256": known}, RESULT) for file, known in manifest.get("sha256", {}).items()}
+    listing.files = {file: (facts, RESULT) for file, facts in only_hashes(manifest.get("sha256", {})).items()}
     return listing
 
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.artefacts.index import INDEX, read_index
-from anchorscope.artefacts.sealed_folder import read_sealed
+from anchorscope.artefacts.run_folder import read_index, read_manifest
+from anchorscope.artefacts.sealed_folder import INDEX, read_sealed
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.errors import UserError
 from anchorscope.files import read_regular
-from anchorscope.finished import read_manifest
 
 
 def test_a_file_is_read_whole_and_a_longer_one_not_at_all(tmp_path: Path) -> None:

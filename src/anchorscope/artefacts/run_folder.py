@@ -1,76 +1,133 @@
 """The run folder: one run's place on disk, locked while a process works in it.
 
-`index.json` is the marker that makes a folder a run, and lists every file that the run wrote: no other file is ever
-removed, and a file that stands in the way of a result is moved aside. Steps lie in `work/`; results are written in one
-go at the end, and `manifest.json` after all of them. A folder with a whole manifest is a finished run. It stays one
-while it is being extended, up to the moment when the new results take the place of the old.
+`index.json` is the marker that makes a folder a run, and lists every file that the run wrote. Steps lie in `work/`;
+results are written in one go at the end, and `manifest.json` after all of them. A folder with a whole manifest is a
+finished run. It stays one while it is being extended, up to the moment when the new results take the place of the old.
 """
 
 import contextlib
-import hashlib
-import json
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
-from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, read_index
-from anchorscope.artefacts.shards import ShardStore, drop_shards, stores_below
-from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
-from anchorscope.artefacts.store_writer import StoreWriter
-from anchorscope.errors import UserError
-from anchorscope.execute.store import Store
-from anchorscope.files import LOCK as LOCK
-from anchorscope.files import (
-    PARTIAL,
-    canonical_hash,
-    files_below,
-    move_aside,
-    move_files,
-    new_folder,
-    read_regular,
-    remove_files,
-    replacing,
-    sync_folder,
-    sync_tree,
-    writable,
-    write_json,
+from anchorscope.artefacts.sealed_folder import (
+    INDEX,
+    MANIFEST,
+    Damaged,
+    FileFacts,
+    OwnFiles,
+    are_inside,
+    damage,
+    facts_of,
+    hashes_of,
+    open_locked,
+    read_json,
+    read_sealed,
+    refuse_foreign,
+    sealed,
+    unsealed,
+    wrong_with,
 )
-from anchorscope.files import locked as locked
+from anchorscope.artefacts.shards import WORK, StoreWriter, drop_shards, stores_below
+from anchorscope.errors import UserError
+from anchorscope.files import LOCK, PARTIAL, files_below, remove_files, write_json
 from anchorscope.progress import Progress, Silent
 from anchorscope.schema import SCHEMA_VERSION
 
-MANIFEST = "manifest.json"
 RESULTS = f"results{PARTIAL}"
 """Where results are written before they are put in their place."""
+_MARK = "anchorscope run"
+_LISTS = ("results", "arriving", "leaving", "notes", "events")
+_STEP_FILE = re.compile(rf"{WORK}/(?:.+/)?[^/]+-[0-9a-f]{{12}}/.+", re.DOTALL)
 _HALF_MADE = re.compile(rf"[a-z-]+-[0-9a-f]{{12}}{re.escape(PARTIAL)}|{re.escape(RESULTS)}")
-T = TypeVar("T")
 
 
-class RunFolder:
-    """A run folder that is open, and locked."""
+class OtherVersion(UserError):
+    """An index that another version of anchorscope wrote."""
 
-    def __init__(self, path: Path, index: Index, progress: Progress, is_new: bool) -> None:
-        self.path, self.index, self.progress, self.is_new = path, index, progress, is_new
-        self.work, self.seconds_in_steps = path / WORK, 0.0  # that making steps has taken in this process
-        self.under_way: list[StoreWriter[ShardStore]] = []  # shards of the steps being made, the innermost last
-        self._counted: set[str] = set()  # steps whose shards were counted in this process
 
-    def step(
-        self,
-        name: str,
-        parents: Sequence[Step[Any] | Source],
-        made_from: MadeFrom,
-        form: Format,
-        make: Callable[[], T],
-        large: bool = False,
-    ) -> Step[T]:
-        """A step of this run; nothing is read or made before its value is asked for."""
-        return Step(self, name, parents, made_from, form, make, large)
+@dataclass
+class StepRecord:
+    """A step that was made: what it was made from, its files, and what it took."""
 
-    def shards(self) -> Store | None:
+    key: str
+    made_from: dict[str, Any]
+    files: dict[str, FileFacts]
+    """By path relative to the run folder; empty where the result was dropped to save space."""
+    seconds: float
+    peak_memory_mb: dict[str, float]
+    large: bool = False
+    """Whether the result is dropped when the run is finished."""
+    dropped: bool = False
+    """Whether the result was made and then removed, because it is large and was not to be kept."""
+
+
+@dataclass
+class RunFolder(OwnFiles):
+    """A run folder: what its index says, and what a process that has opened it may do there."""
+
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    leaving: list[str] = field(default_factory=list)
+    """Files of steps that no step lists any more, and that may still be there."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Numbers that a resumed run has to know."""
+    events: list[str] = field(default_factory=list)
+    """What was extended, redone or retried, in the order in which it happened."""
+    progress: Progress = field(default_factory=Silent)
+    is_new: bool = False
+    seconds_in_steps: float = 0.0
+    """That making steps has taken in this process."""
+    under_way: list[StoreWriter] = field(default_factory=list)
+    """Shards of the steps being made, the innermost last."""
+    _counted: set[str] = field(default_factory=set)  # steps whose shards were counted in this process
+
+    @property
+    def work(self) -> Path:
+        """The folder of the steps."""
+        return self.path / WORK
+
+    def save(self) -> None:
+        """Writes the index, whole."""
+        content = {
+            "marker": _MARK,
+            "schema_version": SCHEMA_VERSION,
+            "steps": {name: vars(record) for name, record in self.steps.items()},
+            **{name: getattr(self, name) for name in _LISTS},
+        }
+        write_json(self.path / INDEX, sealed(content), indent=None)  # after every step
+
+    def tell(self, what: str) -> None:
+        """Something that the user has to know: reported at once, and in the manifest."""
+        self.events.append(what)
+        self.progress.note(what)
+
+    def remember(self, name: str, value: Any) -> None:
+        """A value that a resumed run has to know; it takes the place of an earlier one."""
+        self.notes[name] = value
+        self.save()
+
+    def remembered(self, name: str) -> Any:
+        """The value that was remembered last; None if none was."""
+        return self.notes.get(name)
+
+    def step_files(self) -> list[str]:
+        """The files of all steps."""
+        return [name for record in self.steps.values() for name in record.files]
+
+    def is_own(self, name: str) -> bool:
+        """Whether a file is one that this run wrote: of a step, or as a result that is unchanged."""
+        if any(name in record.files for record in self.steps.values()):
+            return (self.path / name).is_symlink() or not (self.path / name).is_dir()
+        return super().is_own(name)
+
+    # Shards
+
+    def shards(self) -> StoreWriter | None:
         """Where the step that is being made keeps results of its shards; None where none is."""
         return self.under_way[-1] if self.under_way else None
 
@@ -79,179 +136,115 @@ class RunFolder:
         if not self.under_way:
             return
         step = self.under_way[-1].store.folder.relative_to(self.work).as_posix()
-        steps = dict(self.index.notes.get("shards", {}).get("steps", {}))
+        steps = dict(self.notes.get("shards", {}).get("steps", {}))
         before = steps.get(step, (0, 0)) if step in self._counted else (0, 0)  # one that was stopped begins again
         self._counted.add(step)
         steps[step] = [before[0] + planned, before[1] + done]
         totals = [sum(counts) for counts in zip(*steps.values(), strict=True)]
         self.remember("shards", {"planned": totals[0], "done": totals[1], "steps": steps})
 
-    def tell(self, what: str) -> None:
-        """Something that the user has to know: told at once, and in the manifest."""
-        self.index.events.append(what)
-        self.progress.note(what)
-
-    def remember(self, name: str, value: Any) -> None:
-        """A value that a resumed run has to know; it takes the place of an earlier one."""
-        self.index.notes[name] = value
-        self.index.save(self.path)
-
-    def remembered(self, name: str) -> Any:
-        """The value that was remembered last; None if none was."""
-        return self.index.notes.get(name)
-
-    def forget_steps(self) -> None:
-        """Starts over: every step is made anew. Results stay until the new ones take their place."""
-        files = [name for record in self.index.steps.values() for name in record.files]
-        self.index.steps.clear()
-        self.index.notes = {name: value for name, value in self.index.notes.items() if name == "recipe"}
-        self.drop(files)
-        drop_shards(self.work)
+    # What goes
 
     def drop(self, names: Iterable[str]) -> None:
         """Saves the index, in which these files stand no more, and removes them."""
-        self.index.leaving += names
-        self.index.save(self.path)
-        if self.index.leaving:
-            remove_files(self.path, self.index.leaving)
-            self.index.leaving.clear()
-            self.index.save(self.path)
+        self.leaving += names
+        self.save()
+        if self.leaving:
+            remove_files(self.path, self.leaving)
+            self.leaving.clear()
+            self.save()
+
+    def forget_steps(self) -> None:
+        """Starts over: every step is made again. Results stay until the new ones take their place."""
+        files = self.step_files()
+        self.steps.clear()
+        self.notes = {name: value for name, value in self.notes.items() if name == "recipe"}
+        self.drop(files)
+        drop_shards(self.work)
 
     def tidy(self) -> None:
         """Removes what a run that was killed left: files on their way out, steps on their way in."""
-        names = [name for name in self.index.arriving if name.startswith(f"{self.work.name}/")]
-        self.index.arriving = {name: one for name, one in self.index.arriving.items() if name not in names}
-        if names or self.index.leaving:
+        names = [name for name in self.arriving if name.startswith(f"{WORK}/")]
+        self.arriving = {name: facts for name, facts in self.arriving.items() if name not in names}
+        if names or self.leaving:
             self.drop(names)
         for half_made in (*self.work.glob("*"), *self.work.glob("*/*"), self.path / RESULTS):
             if _HALF_MADE.fullmatch(half_made.name) and half_made.is_dir():
                 shutil.rmtree(half_made)
 
+    def abandon(self) -> None:
+        """Takes away what a run left that never got anywhere; a folder that it made goes with it."""
+        others = [name for name in (*self.results, *self.arriving) if self.is_own(name)]
+        with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
+            remove_files(self.path, [*self.step_files(), *others, *self.leaving, INDEX])
+        drop_shards(self.work)
+        for made in (*self.work.glob("*"), self.work):
+            with contextlib.suppress(OSError):  # empty ones only
+                made.rmdir()
+
+    # Results
+
     def is_published(self, key: str) -> bool:
         """Whether the results of exactly these steps are there, and all files whole; damage is reported."""
-        if self.index.notes.get("published") != key:
+        if self.notes.get("published") != key:
             return False
-        wrong = damage(self.path, self.index.results)
+        wrong = damage(self.path, self.results)
         if wrong is not None:
             self.tell(f"the finished run was changed: {wrong}; its results are written again")
         return not self._forget_damaged_steps() and wrong is None
 
     def _forget_damaged_steps(self) -> bool:
         """Takes steps out of the index whose files are not what was written, so that they are made again if needed."""
-        damaged = {name for name, record in self.index.steps.items() if damage(self.path, record.files) is not None}
+        damaged = {name for name, record in self.steps.items() if damage(self.path, record.files) is not None}
         for name in damaged:
-            files = self.index.steps.pop(name).files
+            files = self.steps.pop(name).files
             self.tell(f"{name} is made again where it is needed: {damage(self.path, files)}")
             for file, facts in files.items():
-                if os.path.lexists(self.path / file) and damage(self.path, {file: facts}) is not None:
-                    self._move_aside(file)
+                if os.path.lexists(self.path / file) and wrong_with(self.path / file, facts) is not None:
+                    self.move_aside(file)
             self.drop([file for file in files if os.path.lexists(self.path / file)])
         if damaged:
-            self.index.notes.pop("published", None)
-            self.index.save(self.path)
+            self.notes.pop("published", None)
+            self.save()
         return bool(damaged)
 
     def write_recipe(self, text: str) -> None:
         """Writes the recipe of a run that is not finished, and remembers it, should the file be lost."""
-        if MANIFEST not in self.index.results:
-            self.index.notes["recipe"] = text
+        if MANIFEST not in self.results:
+            self.notes["recipe"] = text
         self.write_early("recipe.toml", text.encode())
 
     def write_early(self, name: str, content: bytes) -> None:
         """Writes a result of a run that is not finished; a finished one keeps its own up to the end."""
-        facts = {name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
-        if MANIFEST in self.index.results or damage(self.path, facts) is None:
-            return
-        self.clear_way([name])
-        (self.path / name).parent.mkdir(exist_ok=True)
-        self.index.arriving |= facts
-        self.index.save(self.path)
-        with replacing(self.path / name) as half_made:
-            half_made.write_bytes(content)
-        self.index.results |= facts
-        self.index.arriving.pop(name)
-        self.index.save(self.path)
+        if MANIFEST not in self.results:
+            self.write(name, content)
 
     def publish(self, made: Path, manifest: dict[str, Any], key: str) -> None:
-        """Puts results, written in a folder of their own, into their place; the manifest comes last."""
-        names = files_below(made)
-        facts = facts_of(made, names)
-        hashes = {name: known["sha256"] for name, known in facts.items()}
-        if "recipe.toml" in names:
-            self.index.notes["recipe"] = (made / "recipe.toml").read_text(encoding="utf-8")
-        kept = self.index.when_finished(key)
-        sealed = {"schema_version": SCHEMA_VERSION, **manifest, "index": kept, "sha256": hashes}
-        write_json(made / MANIFEST, {**sealed, "seal": canonical_hash(sealed)})
-        sync_tree(made)
-        last = facts_of(made, [MANIFEST])
-        self.clear_way([*names, MANIFEST])
-        old = self._old_results({*names, MANIFEST})
-        self.index.notes.pop("published", None)
-        self.index.arriving = facts | last
-        self.index.save(self.path)
-        (self.path / MANIFEST).unlink(missing_ok=True)  # from here on the folder is not a finished run
-        sync_folder(self.path)
-        move_files(made, self.path, names)
-        self.index.results, self.index.arriving = facts, last | old
-        self.index.save(self.path)
-        remove_files(self.path, old)
-        move_files(made, self.path, [MANIFEST])
-        self.index.results, self.index.arriving = facts | last, {}
+        """Puts results, written in a folder of their own, into their place; the manifest comes last.
+
+        It keeps what the index says at the end, where large steps are gone: so an index that is lost can be replaced.
+        """
+        facts = facts_of(made, files_below(made))
+        if "recipe.toml" in facts:
+            self.notes["recipe"] = (made / "recipe.toml").read_text(encoding="utf-8")
+        gone: dict[str, Any] = {"dropped": True, "files": {}}
+        steps = {name: {**vars(record), **(gone if record.large else {})} for name, record in self.steps.items()}
+        index = {"steps": steps, "notes": {**self.notes, "published": key}}
+        content = {"schema_version": SCHEMA_VERSION, **manifest, "index": index, "sha256": hashes_of(facts)}
+        write_json(made / MANIFEST, sealed(content))
+        self.notes.pop("published", None)
+        self.take(made, facts | facts_of(made, [MANIFEST]), MANIFEST)
         self._settle(key)
 
     def _settle(self, key: str) -> None:
         """The end: large steps go, and shards of steps that were never stored."""
-        self.index.notes["published"] = key
-        dropped = [record for record in self.index.steps.values() if record.large and not record.dropped]
+        self.notes["published"] = key
+        dropped = [record for record in self.steps.values() if record.large and not record.dropped]
         files = [name for record in dropped for name in record.files]
         for record in dropped:
             record.dropped, record.files = True, {}
         self.drop(files)
         drop_shards(self.work)
-
-    def _is_own(self, name: str) -> bool:
-        """Whether a file is one that this run wrote: of a step, or as a result that is unchanged."""
-        if any(name in record.files for record in self.index.steps.values()):
-            return (self.path / name).is_symlink() or not (self.path / name).is_dir()
-        return self._own_facts(name) is not None
-
-    def _own_facts(self, name: str) -> FileFacts | None:
-        """Size and hash of a result that is unchanged; None for any other file."""
-        known = [one[name] for one in (self.index.results, self.index.arriving) if name in one]
-        return next((facts for facts in known if damage(self.path, {name: facts}) is None), None)
-
-    def _old_results(self, new: set[str]) -> dict[str, FileFacts]:
-        """Results that have no successor; one that was changed stays, and is the user's from now on."""
-        old = {name: self._own_facts(name) for name in sorted({*self.index.results, *self.index.arriving} - new)}
-        for name, facts in old.items():
-            if facts is None and (self.path / name).exists():
-                self.tell(f"{name} is no result of this run any more; it was changed, so that it stays")
-        return {name: facts for name, facts in old.items() if facts is not None}
-
-    def clear_way(self, names: Iterable[str]) -> None:
-        """Moves aside what stands where a result goes and is not the run's own: changed since, or never written."""
-        for name in names:
-            for part in reversed(PurePosixPath(name).parents[:-1]):  # a file where a folder has to be
-                if os.path.lexists(self.path / part) and not (self.path / part).is_dir():
-                    self._move_aside(str(part))
-            if os.path.lexists(self.path / name) and not self._is_own(name):
-                self._move_aside(name)
-
-    def _move_aside(self, name: str) -> None:
-        aside = move_aside(self.path / name)
-        self.index.results.pop(name, None)
-        self.tell(f"{name} was not what the run had written; it was moved to {aside.name}")
-
-    def abandon(self) -> None:
-        """Takes away what a run left that never got anywhere; a folder that it made goes with it."""
-        steps = [name for record in self.index.steps.values() for name in record.files]
-        others = [name for name in (*self.index.results, *self.index.arriving) if self._is_own(name)]
-        with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
-            remove_files(self.path, [*steps, *others, *self.index.leaving, INDEX])
-        drop_shards(self.work)
-        for made in (*self.work.glob("*"), self.work):
-            with contextlib.suppress(OSError):  # empty ones only
-                made.rmdir()
 
 
 @contextlib.contextmanager
@@ -261,63 +254,154 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
     A run that this call began, and in which no question was answered, is taken away again when the user's mistake or a
     fault of the disk ends it; so are the folders that were made for it.
     """
-    with writable(path):
-        if path.exists() and not path.is_dir():
-            raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
-        refuse_foreign(path)
-        if is_run(path):
-            refuse_links(path, read_index(path))  # both before a lock is made
-    with new_folder(path), locked(path):
-        with writable(path):
-            refuse_foreign(path)  # another process may have been here in the meantime
-            is_new = not is_run(path)
-            index = Index() if is_new else read_index(path)
-        folder = RunFolder(path, index, progress or Silent(), is_new)
+    with open_locked(path, lambda: _refuse(path)):
+        folder = read_index(path) if is_run(path) else RunFolder(path, is_new=True)
+        folder.progress = progress or Silent()
         try:
-            if is_new:
-                index.save(path)
+            if folder.is_new:
+                folder.save()
             folder.tidy()
             yield folder
         except (UserError, OSError):
-            answered = any(name.endswith("/answers") for name in index.steps)
-            if is_new and not answered and not any(store.ids() for store in stores_below(folder.work)):
+            answered = any(name.endswith("/answers") for name in folder.steps)
+            if folder.is_new and not answered and not any(store.ids() for store in stores_below(folder.work)):
                 folder.abandon()
             raise
 
 
-def refuse_links(path: Path, index: Index) -> None:
-    """Refuses a run in which a link stands in the place of a folder of ours: what it leads to is not the run's."""
-    listed = [*index.results, *index.arriving, *(name for record in index.steps.values() for name in record.files)]
-    folders = {path / part for name in listed for part in PurePosixPath(name).parents}
-    folders |= {path / WORK, path / RESULTS, *(path / WORK).glob("*"), *(path / WORK).glob("*/*")}
-    links = sorted(folder.relative_to(path).as_posix() for folder in folders if folder.is_symlink())
-    if links:
-        raise UserError(
-            f"The run in {str(path)!r} has a link in the place of {links[0]!r}; links inside a run are not followed, "
-            f"and nothing was changed. Remove it, or choose another folder with --out."
-        )
-
-
-def refuse_foreign(path: Path) -> None:
-    """Refuses a folder that holds anything but a run of ours."""
-    if not path.is_dir() or is_run(path):
-        return
-    entries = sorted(entry.name for entry in path.iterdir() if entry.name not in (LOCK, f"{INDEX}{PARTIAL}"))
-    if {"recipe.toml", MANIFEST} <= set(entries) and (found := _our_manifest(path / MANIFEST)) is not None:
+def _refuse(path: Path) -> None:
+    """Refuses a folder that holds anything but a run, and one whose index cannot be used or that has links inside."""
+    if is_run(path):
+        return _refuse_links(read_index(path))
+    manifest = None
+    with contextlib.suppress(OSError, ValueError):
+        manifest = read_json(path / MANIFEST) if (path / "recipe.toml").exists() else None
+    if isinstance(manifest, dict) and "sha256" in manifest:
         older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
-        why = f"has lost its {INDEX}" if "schema_version" in found else older
+        why = f"has lost its {INDEX}" if "schema_version" in manifest else older
         raise UserError(
             f"The run in {str(path)!r} {why}; it can be shown and compared, but not gone on with. Choose another "
             f"folder with --out."
         )
-    if entries:
-        listed = ", ".join(entries[:5])
-        raise UserError(f"Folder {str(path)!r} holds other things ({listed}); choose an empty or new one with --out.")
+    refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
 
 
-def _our_manifest(place: Path) -> dict[str, Any] | None:
+def _refuse_links(run: RunFolder) -> None:
+    """Refuses a run in which a link stands in the place of a folder of ours: what it leads to is not the run's."""
+    listed = [*run.results, *run.arriving, *run.step_files()]
+    folders = {run.path / part for name in listed for part in PurePosixPath(name).parents}
+    folders |= {run.work, run.path / RESULTS, *run.work.glob("*"), *run.work.glob("*/*")}
+    links = sorted(folder.relative_to(run.path).as_posix() for folder in folders if folder.is_symlink())
+    if links:
+        raise UserError(
+            f"The run in {str(run.path)!r} has a link in the place of {links[0]!r}; links inside a run are not "
+            f"followed, and nothing was changed. Remove it, or choose another folder with --out."
+        )
+
+
+# Reading
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder carries our marker."""
+    return (folder / INDEX).is_file()
+
+
+def read_index(folder: Path) -> RunFolder:
+    """What the index of a run folder says; one that is damaged, or of another version, is reported in one line."""
     try:
-        found = json.loads(read_regular(place))
-        return found if "sha256" in found else None
-    except (OSError, ValueError, TypeError):
-        return None
+        record = read_sealed(folder / INDEX)
+        whole = record["marker"] == _MARK and _is_possible(record)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise Damaged(
+            f"{str(folder / INDEX)!r} is damaged, so that it cannot be told which files of this folder belong to the "
+            f"run; nothing was changed. Run the same command again into another folder with --out."
+        )
+    if record["schema_version"] != SCHEMA_VERSION:
+        raise OtherVersion(
+            f"The run in {str(folder)!r} was written by another version of anchorscope (format "
+            f"{record['schema_version']}, this one writes {SCHEMA_VERSION}); choose another folder with --out."
+        )
+    return RunFolder(folder, steps=_steps(record), **{name: record[name] for name in _LISTS})
+
+
+def _is_possible(record: Mapping[str, Any]) -> bool:
+    """Whether an index lists only what a run can have written: anyone who makes one elsewhere may list anything.
+
+    Files of steps are removed without checking what is in them, so they must lie in a step's own folder; results are
+    compared with their hash before.
+    """
+    results = [*record["results"], *record["arriving"]]
+    in_steps = [
+        *_files_of_steps(record),
+        *record["leaving"],
+        *(name for name in results if name.startswith(f"{WORK}/")),
+    ]
+    return are_inside([*in_steps, *results]) and all(map(_STEP_FILE.fullmatch, in_steps))
+
+
+def _files_of_steps(record: Mapping[str, Any]) -> list[str]:
+    return [name for step in record["steps"].values() for name in step["files"]]
+
+
+def _steps(record: Mapping[str, Any]) -> dict[str, StepRecord]:
+    return {name: StepRecord(**step) for name, step in record["steps"].items()}
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a finished run, as it was written and of a version that is understood."""
+    try:
+        record = read_json(path / MANIFEST)
+    except FileNotFoundError:
+        raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
+    except (OSError, ValueError):
+        raise Damaged(
+            f"{str(path)!r} is not a finished run (its manifest.json is damaged). {run_again(path)}"
+        ) from None
+    hashes, version = (record.get("sha256"), version_of(record)) if isinstance(record, dict) else (None, 0)
+    if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
+        raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
+    if version > SCHEMA_VERSION:
+        raise UserError(
+            f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
+            f"to {SCHEMA_VERSION}); update anchorscope to read it."
+        )
+    try:
+        return unsealed(record)
+    except ValueError:
+        raise Damaged(
+            f"{str(path)!r} is not a finished run (its manifest.json was changed). {run_again(path)}"
+        ) from None
+
+
+def version_of(manifest: Mapping[str, Any]) -> Any:
+    """The format of a folder; the first one did not say."""
+    return manifest.get("schema_version", 1)
+
+
+def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:
+    """The steps and notes that the index had when a run was finished, out of its manifest; none of an early version."""
+    kept = manifest.get("index", {"steps": {}, "notes": {}})
+    in_steps = _files_of_steps(kept)
+    if not (are_inside(in_steps) and all(map(_STEP_FILE.fullmatch, in_steps))):
+        return RunFolder(folder)
+    return RunFolder(folder, steps=_steps(kept), notes=dict(kept["notes"]), events=list(manifest.get("events", ())))
+
+
+def rerun_command(folder: Path) -> str:
+    """The command that makes damaged files of a run again: from its recipe, where that is whole."""
+    recipe = folder / "recipe.toml"
+    try:
+        facts = read_index(folder).results.get(recipe.name)
+    except UserError:
+        return "anchorscope run --out NEW_FOLDER, with the options that the run was made with"
+    if facts is not None and wrong_with(recipe, facts) is None:
+        return shlex.join(["anchorscope", "run", str(recipe), "--out", str(folder)])
+    return f"anchorscope run --out {shlex.quote(str(folder))}, with the options that the run was made with"
+
+
+def run_again(path: Path) -> str:
+    """What a message about damage ends with."""
+    return f"Run the same command again (a changed file is moved aside): {rerun_command(path)}"

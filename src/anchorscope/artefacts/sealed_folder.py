@@ -1,28 +1,31 @@
-"""A folder of results that a command writes whole or not at all, and replaces only where it wrote it itself.
+"""Folders of results: every file listed with its hash, the list sealed, and no file replaced that we did not write.
 
-A new folder is made beside its place and renamed. Into one that is there, the files are moved one by one, the manifest
-last: whoever stands in it (a shell, a mount) stays where it is. The manifest names every file with its sha256, and
-seals itself with a hash: only these files may be replaced later, and one that was changed since is moved aside.
+A list says which files are ours: only these are ever replaced or removed, and a file that was changed since, or that
+somebody put in the way, is moved aside. A list seals itself with a hash of its own content, so that damage is noticed.
+Runs and studies keep their list up to date while they work; comparisons and detectors write theirs last.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from anchorscope.artefacts.index import Damaged, are_inside, damage, facts_of
 from anchorscope.errors import UserError
 from anchorscope.files import (
     PARTIAL,
     canonical_hash,
     files_below,
     folder_beside,
+    known_sha256,
+    locked,
+    make_folder,
     move_aside,
     move_files,
     new_folder,
@@ -34,13 +37,258 @@ from anchorscope.files import (
     writable,
 )
 
+RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = "run", "comparison", "detectors", "validation", "study"
+INDEX, MANIFEST, STUDY_MARKER = "index.json", "manifest.json", "study.json"
+MARKERS = {
+    "comparison.json": COMPARISON,
+    "detection.json": DETECTORS,
+    "validation.json": VALIDATION,
+    STUDY_MARKER: STUDY,
+}
+"""The file by which a folder is of a kind; a run has an index, or a manifest and a recipe."""
 _NEW = "results"
 _ASIDE = re.compile(r"\.changed-\d+$")
+
+FileFacts = dict[str, Any]
+"""`size` and `sha256` of a file; a manifest knows the second only."""
+
+
+class Damaged(UserError):
+    """A file of ours is not what was written; the message names it and the command that makes it again."""
+
+
+def kind_of(folder: Path) -> str | None:
+    """What kind of results a folder holds; None for none of ours."""
+    for marker, kind in MARKERS.items():
+        if (folder / marker).is_file():
+            return kind
+    is_run = (folder / INDEX).is_file() or all(os.path.lexists(folder / name) for name in (MANIFEST, "recipe.toml"))
+    return RUN if is_run else None
+
+
+# Files and what is known of them
+
+
+def facts_of(folder: Path, names: Collection[str]) -> dict[str, FileFacts]:
+    """Size and hash of files of a folder, by their relative paths."""
+    places = [folder / name for name in names]
+    return {
+        name: {"size": place.stat().st_size, "sha256": digest}
+        for name, place, digest in zip(names, places, known_sha256(places), strict=True)
+    }
+
+
+def only_hashes(hashes: Mapping[str, str]) -> dict[str, FileFacts]:
+    """The facts that a list of hashes gives."""
+    return {name: {"sha256": digest} for name, digest in hashes.items()}
+
+
+def hashes_of(files: Mapping[str, FileFacts]) -> dict[str, str]:
+    """The hashes alone."""
+    return {name: facts["sha256"] for name, facts in files.items()}
+
+
+def wrong_with(place: Path, known: FileFacts) -> str | None:
+    """How a file is not what was written, in words; None if it is."""
+    try:
+        if not place.is_file():
+            return "is missing"
+        size = place.stat().st_size
+        if size != known.get("size", size):
+            return f"has {size:,} bytes instead of {known['size']:,}"
+        return None if known_sha256([place]) == [known["sha256"]] else "is not what was written (its sha256 differs)"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+
+
+def damage(folder: Path, files: Mapping[str, FileFacts]) -> str | None:
+    """What is wrong with files, in words: the first that is missing or not what was written; None if all are whole."""
+    checked = ((name, wrong_with(folder / name, known)) for name, known in files.items())
+    return next((f"{name} {wrong}" for name, wrong in checked if wrong is not None), None)
+
+
+def are_inside(names: Iterable[str]) -> bool:
+    """Whether all names are of files below the folder that lists them: a list from elsewhere may say anything."""
+    return all(
+        name and "\0" not in name and not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
+        for name in names
+    )
+
+
+# Sealed records
+
+
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with the hash of its content."""
+    return {**record, "seal": canonical_hash(record)}
+
+
+def sealed_text(folder: Path, record: Mapping[str, Any], names: Collection[str]) -> str:
+    """A manifest as it is written: what it says, the sha256 of files, and the hash of all that."""
+    record = sealed({**record, "sha256": hashes_of(facts_of(folder, names))})
+    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(place: Path) -> Any:
+    """What a JSON file says; `ValueError` where it is none."""
+    try:
+        return json.loads(read_regular(place))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def unsealed(record: Any) -> dict[str, Any]:
+    """What a sealed record says; `ValueError` where it is not what was written. Early versions wrote no seal."""
+    if not isinstance(record, dict) or not isinstance(hashes := record.get("sha256", {}), dict):
+        raise ValueError("something else")
+    content = {name: value for name, value in record.items() if name != "seal"}
+    is_early = "seal" not in record and record.get("schema_version", 1) == 1
+    if not (is_early or record.get("seal") == canonical_hash(content)) or not are_inside(hashes):
+        raise ValueError("changed")
+    return content
+
+
+def read_sealed(place: Path) -> dict[str, Any]:
+    """What a sealed file says; `ValueError` where it is not what was written."""
+    return unsealed(read_json(place))
+
+
+# The folder
+
+
+@dataclass
+class OwnFiles:
+    """The files of a folder that we wrote; no other file is ever replaced or removed.
+
+    The lists are saved before files move and afterwards: a process that is killed at any moment leaves only files that
+    the next one knows as ours.
+    """
+
+    path: Path
+    results: dict[str, FileFacts] = field(default_factory=dict)
+    """Files in their place, by their relative paths."""
+    arriving: dict[str, FileFacts] = field(default_factory=dict)
+    """Files that may stand in their place already, though no other list has them yet."""
+
+    def save(self) -> None:
+        """Writes the lists, whole; a folder that is sealed at its end has none until then."""
+
+    def tell(self, what: str) -> None:
+        """Reports something that the user has to know."""
+
+    def own_facts(self, name: str) -> FileFacts | None:
+        """Size and hash of a result that is unchanged; None for any other file."""
+        known = [files[name] for files in (self.results, self.arriving) if name in files]
+        return next((facts for facts in known if wrong_with(self.path / name, facts) is None), None)
+
+    def is_own(self, name: str) -> bool:
+        """Whether a file is as we wrote it."""
+        return self.own_facts(name) is not None
+
+    def clear_way(self, names: Iterable[str]) -> None:
+        """Moves aside what stands where a file of ours goes and is not ours: changed since, or never written."""
+        for name in names:
+            for part in reversed(PurePosixPath(name).parents[:-1]):  # a file where a folder has to be
+                if os.path.lexists(self.path / part) and not (self.path / part).is_dir():
+                    self.move_aside(str(part))
+            if os.path.lexists(self.path / name) and not self.is_own(name):
+                self.move_aside(name)
+
+    def move_aside(self, name: str) -> None:
+        """Gives a file that is not ours, or was changed, another name."""
+        aside = move_aside(self.path / name)
+        self.results.pop(name, None)
+        self.tell(f"{name} was not what the run had written; it was moved to {aside.name}")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes one file, unless it stands there already."""
+        facts = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        if name in self.results and wrong_with(self.path / name, facts) is None:
+            return
+        self.arriving[name] = facts
+        self.clear_way([name])
+        self.save()
+        make_folder((self.path / name).parent)
+        with replacing(self.path / name) as half_made:
+            half_made.write_bytes(content)
+        self.results[name] = self.arriving.pop(name)
+        self.save()
+
+    def take(
+        self, made: Path, files: dict[str, FileFacts], last: str | None = None, kept: Collection[str] = ()
+    ) -> None:
+        """Moves files, written in a folder of their own, to their place, `last` after all others.
+
+        Earlier results without a successor are removed, except those of `kept`. Without its last file the folder counts
+        as unfinished in the meantime. The caller saves the lists at the end.
+        """
+        sync_tree(made)
+        self.clear_way(files)
+        stay = {name: self.results[name] for name in kept if name in self.results}
+        old = self._without_successor({*files, *stay})
+        first = {name: facts for name, facts in files.items() if name != last}
+        rest = {name: facts for name, facts in files.items() if name == last}
+        self.arriving = old | files
+        self.save()
+        if last is not None:
+            (self.path / last).unlink(missing_ok=True)
+            sync_folder(self.path)
+        move_files(made, self.path, first)
+        self.results, self.arriving = stay | first, old | rest
+        self.save()
+        remove_files(self.path, old)
+        move_files(made, self.path, rest)
+        self.results, self.arriving = stay | files, {}
+
+    def _without_successor(self, new: set[str]) -> dict[str, FileFacts]:
+        """Results that go; one that was changed stays, and is the user's from now on."""
+        old = {name: self.own_facts(name) for name in sorted({*self.results, *self.arriving} - new)}
+        for name, facts in old.items():
+            if facts is None and (self.path / name).exists():
+                self.tell(f"{name} is no result of this run any more; it was changed, so that it stays")
+        return {name: facts for name, facts in old.items() if facts is not None}
+
+
+@contextlib.contextmanager
+def open_locked(path: Path, refuse: Callable[[], None]) -> Iterator[None]:
+    """A folder, made where it is missing, and locked; `refuse` is called before anything is written.
+
+    It is called again under the lock: another process may have been here in the meantime.
+    """
+    with writable(path):
+        refuse()
+    with new_folder(path), locked(path):
+        with writable(path):
+            refuse()
+        yield
+
+
+def refuse_foreign(path: Path, ours: Collection[str], named: str | None = None) -> None:
+    """Refuses a folder that holds anything but files and folders of ours, or what was moved aside."""
+    named = named or str(path)
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{named!r} is a file, not a folder; choose another with --out.")
+    files = (
+        below.relative_to(path).as_posix() for below in path.rglob("*") if below.is_symlink() or not below.is_dir()
+    )
+    foreign = (name for name in files if not _is_among(_ASIDE.sub("", name), ours))
+    shown = sorted(islice(foreign, 6))  # somebody's whole home may lie there
+    if shown:
+        listed = ", ".join(shown[:5]) + (" …" if len(shown) > 5 else "")
+        raise UserError(f"Folder {named!r} holds other things ({listed}); choose an empty or new one with --out.")
+
+
+def _is_among(name: str, ours: Collection[str]) -> bool:
+    return any(name == own or name.startswith(f"{own}/") for own in ours)
 
 
 @dataclass(frozen=True)
 class SealedFolder:
-    """One kind of such folders."""
+    """A kind of folder that a command writes whole or not at all.
+
+    A new folder is made beside its place and renamed. Into one that is there, the files are moved one by one, the
+    manifest last: anyone who stands in it (a shell, a mount) stays where they are.
+    """
 
     kind: str
     """What it is called."""
@@ -62,36 +310,33 @@ class SealedFolder:
             raise UserError(f"{str(out)!r} is the root of the file system; choose a folder below it with --out.")
         with writable(out):
             with contextlib.suppress(FileNotFoundError):
-                place.stat()  # links in a circle, a name that is too long: told before hours of work
+                place.stat()  # links in a circle, a name that is too long: reported before hours of work
             before = self._written_before(place)
             killed = tuple(f"{_NEW}{PARTIAL}/{name}" for name in self.files)  # a killed command may have left them
-            _refuse_foreign(str(out), place, killed if before is None else (*before, self.manifest, *killed))
+            refuse_foreign(place, killed if before is None else (*before, self.manifest, *killed), str(out))
         if place.is_dir():
             with folder_beside(place / _NEW) as half_made:
                 yield half_made
-                self._take_place(half_made, place, before or {})
+                own = OwnFiles(place, only_hashes(before or {}))
+                own.clear_way(before or ())
+                if before is not None and (place / self.manifest).is_file():
+                    own.results |= facts_of(place, [self.manifest])
+                own.take(half_made, facts_of(half_made, files_below(half_made)), self.manifest)
             return
         beside = place.with_name(f"{place.name}{PARTIAL}")
         with writable(out):
-            _refuse_foreign(str(beside), beside, self.files)
+            refuse_foreign(beside, self.files)
         with new_folder(place.parent), replacing(place) as half_made:
             with writable(out):
                 half_made.mkdir()
             yield half_made
 
-    def _take_place(self, made: Path, place: Path, before: dict[str, str]) -> None:
-        """Moves new files into a folder that is there; without its manifest it counts as none in the meantime."""
-        names = [name for name in files_below(made) if name != self.manifest]
-        sync_tree(made)
-        for name in {*before, *names}:
-            is_ours = name in before and damage(place, {name: {"sha256": before[name]}}) is None
-            if os.path.lexists(place / name) and not is_ours:
-                move_aside(place / name)
-        (place / self.manifest).unlink(missing_ok=True)
-        sync_folder(place)
-        move_files(made, place, names)
-        remove_files(place, {*before} - {*names})
-        move_files(made, place, [self.manifest])
+    def _written_before(self, place: Path) -> dict[str, str] | None:
+        """What the manifest in this folder says that was written; None where none was finished here."""
+        try:
+            return dict(read_sealed(place / self.manifest)["sha256"])
+        except (OSError, ValueError, KeyError):
+            return None
 
     def seal(self, folder: Path, manifest: dict[str, Any]) -> None:
         """Writes the manifest with the sha256 of every other file."""
@@ -103,11 +348,10 @@ class SealedFolder:
         try:
             return read_sealed(path / self.manifest)
         except FileNotFoundError:
-            told = f"{str(path)!r} is not a {self.kind} (no {self.manifest}); make one with {self.command}."
-            raise UserError(told) from None
+            why = f"(no {self.manifest}); make one with {self.command}."
         except (OSError, ValueError):
-            told = f"{str(path)!r} is not a {self.kind} (its {self.manifest} is damaged); make it with {self.command}."
-            raise UserError(told) from None
+            why = f"(its {self.manifest} is damaged); make it with {self.command}."
+        raise UserError(f"{str(path)!r} is not a {self.kind} {why}")
 
     def place(self, path: Path, manifest: dict[str, Any], name: str) -> Path:
         """Where a file of a finished folder is; one that is not what was written is refused."""
@@ -118,48 +362,3 @@ class SealedFolder:
                 f"anchorscope verify {shlex.quote(str(path))}"
             )
         return path / name
-
-    def _written_before(self, place: Path) -> dict[str, str] | None:
-        """What the manifest in this folder says that was written; None where none was finished here."""
-        try:
-            return dict(read_sealed(place / self.manifest)["sha256"])
-        except (OSError, ValueError, KeyError):
-            return None
-
-
-def sealed_text(folder: Path, record: dict[str, Any], names: list[str]) -> str:
-    """A manifest as it is written: what it says, the sha256 of files, and the hash of all that."""
-    hashes = {name: known["sha256"] for name, known in facts_of(folder, names).items()}
-    content = {**record, "sha256": hashes}
-    sealed = {**content, "seal": canonical_hash(content)}
-    return json.dumps(sealed, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def read_sealed(place: Path) -> dict[str, Any]:
-    """What a manifest says; one that is not what was written raises `ValueError`. Early ones have no seal."""
-    try:
-        found = json.loads(read_regular(place))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(found, dict) or not isinstance(hashes := found.get("sha256", {}), dict):
-        raise ValueError("something else")
-    seal = found.pop("seal", None)
-    if (seal is not None and seal != canonical_hash(found)) or not are_inside(hashes):
-        raise ValueError("changed")
-    return found
-
-
-def _refuse_foreign(named: str, place: Path, ours: Collection[str]) -> None:
-    """A folder that holds anything but what the same command wrote is not ours to replace: people have figures too."""
-    if place.exists() and not place.is_dir():
-        raise UserError(f"{named!r} is a file, not a folder; choose another with --out.")
-    files = (path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_symlink() or not path.is_dir())
-    foreign = (name for name in files if not _is_among(_ASIDE.sub("", name), ours))
-    named_ones = sorted(islice(foreign, 6))  # somebody's whole home may lie there
-    if named_ones:
-        found = ", ".join(named_ones[:5]) + (" …" if len(named_ones) > 5 else "")
-        raise UserError(f"Folder {named!r} holds other things ({found}); choose an empty or new one with --out.")
-
-
-def _is_among(name: str, ours: Collection[str]) -> bool:
-    return any(name == own or name.startswith(f"{own}/") for own in ours)

@@ -2,6 +2,7 @@
 
 They lie in `work/DATASET/STEP-KEY.shards/`, a file each with the packed part and its sha256. A step that is stored
 needs them no more. They are not in the index: each is checked when it is read, and one that is damaged is made again.
+A thread of its own writes them: passes go on while the disk is written.
 """
 
 import contextlib
@@ -9,15 +10,22 @@ import json
 import os
 import re
 import struct
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
 
-from anchorscope.execute.content_hash import content_hash
+from anchorscope.execute.content_hash import Body, content_hash
 from anchorscope.files import PARTIAL, make_folder, remove_files
 from anchorscope.system_errors import naming
 
+WORK = "work"
+"""The folder of a run's steps."""
 SHARDS = ".shards"
 """Ending of the folder of a step's shards."""
+MOST_WAITING = 2**30
+"""Bytes of one step's results that wait for the disk; one that is larger waits alone."""
 _ENDING = ".safetensors"
 _FILE = re.compile(rf"([0-9a-f]{{32}}){re.escape(_ENDING)}(?:{re.escape(PARTIAL)})?")
 _FOLDER = re.compile(rf"(.+)-[0-9a-f]{{12}}{re.escape(SHARDS)}", re.DOTALL)
@@ -49,7 +57,7 @@ class ShardStore:
             place.unlink()
         return None
 
-    def write(self, name: str, body: bytes | memoryview, sha256: str | None = None) -> None:
+    def write(self, name: str, body: Body, sha256: str | None = None) -> None:
         """Keeps a result; what a power cut leaves of it is found out when it is read.
 
         `sha256` is its `content_hash`, where somebody has computed it already.
@@ -70,7 +78,8 @@ class ShardStore:
 
     def drop(self) -> None:
         """Removes them; a file of any other name stays."""
-        remove_files(self.folder.parent, [f"{self.folder.name}/{name}" for name in _own(self.folder)])
+        names = [place.name for place in _members(self.folder) if _FILE.fullmatch(place.name)]
+        remove_files(self.folder.parent, [f"{self.folder.name}/{name}" for name in names])
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
@@ -78,6 +87,61 @@ class ShardStore:
         place = self.folder / f"{name}{_ENDING}"
         assert _FILE.fullmatch(place.name), f"{name!r} is no id of a shard"
         return place
+
+
+class StoreWriter:
+    """Writes into a store by a thread, in the order of the calls; everything is written when its block is left.
+
+    Only so many bytes wait at a time: where the disk is slower than the workers, the coordinator waits for it. An
+    error, as of a full disk, is raised by the next write, or at the end; what was kept before it stays.
+    """
+
+    def __init__(self, store: ShardStore, most_waiting: int = MOST_WAITING) -> None:
+        self.store, self._most, self._is_closed = store, most_waiting, False
+        self._thread = ThreadPoolExecutor(1, "store")  # started by the first write: most stores see none
+        self._waiting: deque[tuple[str, int, Future[None]]] = deque()  # the first of them is being written
+        self._error: BaseException | None = None
+
+    def read(self, name: str) -> Body | None:
+        """A shard's packed part; None where it is missing.
+
+        One that waits is read when it is on the disk: its body may have been changed since.
+        """
+        for waiting, _, written in list(self._waiting):
+            if waiting == name:
+                written.result()
+        return self.store.read(name)
+
+    def write(self, name: str, body: Body, sha256: str | None = None) -> None:
+        """Keeps a result with its hash, soon; the error of an earlier one is raised here."""
+        if self._is_closed:
+            raise ValueError("results of shards come after their step has ended")
+        while self._waiting and (self._waiting[0][2].done() or self._size() + len(body) > self._most):
+            self._waiting[0][2].result()
+            self._waiting.popleft()
+        if self._error is not None:
+            raise self._error
+        self._waiting.append((name, len(body), self._thread.submit(self._write, name, body, sha256)))
+
+    def _size(self) -> int:
+        return sum(size for _, size, _ in self._waiting)
+
+    def _write(self, name: str, body: Body, sha256: str | None) -> None:
+        if self._error is None:
+            try:
+                self.store.write(name, body, sha256)
+            except BaseException as error:  # raised by the next write, or at the end
+                self._error = error
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Waits until all is written, also where something has failed: what is done is kept."""
+        self._is_closed = True
+        self._thread.shutdown()
+        if kind is None and self._error is not None:
+            raise self._error
 
 
 def _header(body: int, digest: int) -> bytes:
@@ -94,8 +158,6 @@ def _header(body: int, digest: int) -> bytes:
 
 def is_shard(name: str) -> bool:
     """Whether a file, by its path relative to the run folder, is one that a store wrote."""
-    from anchorscope.artefacts.index import WORK  # only here: the store itself needs few libraries
-
     folder, _, file = name.rpartition("/")
     return bool(_FILE.fullmatch(file) and _FOLDER.fullmatch(folder) and folder.startswith(f"{WORK}/"))
 
@@ -121,7 +183,3 @@ def _members(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError:
         return []
-
-
-def _own(folder: Path) -> list[str]:
-    return [place.name for place in _members(folder) if _FILE.fullmatch(place.name)]

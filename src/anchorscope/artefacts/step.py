@@ -9,16 +9,15 @@ finished run can be extended without doing anything twice.
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from anchorscope.artefacts.index import Index, StepRecord, damage, facts_of
-from anchorscope.artefacts.shards import SHARDS, ShardStore, drop_shards
-from anchorscope.artefacts.store_writer import StoreWriter
+from anchorscope.artefacts.run_folder import RunFolder, StepRecord
+from anchorscope.artefacts.sealed_folder import damage, facts_of
+from anchorscope.artefacts.shards import SHARDS, ShardStore, StoreWriter, drop_shards
 from anchorscope.files import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
-from anchorscope.progress import Progress
 
 T = TypeVar("T")
 _KEY_SHOWN = 12
@@ -50,33 +49,12 @@ class MadeFrom:
     """Versions of the libraries that compute it."""
 
 
-@runtime_checkable
-class StepFolder(Protocol):
-    """What a step needs of the run folder that keeps it."""
-
-    path: Path
-    work: Path
-    index: Index
-    seconds_in_steps: float
-    progress: Progress
-    under_way: list[StoreWriter[ShardStore]]
-
-    def tell(self, what: str) -> None:
-        """Something that the user has to know."""
-
-    def drop(self, names: Iterable[str]) -> None:
-        """Saves the index, in which these files stand no more, and removes them."""
-
-    def clear_way(self, names: Iterable[str]) -> None:
-        """Moves aside what stands where files of ours go and is not the run's own."""
-
-
 class Step(Generic[T]):
     """One step of a run: its key, and its result once it is asked for."""
 
     def __init__(
         self,
-        folder: StepFolder,
+        folder: RunFolder,
         name: str,
         parents: "Sequence[Step[Any] | Source]",
         made_from: MadeFrom,
@@ -107,13 +85,13 @@ class Step(Generic[T]):
     @property
     def is_kept(self) -> bool:
         """Whether the folder holds the result; its files are looked at when they are read."""
-        record = self.folder.index.steps.get(self.name)
+        record = self.folder.steps.get(self.name)
         return record is not None and record.key == self.key and not record.dropped
 
     @property
     def seconds(self) -> float:
         """What it took to make it, the last time that it was made in this folder."""
-        record = self.folder.index.steps.get(self.name)
+        record = self.folder.steps.get(self.name)
         return 0.0 if record is None else record.seconds
 
     def put(self, value: T) -> None:
@@ -122,8 +100,8 @@ class Step(Generic[T]):
         self._held = [value]
 
     def _read_or_make(self) -> T:
-        record = self.folder.index.steps.get(self.name)
-        if record is not None and record.key == self.key and not record.dropped:
+        record = self.folder.steps.get(self.name)
+        if record is not None and self.is_kept:
             wrong = damage(self.folder.path, record.files)
             if wrong is None:
                 return self.form.read(self._place())
@@ -161,16 +139,16 @@ class Step(Generic[T]):
             names = files_below(half_made)
             where = place.relative_to(folder.path).as_posix()
             files = {f"{where}/{name}": known for name, known in facts_of(half_made, names).items()}
-            folder.index.arriving |= files
+            folder.arriving |= files
             folder.clear_way(files)
-            folder.index.save(folder.path)
+            folder.save()
             move_files(half_made, place, names)
-        before = folder.index.steps.pop(self.name, None)
-        folder.index.steps[self.name] = StepRecord(
+        before = folder.steps.pop(self.name, None)
+        folder.steps[self.name] = StepRecord(
             self.key, self.made_from, files, round(seconds, 3), peak_memory_mb(), self.large
         )
         for name in files:
-            folder.index.arriving.pop(name)
+            folder.arriving.pop(name)
         folder.drop([] if before is None else [name for name in before.files if name not in files])
         drop_shards(folder.work, self.name)
         folder.progress.done(self.name)

@@ -51,7 +51,7 @@ class ItemSteps:
         make: Any,
         large: bool = False,
     ) -> Step[Any]:
-        return self.job.folder.step(f"{self.name}/{name}", parents, made_from, form, make, large)
+        return Step(self.job.folder, f"{self.name}/{name}", parents, made_from, form, make, large)
 
     # Questions, answers, labels, tokens.
 
@@ -169,7 +169,7 @@ def question_source(job: Job, spec: DatasetSpec) -> Source:
     try:
         return Source(name, hash_of(spec.path, job.progress))
     except UserError:
-        known = job.folder.index.steps.get(f"{spec.name}/questions")
+        known = job.folder.steps.get(f"{spec.name}/questions")
         if known is None:
             return Source(name, "missing")  # reading it tells what is wrong
         job.folder.tell(f"{spec.path} cannot be read any more; the questions that were read from it are used")

@@ -102,7 +102,7 @@ class Job:
         seen = in_memory or source_signature(recipe.model, self._files)
         options = {name: getattr(recipe, name) for name in ("model", "dtype", "device", "trust_remote_code")}
         made_from = self.made_from(3, MODEL_LIBRARIES, **options, files=seen)
-        return self.folder.step("model", (), made_from, records(ModelRecord), self._look_at_model)
+        return Step(self.folder, "model", (), made_from, records(ModelRecord), self._look_at_model)
 
     @cached_property
     def _files(self) -> ModelFiles | None:
@@ -161,7 +161,9 @@ class Job:
     def template(self) -> Step[Template]:
         """The text around every question; written down where states are kept, as a detector must know it."""
         made_from = self.made_from(1, MODEL_LIBRARIES, "prompt")
-        return self.folder.step("template", (self.model,), made_from, records(Template), lambda: self.writer().template)
+        return Step(
+            self.folder, "template", (self.model,), made_from, records(Template), lambda: self.writer().template
+        )
 
     @property
     def positions(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.artefacts.index import damage
+from anchorscope.artefacts.sealed_folder import damage
 from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.engine.capture import AttentionMass
@@ -88,7 +88,7 @@ class MeasurementSteps(ItemSteps):
     def _kept_whole(self, intervention: str, key: str) -> Tensor | None:
         """States of an earlier run in this folder, if they were kept whole and are what was written."""
         folder, name = self.job.folder, place_of(self.name, intervention)
-        known = folder.index.results.get(name)
+        known = folder.results.get(name)
         if known is None or damage(folder.path, {name: known}) is not None:
             return None
         return read_whole(folder.path / name, key, self.job.record.identity.n_layers)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anchorscope.artefacts.run_folder import MANIFEST
+from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.comparing.differences import NamedRun, differences
 from anchorscope.comparing.rules import REFUSABLE
 from anchorscope.errors import UserError

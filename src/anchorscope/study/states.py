@@ -17,13 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.index import WORK, Index, index_in, is_run, read_index
-from anchorscope.artefacts.kinds import STUDY_MARKER
-from anchorscope.artefacts.run_folder import MANIFEST
-from anchorscope.artefacts.shards import stores_below
+from anchorscope.artefacts.run_folder import RunFolder, index_in, is_run, read_index, read_manifest
+from anchorscope.artefacts.sealed_folder import MANIFEST, STUDY_MARKER
+from anchorscope.artefacts.shards import WORK, stores_below
 from anchorscope.errors import UserError
 from anchorscope.files import is_locked
-from anchorscope.finished import read_manifest
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.study.grid import Study, StudyRun
 from anchorscope.study.study_folder import StudyFolder, look_into
@@ -132,17 +130,17 @@ def is_done(folder: StudyFolder, run: StudyRun) -> bool:
     return (place / MANIFEST).is_file() and _not_as_asked(place, run.recipe) is None
 
 
-def _index(place: Path) -> Index | None:
+def _index(place: Path) -> RunFolder | None:
     """What a run knows of itself; a finished one whose index was lost says it in its manifest."""
     try:
         if is_run(place):
             return read_index(place)
-        return index_in(read_manifest(place)) if (place / MANIFEST).is_file() else None
+        return index_in(place, read_manifest(place)) if (place / MANIFEST).is_file() else None
     except UserError:  # damaged: the run itself will tell
-        return Index()
+        return RunFolder(place)
 
 
-def _shards(index: Index | None, place: Path) -> tuple[int, int | None]:
+def _shards(index: RunFolder | None, place: Path) -> tuple[int, int | None]:
     """Those of every step that was planned; in the step under way, those that are in its store count as done."""
     told = index.notes.get(SHARDS) if index is not None else None
     if not isinstance(told, Mapping) or not all(isinstance(told.get(key), int) for key in ("done", "planned")):

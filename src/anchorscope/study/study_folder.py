@@ -13,49 +13,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.index import are_inside, damage, facts_of
-from anchorscope.artefacts.kinds import STUDY_MARKER
-from anchorscope.artefacts.sealed_folder import read_sealed
-from anchorscope.errors import UserError
-from anchorscope.files import (
-    LOCK,
-    PARTIAL,
-    canonical_hash,
-    files_below,
-    folder_beside,
-    locked,
-    make_folder,
-    move_aside,
-    move_files,
-    new_folder,
-    remove_files,
-    replacing,
-    sync_tree,
-    writable,
-    write_json,
+from anchorscope.artefacts.sealed_folder import (
+    STUDY_MARKER,
+    OwnFiles,
+    are_inside,
+    damage,
+    facts_of,
+    hashes_of,
+    only_hashes,
+    open_locked,
+    read_sealed,
+    refuse_foreign,
+    sealed,
 )
+from anchorscope.errors import UserError
+from anchorscope.files import LOCK, PARTIAL, files_below, folder_beside, make_folder, writable, write_json
 from anchorscope.study.grid import Study, read_study
 
 FILE, RUNS = "study.toml", "runs"
 """The study's own file, and the folder of its runs."""
 _MARK, _VERSION = "anchorscope study", 1
-_OURS = {FILE, STUDY_MARKER, LOCK, RUNS, f"{STUDY_MARKER}{PARTIAL}", f"{FILE}{PARTIAL}", f"page{PARTIAL}"}
+_OURS = (LOCK, RUNS, f"{STUDY_MARKER}{PARTIAL}", FILE, f"{FILE}{PARTIAL}", f"page{PARTIAL}")
 
 
 @dataclass
-class StudyFolder:
+class StudyFolder(OwnFiles):
     """A study's folder, and what it remembers."""
 
-    path: Path
     name: str = ""
     runs: list[str] = field(default_factory=list)
     """The names of all runs."""
     failed: dict[str, dict[str, str]] = field(default_factory=dict)
     """Why a run failed (`line`), and of which options (`key`)."""
-    files: dict[str, str] = field(default_factory=dict)
-    """sha256 of every file that the study itself wrote."""
-    arriving: dict[str, str] = field(default_factory=dict)
-    """Files that may stand in their place already, though `files` does not list them yet."""
     page_of: str | None = None
     """Hash of what the page was made from."""
 
@@ -71,12 +60,12 @@ class StudyFolder:
             "name": self.name,
             "runs": self.runs,
             "failed": self.failed,
-            "arriving": self.arriving,
+            "arriving": hashes_of(self.arriving),
             "page_of": self.page_of,
-            "sha256": self.files,
+            "sha256": hashes_of(self.results),
             "command": shlex.join(["anchorscope", "study", "report", "--out", str(self.path)]),
         }
-        write_json(self.path / STUDY_MARKER, {**content, "seal": canonical_hash(content)})
+        write_json(self.path / STUDY_MARKER, sealed(content))
 
     def fail(self, name: str, key: str, line: str | None) -> None:
         """Keeps why a run failed, or forgets it."""
@@ -92,16 +81,9 @@ class StudyFolder:
         self.name, self.runs = study.name, [run.name for run in study.runs]
         place = self.path / FILE
         if place.exists() and source.exists() and os.path.samefile(place, source):
-            self.files[FILE] = hashlib.sha256(place.read_bytes()).hexdigest()
-            return self.save()
-        content = study.to_toml().encode()
-        self.arriving = {FILE: hashlib.sha256(content).hexdigest()}
-        self._clear_way([FILE])
-        self.save()
-        with replacing(place) as half_made:
-            half_made.write_bytes(content)
-        self.files |= self.arriving
-        self.arriving = {}
+            self.results[FILE] = {"sha256": hashlib.sha256(place.read_bytes()).hexdigest()}
+        else:
+            self.write(FILE, study.to_toml().encode())
         self.save()
 
     @contextlib.contextmanager
@@ -109,48 +91,27 @@ class StudyFolder:
         """A folder to write the page into; its files then take their place, and that of the earlier ones."""
         with folder_beside(self.path / "page") as made:
             yield made
-            names = files_below(made)
-            hashes = {name: facts["sha256"] for name, facts in facts_of(made, names).items()}
-            sync_tree(made)
-            self._clear_way(names)
-            own = {name: known for name, known in self.files.items() if name == FILE}
-            old = {name: known for name, known in self.files.items() if name not in own}
-            stale = [name for name in old if name not in hashes and self._is_own(name)]
-            self.files, self.arriving, self.page_of = own, {**old, **hashes}, None
-            self.save()
-            move_files(made, self.path, names)
-            remove_files(self.path, stale)
-            self.files, self.arriving, self.page_of = own | hashes, {}, made_from
+            self.page_of = None
+            self.take(made, facts_of(made, files_below(made)), kept=[FILE])
+            self.page_of = made_from
             self.save()
 
     def has_page(self, made_from: str) -> bool:
         """Whether the page of exactly this is there, whole."""
-        known = {name: {"sha256": one} for name, one in self.files.items() if name != FILE}
-        return self.page_of == made_from and damage(self.path, known) is None
-
-    def _clear_way(self, names: list[str]) -> None:
-        """Moves aside what stands where a file of the study goes and was not written by it."""
-        for name in names:
-            for part in reversed(Path(name).parents[:-1]):  # a file where a folder has to be
-                if os.path.lexists(self.path / part) and not (self.path / part).is_dir():
-                    move_aside(self.path / part)
-            if os.path.lexists(self.path / name) and not self._is_own(name):
-                move_aside(self.path / name)
-
-    def _is_own(self, name: str) -> bool:
-        """Whether a file is as the study wrote it."""
-        known = [one[name] for one in (self.files, self.arriving) if name in one]
-        return any(damage(self.path, {name: {"sha256": one}}) is None for one in known)
+        pages = {name: facts for name, facts in self.results.items() if name != FILE}
+        return self.page_of == made_from and damage(self.path, pages) is None
 
 
 @contextlib.contextmanager
 def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
     """The folder, ready and locked; one that holds anything but a study is refused."""
-    with writable(path):
-        _refuse_foreign(path)
-    with new_folder(path), locked(path):
+
+    def refuse() -> None:
+        if not (path / STUDY_MARKER).is_file():  # a user's files beside a study's are left alone
+            refuse_foreign(path, _OURS)
+
+    with open_locked(path, refuse):
         with writable(path):
-            _refuse_foreign(path)  # another process may have been here in the meantime
             folder = look_into(path)
             make_folder(path / RUNS)
             folder.write_study(study, source)
@@ -163,9 +124,10 @@ def look_into(path: Path) -> StudyFolder:
         found = read_sealed(path / STUDY_MARKER)
         whole = found["marker"] == _MARK and are_inside([*found["sha256"], *found["arriving"]])
         newer = found["schema_version"] != _VERSION
-        known: dict[str, Any] = {name: found[name] for name in ("name", "runs", "failed", "arriving", "page_of")}
+        known: dict[str, Any] = {name: found[name] for name in ("name", "runs", "page_of")}
+        known |= {"results": only_hashes(found["sha256"]), "arriving": only_hashes(found["arriving"])}
         known["failed"] = {
-            name: {"key": str(one["key"]), "line": str(one["line"])} for name, one in known["failed"].items()
+            name: {"key": str(one["key"]), "line": str(one["line"])} for name, one in found["failed"].items()
         }
     except FileNotFoundError:
         return StudyFolder(path)
@@ -181,7 +143,7 @@ def look_into(path: Path) -> StudyFolder:
             f"{str(path / STUDY_MARKER)!r} is damaged. Its runs are whole in themselves: move it away, and the same "
             f"command goes on."
         )
-    return StudyFolder(path, files=dict(found["sha256"]), **known)
+    return StudyFolder(path, **known)
 
 
 def study_in(path: Path) -> Study:
@@ -191,15 +153,3 @@ def study_in(path: Path) -> Study:
             f"{str(path)!r} holds no study (no {FILE}); run one with: anchorscope study run STUDY.toml --out DIR"
         )
     return read_study(path / FILE)
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Refuses a folder that holds anything but a study; a user's files beside a study's are left alone."""
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
-    if not path.is_dir() or (path / STUDY_MARKER).is_file():
-        return
-    others = sorted(entry.name for entry in path.iterdir() if entry.name not in _OURS)
-    if others:
-        listed = ", ".join(others[:5])
-        raise UserError(f"Folder {str(path)!r} holds other things ({listed}); choose an empty or new one with --out.")

@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 import torch
 
-from anchorscope.artefacts.index import is_run
-from anchorscope.artefacts.sealed_folder import read_sealed, sealed_text
+from anchorscope.artefacts.run_folder import is_run
+from anchorscope.artefacts.sealed_folder import read_sealed, refuse_foreign, sealed_text
 from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
@@ -90,8 +90,10 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     )
     device = checked_device(choose_device(options.device))
     planted = planted_items(options.items, options.shares, options.seed)
-    with writable(out):
-        _refuse_foreign(out)
+    if not is_run(out / "run"):
+        ours = (f"{DATASET}.jsonl", f"{DATASET}.new.jsonl")  # all that is there before the run has its own marker
+        with writable(out):
+            refuse_foreign(out, [*ours, *(f"{name}{PARTIAL}" for name in ours), "run"])
     with new_folder(out), _taken_back(questions, out / "run"):
         _plant(questions, planted, fresh and is_run(out / "run"))
         return _validate(out, options, recipe, device, fresh, listener)
@@ -142,17 +144,6 @@ def _written(out: Path) -> list[str]:
 def read_summary(out: Path) -> dict[str, Any]:
     """What a validation found, for programs."""
     return {name: value for name, value in read_sealed(out / SUMMARY).items() if name not in ("sha256", "command")}
-
-
-def _refuse_foreign(out: Path) -> None:
-    """Refuses a folder that holds anything but a validation: its tables and figures would be written over."""
-    ours = (f"{DATASET}.jsonl", f"{DATASET}.new.jsonl")  # all that is there before the run has its own marker
-    if out.is_dir() and not is_run(out / "run"):
-        names = (entry.name for entry in out.iterdir())
-        foreign = sorted(name for name in names if name.removesuffix(PARTIAL) not in ours and name != "run")
-        if foreign:
-            found = ", ".join(foreign[:5])
-            raise UserError(f"Folder {str(out)!r} holds other things ({found}); choose an empty or new one with --out.")
 
 
 def _plant(path: Path, planted: Sequence[PlantedItem], fresh: bool) -> None:

@@ -15,9 +15,18 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.index import INDEX, Damaged
-from anchorscope.artefacts.kinds import COMPARISON, DETECTORS, MARKERS, RUN, STUDY, VALIDATION, kind_of
-from anchorscope.artefacts.sealed_folder import read_sealed
+from anchorscope.artefacts.sealed_folder import (
+    COMPARISON,
+    DETECTORS,
+    INDEX,
+    MARKERS,
+    RUN,
+    STUDY,
+    VALIDATION,
+    Damaged,
+    kind_of,
+    read_sealed,
+)
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
 from anchorscope.files import PARTIAL, read_regular

@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from anchorscope.artefacts import run_folder
-from anchorscope.artefacts.run_folder import LOCK, RunFolder, open_run
-from anchorscope.artefacts.step import Format, MadeFrom
+from anchorscope.artefacts import sealed_folder
+from anchorscope.artefacts.run_folder import RunFolder, open_run, read_manifest
+from anchorscope.artefacts.step import Format, MadeFrom, Step
 from anchorscope.errors import UserError
-from anchorscope.files import canonical_hash, folder_beside
-from anchorscope.finished import read_manifest
+from anchorscope.files import LOCK, canonical_hash, folder_beside
 from anchorscope.steps.formats import records
 from noting import Notes
 
@@ -36,7 +35,7 @@ def below(path: Path) -> dict[str, bytes]:
 
 def make(folder: RunFolder, name: str = "facts/answers", value: Any = (1,), large: bool = False) -> Any:
     """A step, made or read."""
-    return folder.step(name, (), MadeFrom(), NUMBERS, lambda: list(value), large).value
+    return Step(folder, name, (), MadeFrom(), NUMBERS, lambda: list(value), large).value
 
 
 def publish(folder: RunFolder, files: dict[str, str] | None = None, key: str = "key") -> None:
@@ -117,7 +116,7 @@ def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
         make(folder, "facts/states", large=True)
         publish(folder)
         assert len(below(folder.work)) == 1
-        assert folder.index.steps["facts/states"].dropped
+        assert folder.steps["facts/states"].dropped
         assert make(folder, "facts/states", (5,), large=True) == [5]  # where it is needed after all, it is made again
 
 
@@ -144,15 +143,15 @@ def test_results_that_were_stopped_on_their_way_are_known_and_replaced(
     if not first:
         finish(path, {"curves.csv": "old", "figures/heads.csv": "old"})
     middle = {"curves.csv": "middle", "figures/delta_p.csv": "middle", "z.csv": "middle"}
-    original = getattr(run_folder, moment)
+    original = getattr(sealed_folder, moment)
 
     def stop(*given: Any) -> None:
         if moment == "move_files":  # some files are in place, others not
-            original(given[0], given[1], given[2][:2])
+            original(given[0], given[1], list(given[2])[:2])
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, moment, stop)
+        patch.setattr(sealed_folder, moment, stop)
         with pytest.raises(KeyboardInterrupt):
             finish(path, middle, "middle")
     assert (path / "manifest.json").exists() == (moment == "sync_tree" and not first)
@@ -570,7 +569,7 @@ def failing_at(name: str, path: Path, *, answered: bool) -> None:
     with pytest.raises(OSError, match="No space") as caught, open_run(path) as folder:  # noqa: PT012
         if answered:
             make(folder, "facts/answers")
-        folder.step(name, (), MadeFrom(), Format(write, list), lambda: [1]).value  # noqa: B018
+        Step(folder, name, (), MadeFrom(), Format(write, list), lambda: [1]).value  # noqa: B018
     assert str(path) in str(caught.value.filename)
 
 

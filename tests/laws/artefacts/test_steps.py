@@ -41,7 +41,7 @@ def a_step(
     large: bool = False,
     **made_from: Any,
 ) -> Step[Any]:
-    return folder.step(name, parents, MadeFrom(**made_from), form, work or Counted(), large)
+    return Step(folder, name, parents, MadeFrom(**made_from), form, work or Counted(), large)
 
 
 def index_of(path: Path) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_the_time_of_a_step_is_its_own(tmp_path: Path, monkeypatch: pytest.Monke
         inner = a_step(folder, "facts/inner", lasting(5))
         middle = a_step(folder, "facts/middle", lasting(3, inner))
         a_step(folder, "facts/outer", lasting(2, middle)).value  # noqa: B018
-        found = {name: record.seconds for name, record in folder.index.steps.items()}
+        found = {name: record.seconds for name, record in folder.steps.items()}
     assert found == {"facts/inner": 5, "facts/middle": 3, "facts/outer": 2}
 
 
@@ -120,7 +120,7 @@ def test_a_step_that_fails_leaves_no_file_and_no_record(tmp_path: Path, error: t
     with open_run(tmp_path / "run") as folder:
         with pytest.raises(error):
             a_step(folder, work=fail).value  # noqa: B018
-        assert folder.index.steps == {}
+        assert folder.steps == {}
         assert not folder.work.exists()
 
 
@@ -134,7 +134,7 @@ def test_a_step_that_fails_while_it_is_written_leaves_nothing(tmp_path: Path, er
         with pytest.raises(error):
             a_step(folder, form=Format(write_half, NUMBERS.read)).value  # noqa: B018
         assert list((folder.work / "facts").iterdir()) == []
-        assert folder.index.steps == {}
+        assert folder.steps == {}
         assert a_step(folder).value == [1, 2]
 
 
@@ -186,7 +186,7 @@ def test_files_of_a_process_killed_before_its_index_knew_are_removed(
             assert below(folder.work) == {}
             a_step(folder, options={"a": 2}).value  # noqa: B018
             assert len(below(folder.work)) == 1
-            assert folder.index.arriving == {}
+            assert folder.arriving == {}
 
 
 def test_files_of_a_process_killed_before_it_removed_the_old_ones_are_removed(
@@ -203,7 +203,7 @@ def test_files_of_a_process_killed_before_it_removed_the_old_ones_are_removed(
     with killed(run):
         assert len(below(tmp_path / "run" / "work")) == 2
         with open_run(tmp_path / "run") as folder:
-            listed = [name for record in folder.index.steps.values() for name in record.files]
+            listed = [name for record in folder.steps.values() for name in record.files]
             assert [f"work/{name}" for name in below(folder.work)] == listed
             assert len(listed) == 1
 
@@ -242,7 +242,7 @@ def test_whatever_a_step_is_made_from_makes_it_anew_and_says_why(
     assert len(below(tmp_path / "run" / "work")) == 1  # the old result is gone
     with open_run(tmp_path / "run", told) as folder:
         assert a_step(folder, work=Counted([3]), **{**whole, **change}).value == [2]
-        assert folder.index.events == told.lines
+        assert folder.events == told.lines
     assert len(told.lines) == 1
 
 
@@ -294,7 +294,7 @@ def _flip(place: Path) -> None:
 def test_a_damaged_step_is_made_again_and_told(tmp_path: Path, harm: Callable[[Path], Any], told: str) -> None:
     with open_run(tmp_path / "run") as folder:
         a_step(folder, work=Counted([1])).value  # noqa: B018
-        (name,) = folder.index.steps["facts/one"].files
+        (name,) = folder.steps["facts/one"].files
     harm(tmp_path / "run" / name)
     notes = Notes()
     with open_run(tmp_path / "run", notes) as folder:
@@ -310,7 +310,7 @@ def test_a_damaged_step_is_made_again_and_told(tmp_path: Path, harm: Callable[[P
 def test_a_users_file_in_a_steps_folder_stays(tmp_path: Path) -> None:
     with open_run(tmp_path / "run") as folder:
         a_step(folder).value  # noqa: B018
-        (name,) = folder.index.steps["facts/one"].files
+        (name,) = folder.steps["facts/one"].files
     mine = (tmp_path / "run" / name).with_name("mine.txt")
     mine.write_text("mine")
     (tmp_path / "run" / name).unlink()

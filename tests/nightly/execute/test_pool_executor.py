@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.artefacts.shards import ShardStore
-from anchorscope.artefacts.store_writer import StoreWriter
+from anchorscope.artefacts.shards import ShardStore, StoreWriter
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import Incomplete
 from anchorscope.execute import pool_executor, run_passes

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.artefacts.shards import ShardStore
-from anchorscope.artefacts.store_writer import StoreWriter
+from anchorscope.artefacts.shards import ShardStore, StoreWriter
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.coordinator import Disagreement
 from anchorscope.execute.pool import MemoryRanOut

@@ -108,7 +108,7 @@ def keys(recipe: Recipe, out: Path) -> dict[str, str]:
             ]
             found |= {step.name: step.key for step in steps}
         assert work.record is not None
-        return found | {"model": folder.index.steps["model"].key}
+        return found | {"model": folder.steps["model"].key}
 
 
 def anew(before: dict[str, str], after: dict[str, str]) -> set[str]:

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from anchorscope import results
-from anchorscope.artefacts import run_folder
+from anchorscope.artefacts import sealed_folder
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import job
@@ -95,11 +95,11 @@ def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_a
     run = Path(shutil.copytree(out, tmp_path / "run"))
     more = make_recipe({**recipe.model_dump(), "bootstrap": 110})
     monkeypatch.setattr(job, "load_model", lambda *_: pytest.fail("a model was loaded"))
-    for place in ((results, "save_file"), (results, "write_all"), (run_folder, "sync_tree")):
+    for place in ((results, "save_file"), (results, "write_all"), (sealed_folder, "sync_tree")):
         _stopped(place, more, run)
         assert (run / "manifest.json").exists()  # the finished run that was there, up to the last moment
         same_results(out, run)
-    _stopped((run_folder, "move_files"), more, run)
+    _stopped((sealed_folder, "move_files"), more, run)
     assert not (run / "manifest.json").exists()
     with watching() as made:
         quick(more, run)

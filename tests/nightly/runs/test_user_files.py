@@ -179,7 +179,7 @@ def test_a_folder_with_a_damaged_index_is_left_exactly_as_it_was(
 
 def test_a_step_that_lies_behind_a_link_is_not_removed(small_run: SmallRun, tmp_path: Path) -> None:
     """A folder from elsewhere may hold a link to anything, and list what is there as its own."""
-    from anchorscope.artefacts.index import read_index
+    from anchorscope.artefacts.run_folder import read_index
 
     out = small_run.copy("finished", tmp_path / "run")
     write(tmp_path / "elsewhere", {"thesis.tex": b"mine"})

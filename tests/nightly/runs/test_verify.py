@@ -11,8 +11,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import anchorscope
-from anchorscope.artefacts.index import read_index
-from anchorscope.artefacts.run_folder import open_run
+from anchorscope.artefacts.run_folder import open_run, read_index
 from anchorscope.artefacts.sealed_folder import sealed_text
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
@@ -195,7 +194,7 @@ def test_an_index_that_claims_a_file_of_the_users_does_not_get_it(
             with open_run(out) as folder:
                 folder.forget_steps()
                 assert folder._old_results(set()) == {
-                    one: known for one, known in folder.index.results.items() if one != name
+                    one: known for one, known in folder.results.items() if one != name
                 }
         assert (out / name).read_text() == "mine"
 

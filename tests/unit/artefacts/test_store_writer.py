@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.artefacts.shards import ShardStore
-from anchorscope.artefacts.store_writer import StoreWriter
+from anchorscope.artefacts.shards import ShardStore, StoreWriter
 
 BODY = b"x" * 1000
 
@@ -146,7 +145,7 @@ def test_a_full_disk_is_told_at_the_end() -> None:
 def test_a_pass_that_fails_keeps_what_it_has_and_tells_its_own_error() -> None:
     store = Held(fails_at=1)
 
-    def failing(writer: StoreWriter[Held]) -> None:
+    def failing(writer: StoreWriter) -> None:
         with writer:
             writer.write("a", BODY, "")
             writer.write("b", BODY, "")

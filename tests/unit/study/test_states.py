@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anchorscope.artefacts.index import Index
+from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, is_locked, locked
 from anchorscope.study.grid import Study, make_study
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
         done = model_findings("a", datasets=("popqa",))
         write_run(opened.run("a"), done, model="owner/a", dtype="auto")
         opened.run("b").mkdir()
-        Index(notes={"shards": {"done": 3, "planned": 8}}).save(opened.run("b"))
+        RunFolder(opened.run("b"), notes={"shards": {"done": 3, "planned": 8}}).save()
         opened.fail("c", study().runs[2].key, "too few answers")
     return out
 
