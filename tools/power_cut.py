@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.recipe import Recipe
-from anchorscope.verify import verify
+from anchorscope.verifying import verify
 from kill_and_resume import JOBS, MINE, WRITES, asked_for, begin, differences, forked, run, undisturbed
 
 MEGABYTES = 256

@@ -28,8 +28,8 @@ from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
 from anchorscope.screen.progress import chosen_listener, clear_screen
 from anchorscope.system_errors import told_to_callers
-from anchorscope.verify import Verified
-from anchorscope.verify import verify as verify_folder
+from anchorscope.verifying import Verified
+from anchorscope.verifying import verify as verify_folder
 
 if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where something needs them
     from matplotlib.figure import Figure

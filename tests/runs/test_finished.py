@@ -174,7 +174,7 @@ def test_a_manifest_that_was_changed_is_told(copied: Path, change: dict[str, Any
 @pytest.mark.parametrize("name", ["items.parquet", "effects.parquet", "curve_samples.parquet", "recipe.toml"])
 def test_a_changed_file_is_told_by_name_with_the_way_out(copied: Path, name: str) -> None:
     (copied / name).write_bytes((copied / name).read_bytes()[:100])
-    with pytest.raises(UserError, match=rf"is damaged: {name} is not what was written .*anchorscope verify"):
+    with pytest.raises(UserError, match=rf"is damaged: {name} is not what was written .*anchorscope run"):
         open_finished(copied)
     (copied / name).unlink()
     with pytest.raises(UserError, match=rf"is damaged: {name} is missing"):

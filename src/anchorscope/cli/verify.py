@@ -31,7 +31,7 @@ def verify(
     """Check every file of a run against its size and sha256. Exit code 0: all are whole; 2: some are damaged."""
     with user_errors(stopped="stopped; nothing is lost, the same command starts again"):
         with loading("polars", quiet):
-            from anchorscope.verify import verify as verify_folder
+            from anchorscope.verifying import verify as verify_folder
 
         checked = [verify_folder(folder, listener(quiet)) for folder in folders]
         damaged = [verified for verified in checked if not verified.whole]

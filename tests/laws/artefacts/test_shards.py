@@ -12,7 +12,7 @@ from anchorscope.artefacts.shards import ShardStore, is_shard
 from anchorscope.artefacts.step import MadeFrom, Step
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.steps.formats import records
-from anchorscope.verify import verify
+from anchorscope.verifying import verify
 
 ONE, TWO = (hashlib.sha256(name).hexdigest()[:32] for name in (b"one", b"two"))
 NUMBERS = records(list[int])

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
-from anchorscope.verify import verify
+from anchorscope.verifying import verify
 from damaging import HARM, damaged, files_of_steps
 from whole_runs import SmallRun, files_of, quick, tables_of, watching
 

@@ -186,6 +186,6 @@ def test_a_step_that_lies_behind_a_link_is_not_removed(small_run: SmallRun, tmp_
     (out / "work" / "link-0123456789ab").symlink_to(tmp_path / "elsewhere")
     index = read_index(out)
     index.leaving.append("work/link-0123456789ab/thesis.tex")
-    index.save(out)
+    index.save()
     quick(small_run.recipe, out)
     assert (tmp_path / "elsewhere" / "thesis.tex").read_bytes() == b"mine"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from anchorscope.artefacts.sealed_folder import sealed_text
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
-from anchorscope.verify import verify
+from anchorscope.verifying import verify
 from damaging import HARM, files_of_steps
 from whole_runs import SmallRun, files_of, quick, tables_of
 
@@ -162,9 +163,9 @@ def test_an_index_that_names_files_elsewhere_is_not_believed(small_run: SmallRun
     mine = tmp_path / "mine.txt"
     for name in ("../mine.txt", str(mine), "work/../../mine.txt"):
         mine.write_text("mine")
-        index = read_index(small_run.finished)
+        index = replace(read_index(small_run.finished), path=out)
         index.leaving.append(name)
-        index.save(out)
+        index.save()
         with pytest.raises(UserError, match="is damaged"):
             quick(small_run.recipe, out)
         assert [one.file for one in verify(out).problems] == ["index.json"]
@@ -179,21 +180,21 @@ def test_an_index_that_claims_a_file_of_the_users_does_not_get_it(
     facts = {"size": 4, "sha256": "0" * 64}
     for name in ("work/mine.txt", "mine.txt"):
         (out / name).write_text("mine")
-        index = read_index(small_run.finished)
+        index = replace(read_index(small_run.finished), path=out)
         if place == "leaving":
             index.leaving.append(name)
         elif place == "step":
             index.steps["model"].files[name] = facts
         else:
             getattr(index, place)[name] = facts
-        index.save(out)
+        index.save()
         if place in ("leaving", "step") or name.startswith("work/"):
             with pytest.raises(UserError, match="is damaged"), open_run(out):
                 pytest.fail("the index was believed")
         else:
             with open_run(out) as folder:
                 folder.forget_steps()
-                assert folder._old_results(set()) == {
+                assert folder._without_successor(set()) == {
                     one: known for one, known in folder.results.items() if one != name
                 }
         assert (out / name).read_text() == "mine"

@@ -12,7 +12,7 @@ from anchorscope.files import LOCK, is_locked, locked
 from anchorscope.study.grid import Study, make_study
 from anchorscope.study.states import status_of
 from anchorscope.study.study_folder import look_into, open_study, study_in
-from anchorscope.verify import verify
+from anchorscope.verifying import verify
 from anchorscope.viewing.found import Shelf
 from anchorscope.viewing.index_page import index_page
 from compared_runs import model_findings, write_run
