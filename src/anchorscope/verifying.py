@@ -11,25 +11,28 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from anchorscope.artefacts.run_folder import (
     OtherVersion,
-    RunFolder,
     index_in,
     is_run,
     read_index,
     read_manifest,
     rerun_command,
+    version_of,
 )
 from anchorscope.artefacts.sealed_folder import (
+    COMPARISON,
+    DETECTORS,
     INDEX,
     MANIFEST,
     MARKERS,
     RUN,
     STUDY,
+    VALIDATION,
     FileFacts,
     kind_of,
     only_hashes,
@@ -44,6 +47,7 @@ from anchorscope.progress import Progress, Silent
 BUNDLE = "detector"
 _JSON, _WEIGHTS = "detector.json", "weights.safetensors"
 _THREADS, _AGAIN, _NAMED = 4, 3, 5
+_MAKERS = {COMPARISON: "compare", DETECTORS: "detect", VALIDATION: "validate", STUDY: "study report"}
 RESULT = "result"
 """The part of a file that belongs to no step."""
 
@@ -56,7 +60,7 @@ class Problem:
     """Relative to the folder that was checked."""
     wrong: str
     """How, in words that follow its name."""
-    part: str
+    part: str = RESULT
     """What it belongs to: `result`, or a step's name."""
 
 
@@ -133,6 +137,9 @@ class _Listing:
     command: str = ""
     """What makes damaged files again."""
 
+    def add(self, files: Mapping[str, FileFacts], part: str = RESULT) -> None:
+        self.files |= {name: (facts, part) for name, facts in files.items()}
+
 
 def verify(path: str | Path, progress: Progress | None = None) -> Verified:
     """Checks every file of a run, comparison, validation, detectors or a bundle, and of what lies inside it."""
@@ -159,42 +166,29 @@ def _verify(folder: Path, progress: Progress) -> Verified:
     unlisted = [name for name in _names_below(folder) if name not in listing.files and name not in listing.markers]
     if listing.kind == RUN:
         unlisted = [name for name in unlisted if not is_shard(name)]
-    n_files = len(listing.files) + len({one.file for one in listing.problems})
-    inner = _inner(folder, unlisted)
-    for name in inner:
-        found = _verify(folder / name, progress)
-        problems += [Problem(f"{name}/{one.file}", one.wrong, one.part) for one in found.problems]
-        commands += found.commands
-        size, n_files = size + found.size, n_files + found.files
-        below = f"{name}/"
-        unlisted = [one for one in unlisted if not one.startswith(below)] + [below + one for one in found.unlisted]
-    return Verified(
-        folder,
-        listing.kind,
-        listing.finished,
-        n_files,
-        size,
-        time.monotonic() - began,
-        tuple(problems),
-        tuple(unlisted),
-        tuple(dict.fromkeys(commands)),
-    )
+    n_files = len(listing.files) + len({problem.file for problem in listing.problems})
+    for name in _inner(folder, unlisted):
+        inner, below = _verify(folder / name, progress), f"{name}/"
+        problems += [replace(problem, file=below + problem.file) for problem in inner.problems]
+        commands += inner.commands
+        size, n_files = size + inner.size, n_files + inner.files
+        unlisted = [file for file in unlisted if not file.startswith(below)] + [below + file for file in inner.unlisted]
+    seconds, commands = time.monotonic() - began, list(dict.fromkeys(commands))
+    files = (tuple(problems), tuple(unlisted), tuple(commands))
+    return Verified(folder, listing.kind, listing.finished, n_files, size, seconds, *files)
 
 
 def _check(folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: Progress) -> tuple[list[Problem], int]:
     """Files that are not what was written, and how many bytes were read."""
     progress.start(f"check {folder}", len(files))
-
-    def look(name: str) -> tuple[str | None, int]:
-        place, (facts, _) = folder / name, files[name]
-        wrong = wrong_with(place, facts)
-        return wrong, place.stat().st_size if wrong is None else 0
-
-    problems, size = [], 0
+    problems, size = list[Problem](), 0
     with ThreadPoolExecutor(_THREADS) as threads:
-        for name, (wrong, read) in zip(files, threads.map(look, files), strict=True):
-            size += read
-            problems += [] if wrong is None else [Problem(name, wrong, files[name][1])]
+        checked = threads.map(lambda name: wrong_with(folder / name, files[name][0]), files)
+        for name, wrong in zip(files, checked, strict=True):
+            if wrong is None:
+                size += (folder / name).stat().st_size
+            else:
+                problems.append(Problem(name, wrong, files[name][1]))
             progress.advance(1)
     progress.finish()
     return problems, size
@@ -214,69 +208,50 @@ def _listing(folder: Path) -> _Listing:
 def _listed_by_run(folder: Path) -> _Listing:
     """By the index; without one, by the manifest, which knows the results and what the index said at the end."""
     listing = _Listing(RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder))
-    manifest, told = _manifest(folder)
+    run = manifest = unusable = None
     try:
-        index = read_index(folder) if is_run(folder) else None
-        if index is None and (manifest is None or manifest.get("schema_version", 1) > 1):
-            listing.problems.append(Problem(INDEX, "is missing", RESULT))
+        manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else None
     except UserError as error:
-        index = None
+        unusable = Problem(MANIFEST, f"cannot be used: {error}")
+    try:
+        run = read_index(folder) if is_run(folder) else None
+        if run is None and (manifest is None or version_of(manifest) > 1):
+            listing.problems.append(Problem(INDEX, "is missing"))
+    except UserError as error:
         if manifest is None or not isinstance(error, OtherVersion):  # an older run is checked by its manifest
-            listing.problems.append(Problem(INDEX, f"cannot be used: {error}", RESULT))
-    if index is not None:
-        listing.finished = MANIFEST in index.results
-        _add_steps(listing, index)
-        listing.files |= {name: (facts, RESULT) for name, facts in index.results.items()}
-        listing.markers |= {*index.arriving, *index.leaving}
+            listing.problems.append(Problem(INDEX, f"cannot be used: {error}"))
+    if run is not None:
+        listing.finished = MANIFEST in run.results
+        listing.markers |= {*run.arriving, *run.leaving}
     elif manifest is not None:
-        listing.files |= {name: (facts, RESULT) for name, facts in only_hashes(manifest["sha256"]).items()}
+        run = index_in(folder, manifest)
+        run.results = only_hashes(manifest["sha256"])
         listing.markers.add(MANIFEST)
-        _add_steps(listing, index_in(folder, manifest))
     else:
         listing.finished = False
-        if told is not None:
-            listing.problems.append(Problem(MANIFEST, f"cannot be used: {told}", RESULT))
+        listing.problems += [unusable] if unusable else []
+        return listing
+    for name, record in run.steps.items():
+        listing.add(record.files, f"step {name}")
+    listing.add(run.results)
     return listing
 
 
-def _manifest(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
-    """The manifest, or what is wrong with it; neither where there is none."""
-    if not (folder / MANIFEST).is_file():
-        return None, None
-    try:
-        return read_manifest(folder), None
-    except UserError as error:
-        return None, str(error)
-
-
-def _add_steps(listing: _Listing, index: RunFolder) -> None:
-    for name, record in index.steps.items():
-        listing.files |= {file: (facts, f"step {name}") for file, facts in record.files.items()}
-
-
 def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
-    (name,) = (marker for marker, one in MARKERS.items() if one == kind)
+    (name,) = (marker for marker, marked in MARKERS.items() if marked == kind)
     markers = {name, LOCK} if kind == STUDY else {name}
     listing = _Listing(kind, markers=markers, command=f"anchorscope {_MAKERS[kind]}")
     try:
         manifest = read_sealed(folder / name)
     except (OSError, ValueError):
-        listing.problems.append(Problem(name, "is damaged", RESULT))
+        listing.problems.append(Problem(name, "is damaged"))
         return listing
-    listing.command = _own_command(manifest.get("command")) or listing.command
-    listing.files = {file: (facts, RESULT) for file, facts in only_hashes(manifest.get("sha256", {})).items()}
+    with contextlib.suppress(ValueError, AttributeError):  # a quote that is not closed; a command that is no text
+        words = shlex.split(manifest.get("command") or "")
+        if words[:1] == ["anchorscope"]:
+            listing.command = shlex.join(words)  # every word quoted: the folder may come from anybody
+    listing.add(only_hashes(manifest.get("sha256", {})))
     return listing
-
-
-_MAKERS = {"comparison": "compare", "detectors": "detect", "validation": "validate", "study": "study report"}
-
-
-def _own_command(told: Any) -> str | None:
-    """A command of ours that a manifest names, with every word quoted: the folder may come from anybody."""
-    with contextlib.suppress(ValueError):  # a quote that is not closed
-        words = shlex.split(told) if isinstance(told, str) else []
-        return shlex.join(words) if words[:1] == ["anchorscope"] else None
-    return None
 
 
 def _listed_by_itself(folder: Path) -> _Listing:
@@ -286,27 +261,27 @@ def _listed_by_itself(folder: Path) -> _Listing:
     try:
         read_bundle(folder)
     except UserError as error:
-        listing.problems.append(Problem(_JSON, f"or {_WEIGHTS} cannot be used: {error}", RESULT))
+        listing.problems.append(Problem(_JSON, f"or {_WEIGHTS} cannot be used: {error}"))
     return listing
 
 
 def _names_below(folder: Path) -> Iterator[str]:
     """Everything below a folder that is no folder; half-made folders of a run at work, or killed, are left out."""
-    for here, folders, names in os.walk(folder):
+    for above, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.endswith(PARTIAL))
-        links = [name for name in folders if (Path(here) / name).is_symlink()]
+        links = [name for name in folders if (Path(above) / name).is_symlink()]
         for name in sorted([*names, *links]):
-            yield (Path(here) / name).relative_to(folder).as_posix()
+            yield (Path(above) / name).relative_to(folder).as_posix()
 
 
 def _inner(folder: Path, unlisted: Sequence[str]) -> list[str]:
     """Folders of ours inside a folder, the outermost ones."""
-    found: list[str] = []
+    inner: list[str] = []
     for name in unlisted:
-        above = [str(one) for one in reversed(PurePosixPath(name).parents[:-1])]
-        if not any(one in found for one in above):
-            found += [one for one in above if _kind(folder / one) is not None][:1]
-    return found
+        above = [str(part) for part in reversed(PurePosixPath(name).parents[:-1])]
+        if not any(part in inner for part in above):
+            inner += [part for part in above if _kind(folder / part) is not None][:1]
+    return inner
 
 
 def _index_bytes(folder: Path) -> bytes | None:
