@@ -49,16 +49,16 @@ class _StepFacts(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """What a reader of `manifest.json` relies on; it has more."""
+    """What a reader of `manifest.json` relies on, where it is there; it has more."""
 
     model_config = ConfigDict(strict=True)
 
     sha256: dict[str, str]
-    model: _ModelFacts
-    counts: list[dict[str, str | int]]
-    steps: list[_StepFacts]
-    reference_layers: dict[str, list[int]]
-    unavailable: list[dict[str, str]]
+    model: _ModelFacts = _ModelFacts.model_construct()
+    counts: list[dict[str, str | int]] = []
+    steps: list[_StepFacts] = []
+    reference_layers: dict[str, list[int]] = {}
+    unavailable: list[dict[str, str]] = []
     facts: dict[str, str] = {}
     warnings: list[str] = []
     balanced_by: dict[str, str] = {}
@@ -79,6 +79,10 @@ class FinishedRun:
     @cached_property
     def findings(self) -> Findings:
         """Everything that the report of this run is made from."""
+        needed = ("model", "counts", "steps", "reference_layers", "unavailable")
+        missing = [name for name in needed if name not in self.manifest]
+        if missing:
+            raise self._unusable(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
         layers = self.manifest["reference_layers"]
         return Findings(

@@ -134,7 +134,7 @@ def rerun_command(folder: Path) -> str:
     recipe = folder / "recipe.toml"
     try:
         facts = read_index(folder).results.get(recipe.name)
-    except Damaged:
+    except UserError:
         return "anchorscope run --out NEW_FOLDER, with the options that the run was made with"
     if facts is not None and wrong_with(recipe, facts) is None:
         return shlex.join(["anchorscope", "run", str(recipe), "--out", str(folder)])

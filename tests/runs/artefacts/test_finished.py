@@ -134,7 +134,7 @@ def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copi
     assert not any("no longer" in other for other in advice)
     change_index(copied, schema_version=2)
     checked = CliRunner().invoke(app, ["verify", str(copied)], prog_name="anchorscope")
-    assert (checked.exit_code, "damaged" in checked.output) == (0, False)
+    assert (checked.exit_code, "damaged" in checked.output) == (0, False), checked.output
 
 
 def test_a_run_from_before_the_question_share_is_read_without_it(copied: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_manifest_that_was_changed_is_told(copied: Path, change: dict[str, Any
 @pytest.mark.parametrize("name", ["items.parquet", "effects.parquet", "curve_samples.parquet", "recipe.toml"])
 def test_a_changed_file_is_told_by_name_with_the_way_out(copied: Path, name: str) -> None:
     (copied / name).write_bytes((copied / name).read_bytes()[:100])
-    with pytest.raises(UserError, match=rf"is damaged: {name} is not what was written .*anchorscope verify"):
+    with pytest.raises(UserError, match=rf"is damaged: {name} is not what was written .*anchorscope run"):
         open_finished(copied)
     (copied / name).unlink()
     with pytest.raises(UserError, match=rf"is damaged: {name} is missing"):
