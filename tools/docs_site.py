@@ -107,11 +107,10 @@ def recipe() -> str:
     lines = [
         MADE + "# Options of a run\n",
         "The command line, `anchorscope.run`, recipe files (TOML) and study files take the same options; `random-cuts` "
-        "and `random_cuts` are the same, and `datasets` is `--dataset` on the command line. `anchorscope run "
-        "RECIPE.toml` runs a recipe, and an option beside it wins. Every run folder has its own recipe. The last column "
-        "says what "
-        "`anchorscope compare` does with runs that differ in the option: it refuses them unless `--allow` names it, "
-        "flags the difference, or ignores it.\n",
+        "and `random_cuts` are the same, and `datasets` is `--dataset` on the command line.\n",
+        "`anchorscope run RECIPE.toml` runs a recipe; an option beside it wins. Every run folder has its own recipe.\n",
+        "The last column says what `anchorscope compare` does with runs that differ in the option: it refuses them "
+        "unless `--allow` names it, flags the difference, or ignores it.\n",
     ]
     for panel in PANELS:
         rows = []
