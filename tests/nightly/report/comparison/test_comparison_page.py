@@ -226,7 +226,7 @@ def test_failures_of_one_kind_are_told_together_and_the_others_below(compared: C
     assert len(found) == 2 * 2 * 3  # runs, datasets, controls
     told = controls_sentence(compared, found)
     assert told.startswith(
-        "16 controls fail: random words take or give more than a quarter of the share at the tested layer in Bad "
+        "12 controls fail: random words take or give more than a quarter of the share at the tested layer in Bad "
         "(PopQA and NQ) and Worse (PopQA and NQ); 12 more below."
     )
     rows = controls_table(found).rows
