@@ -100,22 +100,26 @@ def _parameter(one: Any) -> tuple[str, str]:
 
 
 def recipe() -> str:
-    """Every option of a recipe file, from the recipe's own fields."""
-    from anchorscope.recipe import CHOICES, Recipe
+    """Every option of a run, from the recipe's own fields."""
+    from anchorscope.options import PANELS, option_of
+    from anchorscope.recipe import Recipe, about
 
     lines = [
-        MADE + "# Recipe options\n",
-        "A recipe is a TOML file with any of these; `anchorscope run RECIPE.toml` runs it, and an option on the "
-        "command line (with `-` for `_`; `datasets` is `--dataset`) wins over it. Every run folder has its own.\n",
+        MADE + "# Options of a run\n",
+        "The command line, `anchorscope.run`, recipe files (TOML) and study files take the same options; `random-cuts` "
+        "and `random_cuts` are the same, and `datasets` is `--dataset` on the command line.\n",
+        "`anchorscope run RECIPE.toml` runs a recipe; an option beside it wins. Every run folder has its own recipe.\n",
+        "The last column says what `anchorscope compare` does with runs that differ in the option: it refuses them "
+        "unless `--allow` names it, flags the difference, or ignores it.\n",
     ]
-    rows = []
-    for name, field in Recipe.model_fields.items():
-        text = " ".join(str(field.description).split())
-        if name in CHOICES:
-            text += f" One of: {', '.join(f'`{one}`' for one in CHOICES[name])}."
-        default = "" if field.default in (None, ()) else f"`{field.default!r}`"
-        rows.append((f"`{name}`", default, text))
-    return "\n".join([*lines, *_table(("option", "default", "meaning"), rows), ""])
+    for panel in PANELS:
+        rows = []
+        for name, field in Recipe.model_fields.items():
+            option = option_of(field)
+            if option.panel == panel:
+                rows.append((f"`{name}`", about(name), f"{option.compared.treatment}: {option.compared.reason}"))
+        lines += [f"## {panel}\n", *_table(("option", "meaning", "compare"), rows), ""]
+    return "\n".join(lines)
 
 
 def python_names() -> str:
@@ -138,7 +142,7 @@ def python_names() -> str:
 
 def _definition(home: str, name: str) -> ast.FunctionDef | ast.ClassDef:
     path = ROOT / "src" / Path(*home.split("."))
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    path = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return node

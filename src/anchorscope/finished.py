@@ -48,16 +48,16 @@ class _StepFacts(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """What a reader of `manifest.json` relies on; it has more."""
+    """What a reader of `manifest.json` relies on, where it is there; it has more."""
 
     model_config = ConfigDict(strict=True)
 
     sha256: dict[str, str]
-    model: _ModelFacts
-    counts: list[dict[str, str | int]]
-    steps: list[_StepFacts]
-    reference_layers: dict[str, list[int]]
-    unavailable: list[dict[str, str]]
+    model: _ModelFacts = _ModelFacts.model_construct()
+    counts: list[dict[str, str | int]] = []
+    steps: list[_StepFacts] = []
+    reference_layers: dict[str, list[int]] = {}
+    unavailable: list[dict[str, str]] = []
     facts: dict[str, str] = {}
     warnings: list[str] = []
     balanced_by: dict[str, str] = {}
@@ -78,6 +78,10 @@ class FinishedRun:
     @cached_property
     def findings(self) -> Findings:
         """Everything that the report of this run is made from."""
+        needed = ("model", "counts", "steps", "reference_layers", "unavailable")
+        missing = [name for name in needed if name not in self.manifest]
+        if missing:
+            raise self._unusable(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
         layers = self.manifest["reference_layers"]
         return Findings(
@@ -194,7 +198,7 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     """
     path = named_folder(path)
     manifest = read_manifest(path)
-    _refuse_incomplete(path, manifest)
+    _refuse_unusable(path, manifest)
     names = manifest["sha256"] if checked else ("recipe.toml",)
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
     if wrong is not None:
@@ -206,8 +210,8 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     return FinishedRun(path, manifest, make_recipe(options))
 
 
-def _refuse_incomplete(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuses a manifest that lacks what a reader relies on."""
+def _refuse_unusable(path: Path, manifest: dict[str, Any]) -> None:
+    """Refuses a manifest in which something that a reader relies on is of another type."""
     try:
         _Manifest.model_validate(manifest)
     except ValidationError as error:

@@ -2,7 +2,7 @@
 
 The field has the type, the limits and, as its docstring, the help text. `option` adds the default, the panel of the
 help page, the words it may take, and how `compare` treats runs that differ in it. The command line, the signature and
-docstring of `anchorscope.run`, the table in docs/options.md, study files and error messages are made from that.
+docstring of `anchorscope.run`, the reference in the docs, study files and error messages are made from that.
 """
 
 from dataclasses import dataclass

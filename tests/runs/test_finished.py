@@ -134,7 +134,7 @@ def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copi
     assert not any("no longer" in other for other in advice)
     change_index(copied, schema_version=2)
     checked = CliRunner().invoke(app, ["verify", str(copied)], prog_name="anchorscope")
-    assert (checked.exit_code, "damaged" in checked.output) == (0, False)
+    assert (checked.exit_code, "damaged" in checked.output) == (0, False), checked.output
 
 
 def test_a_run_from_before_the_question_share_is_read_without_it(copied: Path) -> None:

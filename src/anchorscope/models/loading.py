@@ -263,6 +263,9 @@ def _check_config_file(folder: Path) -> None:
         for key in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
             if isinstance(layers := part.get(key), int | float) and not 1 <= layers <= LAYERS:
                 raise ValueError(f"config.json says {key} = {layers}; allowed: 1 to {LAYERS:,}")
+        for key in ("hidden_size", "n_embd", "d_model"):
+            if isinstance(width := part.get(key), int | float) and width < 1:
+                raise ValueError(f"config.json says {key} = {width}; allowed: 1 or more")
 
 
 def _read_config(folder: str, source: str, options: dict[str, Any]) -> Any:

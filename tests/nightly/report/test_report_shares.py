@@ -256,7 +256,7 @@ def test_a_control_beyond_its_limit_is_named_even_where_that_is_not_sure():
     world = World(random=0.03, half=0.08, spoilt={("random", 20): 0.2})  # more than a quarter of 0.69, by little
     found = readings(world)["share_random_small"]
     assert (found["verdict"], found["failing_layers"], found["doubtful_layers"]) == ("undecided", [], [20])
-    assert "? nothing surely; 2 of 6 controls undecided" in answer(world)
+    assert "? nothing surely; 2 of 5 controls undecided" in answer(world)
     assert "Undecided: random words and ΔP under random words (perhaps beyond" in answer(world)
     assert "(perhaps beyond their limit at layer 20)" in answer(world)
     assert "beyond their limit" not in answer(World(random=0.03, half=0.03))
@@ -287,11 +287,16 @@ def test_the_figure_draws_its_table_on_one_axis():
     first = [np.asarray(line.get_ydata(), float) for line in figure.axes[0].lines if len(line.get_xdata()) == LAYERS]
     mine = chart.data.filter(pl.col("group") == "all")
     series = [rows.sort("layer")["share"].to_numpy() for _, rows in mine.group_by("dataset", "intervention")]
-    assert len(first) == len(series) == 3 * 5
+    assert len(first) == len(series) == 3 * 4
     for values in series:
         assert any(np.allclose(values, line) for line in first)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    wanted = {"Key words cut (PopQA)", "Random words cut", "Upper third (NQ)", "Lower third (TriviaQA)"}
+    wanted = {
+        "Key words cut (PopQA)",
+        "Random words of equal attention cut",
+        "Upper third (NQ)",
+        "Lower third (TriviaQA)",
+    }
     assert {*wanted, "layer that is tested", "quoted in the text"} <= set(labels)
     rings = [line for line in figure.axes[0].lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
     at = {(int(ring.get_xdata()[0]), float(ring.get_ydata()[0])) for ring in rings}

@@ -187,5 +187,6 @@ def test_a_step_that_lies_behind_a_link_is_not_removed(small_run: SmallRun, tmp_
     index = read_index(out)
     index.leaving.append("work/link-0123456789ab/thesis.tex")
     index.save()
-    quick(small_run.recipe, out)
+    with pytest.raises(UserError, match="has a link in the place of 'work/link-0123456789ab'"):
+        quick(small_run.recipe, out)
     assert (tmp_path / "elsewhere" / "thesis.tex").read_bytes() == b"mine"
