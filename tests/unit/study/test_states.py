@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from anchorscope.artefacts import sealed_folder
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, is_locked, locked
@@ -109,6 +110,34 @@ def test_only_files_of_the_study_are_replaced(folder: Path, tmp_path: Path) -> N
     found = verify(folder)
     assert found.kind == "study"
     assert "report.html" not in {one.file for one in found.problems}
+
+
+@pytest.mark.parametrize("moment", ["move_files", "remove_files"])
+def test_a_page_that_was_stopped_on_its_way_is_known_and_replaced(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def write(text: str) -> None:
+        with open_study(folder, study(), tmp_path / "study.toml") as opened, opened.new_page(text) as made:
+            (made / "report.html").write_text(text)
+            (made / f"{text}.csv").write_text(text)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    write("first")
+    with monkeypatch.context() as patch:
+        patch.setattr(sealed_folder, moment, stop)
+        with pytest.raises(KeyboardInterrupt):
+            write("second")
+    assert "report.html" not in {problem.file for problem in verify(folder).problems}
+    write("third")
+    assert {path.name for path in folder.glob("*.*") if path.is_file()} == {
+        "report.html",
+        "third.csv",
+        "study.json",
+        "study.toml",
+        ".lock",
+    }
 
 
 def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(folder: Path, tmp_path: Path) -> None:
