@@ -25,6 +25,8 @@ MOST_BATCH_TOKENS = 100_000_000
 """Tokens that may be run together."""
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
+LOADED = "an object already loaded"
+"""The source of a model that was given to `anchorscope.run` in memory: no command line can name it."""
 RANDOM = "random"
 """Its control: other tokens cut that receive as much attention."""
 CUT, REWRITE = "cut", "rewrite"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anchorscope.artefacts.run_folder import read_manifest, run_again, version_of
 from anchorscope.artefacts.sealed_folder import Damaged, damage
-from anchorscope.catalogue import EVIDENCE
+from anchorscope.catalogue import EVIDENCE, LOADED
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
@@ -112,6 +112,7 @@ class FinishedRun:
             question_share=self.csv_where_made("question_share", SHARE_SCHEMA),
             question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
             parameters=model["parameters"],
+            options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
             supplied={row["dataset"]: row["supplied"] for row in self.manifest["counts"] if "supplied" in row},
             balanced_by=self.manifest.get("balanced_by", {}),  # older runs did not write down what happened
@@ -181,6 +182,11 @@ class FinishedRun:
             return read(place)
         except pl.exceptions.PolarsError:
             raise self._unusable(f"a damaged {name}") from None
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options of the recipe that are not the defaults, as a call in Python takes them."""
+        return self.recipe.model_dump(exclude_defaults=True, exclude={"model", "device", "dtype"})
 
     @property
     def _again(self) -> str:

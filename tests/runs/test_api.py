@@ -56,6 +56,19 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscop
     assert "llama" in repr(again)
 
 
+def test_the_next_steps_of_a_model_in_memory_are_calls_in_python(made: anchorscope.Run) -> None:
+    (step,) = (step for step in made.card.next_steps if step.startswith("Rule out"))
+    call = step.partition(": ")[2]
+    asked = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(anchorscope, "run", lambda *given, **options: asked.update(options, model=given))
+        eval(call, {"anchorscope": anchorscope, "model": "m", "tokenizer": "t"})
+    assert (asked["model"], asked["tokenizer"], asked["evidence"]) == (("m",), "t", "matched,wordings")
+    assert asked["out"] == str(made.path)
+    assert asked["folds"] == 2
+    assert asked["datasets"] == made._finished.recipe.datasets
+
+
 def test_every_public_name_is_there_and_importing_costs_nothing() -> None:
     for name in anchorscope.__all__:
         assert getattr(anchorscope, name) is not None

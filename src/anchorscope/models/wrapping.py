@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anchorscope.catalogue import LOADED
 from anchorscope.errors import UserError
 from anchorscope.models.attention import OneSequence
 from anchorscope.models.families import FAMILIES, listed_family, missing_part
@@ -26,11 +27,7 @@ _COARSE = 1e-1  # bfloat16 over tens of layers; a wrong layout is off by about t
 
 
 def wrap(
-    model: Any,
-    tokenizer: Any,
-    name: str | None = None,
-    source: str = "an object already loaded",
-    random_weights: bool = False,
+    model: Any, tokenizer: Any, name: str | None = None, source: str = LOADED, random_weights: bool = False
 ) -> LanguageModel:
     """The model with the table of its parts, proven on it. The object itself is not written to, now or later."""
     title = name or str(getattr(model.config, "_name_or_path", "") or model.config.model_type)

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 
 from anchorscope.report.findings import Findings
 from anchorscope.report.shares import has_shares
@@ -17,7 +18,7 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
     if findings.random_weights:
         return ("Run it with the trained weights.",)
     folder = findings.folder or "RUN"
-    again = f"anchorscope run {shlex.quote(f'{folder}/recipe.toml')} --out {shlex.quote(folder)}"
+    again = partial(_again, findings, folder)
     verdicts = {
         claim: {
             one["verdict"]
@@ -29,17 +30,26 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
     made = set(findings.experiments["experiment"].to_list()) if findings.experiments.height else set()
     steps = _layers_to_leave_out(observations, len(findings.datasets) > 1)
     if not has_shares(findings):
-        steps.append(f"Add the question share: {again}")
+        steps.append(f"Add the question share: {again()}")
     if "matched" not in made:
-        steps.append(f"Rule out that words alone tell: {again} --evidence matched,wordings")
+        steps.append(f"Rule out that words alone tell: {again(evidence='matched,wordings')}")
     if "holds" in verdicts["adds_to_confidence"]:
         steps.append(
-            f"Catch hallucinations: {again} --keep states,states-cut,detection && anchorscope detect "
+            f"Catch hallucinations: {again(keep='states,states-cut,detection')} && anchorscope detect "
             f"{shlex.quote(folder)} --out {shlex.quote(f'{folder}-detectors')}"
         )
     if "undecided" in verdicts["items_differ"]:
         steps.append("Ask more questions: whether items differ needs more answers than there are here.")
     return tuple(steps[:MOST])
+
+
+def _again(findings: Findings, folder: str, **options: str) -> str:
+    """What adds something to the run: a command, or where no command line can name the model, a call in Python."""
+    if findings.options is not None:
+        named = "".join(f", {name}={value!r}" for name, value in {**findings.options, **options}.items())
+        return f"anchorscope.run(model, tokenizer=tokenizer, out={folder!r}{named})"
+    words = ["anchorscope", "run", f"{folder}/recipe.toml", "--out", folder]
+    return shlex.join([*words, *(word for name, value in options.items() for word in (f"--{name}", value))])
 
 
 def _layers_to_leave_out(observations: Sequence[Reading], several: bool) -> list[str]:
