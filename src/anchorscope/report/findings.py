@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median_low
+from typing import Any
 
 import polars as pl
 
@@ -82,9 +83,9 @@ class Findings:
     parameters: int = 0
     """How large the model is; 0 where that is not known."""
     folder: str = ""
+    """Where the run lies, as its user named it."""
     options: Mapping[str, Any] | None = None
     """Those of the run, where its model was given in memory, so that only a call in Python can run it again."""
-    """Where the run lies, as its user named it."""
     supplied: Mapping[str, int] = field(default_factory=dict)
     """Per dataset, how many of the asked questions brought their answer: the model did not write these."""
     balanced_by: Mapping[str, str] = field(default_factory=dict)
