@@ -26,9 +26,9 @@ from anchorscope.artefacts.results import DatasetResult, LeftOut
 from anchorscope.artefacts.step import Step
 from anchorscope.evidence.clean import with_log_probs
 from anchorscope.evidence.effects import measured_places
-from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
+from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import PROBES

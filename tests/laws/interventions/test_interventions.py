@@ -17,7 +17,7 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.experiments.experiment import chosen_experiments
+from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.interventions.cuts import random_candidates
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.interventions.registry import INTERVENTIONS, of_experiments, with_draws
