@@ -25,9 +25,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from anchorscope.engine.sequences import Cut
+from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.partial_cuts import ItemCuts, Scored, reached, run_chosen_cuts
+from anchorscope.experiments.partial_cuts import ItemCuts, Scored, reached, run_variants
 from anchorscope.experiments.section import (
     HALF,
     Answer,
@@ -113,7 +113,8 @@ def run(inputs: ExperimentInputs) -> Found:
         told = ", ".join(f"{name} ({n})" for name, n in few.items())
         missing.append(f"{told}: fewer than {FEW} items have so many tokens that later ones can see")
     chosen, layer = {name: one for name, one in planned.items() if name not in few}, inputs.most_frequent_reference
-    ran = run_chosen_cuts(inputs, chosen, "dose", layer)
+    variants = [Variant(cuts) for cuts in chosen.values()]  # in one pass: they share what no cut has changed
+    ran = dict(zip(chosen, run_variants(inputs, variants, "dose", layer), strict=True))
     found = analyse(inputs, ran, {name: {item: cut.n_cut for item, cut in planned[name].items()} for name in ran})
     shares, untold = dose_shares(inputs, ran, layer)
     return Found((*found.statistics, *shares), found.values, (*missing, *found.missing, *untold))

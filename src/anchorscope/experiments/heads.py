@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,8 +18,8 @@ from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.experiments.partial_cuts import (
     Outcome,
+    PartialCut,
     effects_of,
-    partial_knockout,
     reference_statistics,
     run_partial_cuts,
     summed_over,
@@ -48,9 +47,6 @@ from anchorscope.report.result_rows import present, row_estimate, select, statis
 from anchorscope.report.verdicts import DISCOVERY_RATE, above, size_ratio
 from anchorscope.report.wording import NOTHING, p_value_cell, points
 
-if TYPE_CHECKING:
-    from anchorscope.interventions.intervention import Intervention
-
 ALL_HEADS = "all heads"
 """The whole layer, for scale."""
 SINGLE_HEADS = "single heads"
@@ -62,19 +58,19 @@ def run(inputs: ExperimentInputs) -> Found:
     families = head_knockouts(inputs.planner.n_heads, inputs.most_frequent_reference, window_width(inputs))
     outcomes, missing = run_partial_cuts(inputs, [one for family in families for one in family], "heads")
     found = analyse(inputs, outcomes)
-    alone = [one for one in outcomes if one.intervention.heads is not None and len(one.intervention.layers or ()) == 1]
+    alone = [one for one in outcomes if one.cut.heads is not None and len(one.cut.layers) == 1]
     values = (summed_over(inputs, alone, SINGLE_HEADS),) if alone else ()
     return Found(found.statistics, values, (*missing, *found.missing))
 
 
-def head_knockouts(n_heads: int, layer: int, width: int) -> list[list[Intervention]]:
+def head_knockouts(n_heads: int, layer: int, width: int) -> list[list[PartialCut]]:
     """Every head, and all of them, in one layer, and in a window that ends with it."""
     families = []
     for first in dict.fromkeys((layer, max(0, layer - width + 1))):
         where = "" if first == layer else f", layers {first}–{layer}"
         layers = range(first, layer + 1)
-        each = [partial_knockout(f"head {head}{where}", layers, (head,)) for head in range(n_heads)]
-        families.append([*each, partial_knockout(f"{ALL_HEADS}{where}", layers)])
+        each = [PartialCut(f"head {head}{where}", layers, (head,)) for head in range(n_heads)]
+        families.append([*each, PartialCut(f"{ALL_HEADS}{where}", layers)])
     return families
 
 
@@ -84,14 +80,14 @@ def analyse(inputs: ExperimentInputs, outcomes: list[Outcome]) -> Found:
 
     rows: list[Statistic] = []
     missing: list[str] = []
-    starts = dict.fromkeys(outcome.first for outcome in outcomes)
+    starts = dict.fromkeys(outcome.cut.first for outcome in outcomes)
     inputs.progress.start("heads: statistics", len(inputs.calls))
     with resampling(inputs.draws.device):
         for assignment in inputs.calls:
             for first in starts:
-                here = [one for one in outcomes if one.first == first]
+                here = [one for one in outcomes if one.cut.first == first]
                 for scale in (False, True):  # all heads together are no test among many
-                    some = [one for one in here if (one.intervention.heads is None) == scale]
+                    some = [one for one in here if (one.cut.heads is None) == scale]
                     found, reasons = reference_statistics(effects_of(inputs, assignment, some))
                     rows += found
                     missing += reasons

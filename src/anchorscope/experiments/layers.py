@@ -25,9 +25,9 @@ from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Fou
 from anchorscope.experiments.partial_cuts import (
     Effects,
     Outcome,
+    PartialCut,
     cumulative,
     effects_of,
-    partial_knockout,
     reference_statistics,
     run_partial_cuts,
     summed_over,
@@ -80,9 +80,9 @@ SINGLE = "single"
 def run(inputs: ExperimentInputs) -> Found:
     """The knockout in every layer and window, and what it does to the groups."""
     n_layers, width = inputs.measured.n_layers, window_width(inputs)
-    singles = [partial_knockout(SINGLE, range(layer, layer + 1)) for layer in range(n_layers)]
+    singles = [PartialCut(SINGLE, range(layer, layer + 1)) for layer in range(n_layers)]
     starts = window_starts(n_layers, width) if width > 1 else []
-    windows = [partial_knockout(f"window {width}", range(start, start + width)) for start in starts]
+    windows = [PartialCut(f"window {width}", range(start, start + width)) for start in starts]
     outcomes, missing = run_partial_cuts(inputs, [*singles, *windows], "layers")
     found = analyse(inputs, outcomes)
     return Found(found.statistics, found.values, (*missing, *found.missing))
@@ -94,12 +94,12 @@ def analyse(inputs: ExperimentInputs, outcomes: Sequence[Outcome]) -> Found:
 
     rows: list[Statistic] = []
     missing: list[str] = []
-    families = list(dict.fromkeys(outcome.variant for outcome in outcomes))
+    families = list(dict.fromkeys(outcome.cut.variant for outcome in outcomes))
     inputs.progress.start("layers: statistics", len(inputs.calls))
     with resampling(inputs.draws.device):
         for assignment in inputs.calls:
             for variant in families:
-                family = effects_of(inputs, assignment, [one for one in outcomes if one.variant == variant])
+                family = effects_of(inputs, assignment, [one for one in outcomes if one.cut.variant == variant])
                 rows += _heat_map(family)
                 found, reasons = reference_statistics(family)
                 rows += found
@@ -240,7 +240,7 @@ def _deepest(singles: Sequence[Effects]) -> tuple[list[Statistic], list[str]]:
 
 def _values(inputs: ExperimentInputs, outcomes: Sequence[Outcome]) -> tuple[ItemValues, ...]:
     """What the single layers add up to in every item, at its reference layer and without any correction."""
-    singles = [one for one in outcomes if one.variant == SINGLE]
+    singles = [one for one in outcomes if one.cut.variant == SINGLE]
     if not singles or not _complete(inputs, [Effects(inputs, next(iter(inputs.calls)), one) for one in singles]):
         return ()
     return (summed_over(inputs, singles, SINGLE),)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import Patch, Variant
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.partial_cuts import MOST_AT_ONCE, Scored
+from anchorscope.experiments.partial_cuts import MOST_AT_ONCE, Scored, run_variants
 from anchorscope.experiments.section import Answer, Key, Said, SectionSpec, TableSpec, say_number
 from anchorscope.experiments.statistics import FEW, Floats, estimate_of, known, p_values, q_values
 from anchorscope.report.findings import Findings
@@ -161,23 +161,14 @@ def run(inputs: ExperimentInputs) -> Found:
 
 def run_patches(inputs: ExperimentInputs, patches: Mapping[str, Mapping[int, Patch]]) -> dict[tuple[str, int], Scored]:
     """Every kind of patch at every layer up to the highest l*; a few share a pass, as each takes a row of an item."""
-    from anchorscope.execute.run_passes import run_states
-
     top = int(inputs.reference[inputs.some_items()].max())
     wanted = [(kind, layer) for kind in patches for layer in range(top + 1)]
-    sequences = [item.sequence(inputs.setting.positions) for item in inputs.used_items]
-    probes = inputs.scoring.probes(only=(*inputs.headline, inputs.measured.probe("full")))
-    n_passes = max(1, math.ceil(len(wanted) / MOST_AT_ONCE))
-    ran = {}
+    n_passes = math.ceil(len(wanted) / MOST_AT_ONCE)
+    ran: dict[tuple[str, int], Scored] = {}
     for number in range(n_passes):
         some = wanted[number::n_passes]  # each pass has early and late layers, which cost more and less
         variants = [Variant(layers=range(layer, layer + 1), patches=patches[kind]) for kind, layer in some]
-        title = f"mediation {number + 1} of {n_passes}"
-        work = inputs.planner.states(title, sequences, inputs.prefix, variants)
-        found = run_states(inputs.executor, replace(work, probes=probes), inputs.progress)
-        for name, part in zip(some, found.variants, strict=True):
-            assert part.logits is not None, "a pass with probes gives log-odds"
-            ran[name] = Scored(part.items, part.logits[:, 0, 0, 0].T)
+        ran |= zip(some, run_variants(inputs, variants, f"mediation {number + 1} of {n_passes}"), strict=True)
     return {name: ran[name] for name in wanted}
 
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from anchorscope.evidence.corrected import CellSums, Corrected
     from anchorscope.evidence.draws import Draws
-    from anchorscope.interventions.intervention import Intervention
 
 MOST_AT_ONCE = 16
 """Cuts that share a pass: with their own row each, an item takes at most so many times the tokens of a knockout."""
@@ -59,37 +58,30 @@ ItemCuts = Mapping[int, Cut]
 """The cut of each used item that is run, by its index."""
 
 
-def partial_knockout(variant: str, layers: range, heads: tuple[int, ...] | None = None) -> Intervention:
-    """The knockout in some layers, or in some heads of them, only."""
-    from anchorscope.interventions.cuts import KNOCKOUT
+@dataclass(frozen=True)
+class PartialCut:
+    """The knockout in some layers, or in some query heads of them, only."""
 
-    return KNOCKOUT.within(variant, layers, heads)
+    variant: str
+    """As in the results' column `variant`."""
+    layers: range
+    heads: tuple[int, ...] | None = None
 
-
-def first_layer(intervention: Intervention) -> int:
-    """The first layer that is cut: a probe below it cannot see the cut."""
-    return 0 if intervention.layers is None else intervention.layers.start
+    @property
+    def first(self) -> int:
+        """The first layer that is cut: a probe below it cannot see the cut."""
+        return self.layers.start
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What one cut does to the items."""
 
-    intervention: Intervention
+    cut: PartialCut
     items: Indices
     """The used items that it was run on, in order."""
-    logits: NDArray[np.floating]
+    logits: Floats
     """Log-odds [layer, item] at the headline site and position; below the cut those of the clean run."""
-
-    @property
-    def first(self) -> int:
-        """The first layer that is cut."""
-        return first_layer(self.intervention)
-
-    @property
-    def variant(self) -> str:
-        """As in the results' column `variant`."""
-        return self.intervention.variant or ""
 
 
 def window_width(inputs: ExperimentInputs) -> int:
@@ -105,37 +97,69 @@ def window_starts(n_layers: int, width: int) -> list[int]:
     return starts if starts[-1] == last else [*starts, last]
 
 
+@dataclass(frozen=True)
+class Scored:
+    """Log-odds of some of the used items after a change."""
+
+    items: Indices
+    """Indices of the used items that were run, in order."""
+    logits: Floats
+    """Log-odds [layer, item] at the headline site and position."""
+    states: Float[Tensor, "item d_model"] | None = None
+    """The states of one layer there, where they were asked for."""
+
+    def delta_p(self, inputs: ExperimentInputs) -> Floats:
+        """ΔP in percentage points, [item, layer]."""
+        place = inputs.measured
+        before = place.before[place.probe("full")][:, self.items]
+        labels = place.labels[self.items]
+        return 100 * (true_label_probability(self.logits, labels) - true_label_probability(before, labels)).T
+
+    def at_reference(self, inputs: ExperimentInputs) -> Floats:
+        """ΔP at each item's own reference layer, [item]."""
+        return self.delta_p(inputs)[np.arange(len(self.items)), inputs.reference[self.items]]
+
+
+def run_variants(
+    inputs: ExperimentInputs, variants: Sequence[Variant], title: str, layer: int | None = None
+) -> list[Scored]:
+    """One pass over the used items for all variants; the states of one `layer` are kept where it is named."""
+    from anchorscope.execute.run_passes import run_states
+
+    sequences = [item.sequence(inputs.setting.positions) for item in inputs.used_items]
+    work = inputs.planner.states(title, sequences, inputs.prefix, variants)
+    probes = inputs.scoring.probes(only=(*inputs.headline, inputs.measured.probe("full")))
+    keep = () if layer is None else ((inputs.headline,),) * len(variants)
+    scored = []
+    for part in run_states(inputs.executor, replace(work, probes=probes, keep=keep), inputs.progress).variants:
+        assert part.logits is not None, "a pass with probes gives log-odds"
+        states = None if part.states is None or layer is None else part.states[0, layer].clone()
+        scored.append(Scored(part.items, part.logits[:, 0, 0, 0].T, states))
+    return scored
+
+
 def run_partial_cuts(
-    inputs: ExperimentInputs, interventions: Sequence[Intervention], title: str
+    inputs: ExperimentInputs, partial: Sequence[PartialCut], title: str
 ) -> tuple[list[Outcome], list[str]]:
     """Runs partial knockouts on some items, and says which cuts or items could not be run."""
-    from anchorscope.execute.run_passes import run_states
     from anchorscope.interventions.cuts import KNOCKOUT
 
     rng = inputs.rng(title)
     cuts = {int(item): KNOCKOUT.cut(inputs.used_items[item], inputs.setting.edges, rng) for item in inputs.some_items()}
-    planned, missing = _plan(inputs, interventions, cuts)
-    outcomes = []
-    n_passes = max(1, math.ceil(len(planned) / MOST_AT_ONCE))
-    sequences = [item.sequence(inputs.setting.positions) for item in inputs.used_items]
-    probes = inputs.scoring.probes(only=(*inputs.headline, inputs.measured.probe("full")))
-    for number, together in enumerate(np.array_split(np.arange(len(planned)), n_passes)):
-        if not len(together):
-            break
+    planned, missing = _plan(inputs, partial, cuts)
+    outcomes: list[Outcome] = []
+    n_passes = math.ceil(len(planned) / MOST_AT_ONCE)
+    for number in range(n_passes):
+        together = np.array_split(np.arange(len(planned)), n_passes)[number]
         some = [planned[index] for index in together]
-        work = inputs.planner.states(
-            f"{title} {number + 1} of {n_passes}", sequences, inputs.prefix, [variant for _, variant in some]
-        )
-        found = run_states(inputs.executor, replace(work, probes=probes), inputs.progress)
-        for (intervention, _), part in zip(some, found.variants, strict=True):
-            assert part.logits is not None, "a pass with probes gives log-odds"
-            outcomes.append(Outcome(intervention, part.items, part.logits[:, 0, 0, 0].T))
+        ran = run_variants(inputs, [variant for _, variant in some], f"{title} {number + 1} of {n_passes}")
+        outcomes += [Outcome(cut, after.items, after.logits) for (cut, _), after in zip(some, ran, strict=True)]
     return outcomes, missing
 
 
 def _plan(
-    inputs: ExperimentInputs, interventions: Sequence[Intervention], cuts: dict[int, Cut]
-) -> tuple[list[tuple[Intervention, Variant]], list[str]]:
+    inputs: ExperimentInputs, partial: Sequence[PartialCut], cuts: dict[int, Cut]
+) -> tuple[list[tuple[PartialCut, Variant]], list[str]]:
     """Every cut with the items that it takes edges from.
 
     The engine refuses a cut that takes nothing, from an item or in a layer. Only a sliding window can be the reason,
@@ -148,17 +172,16 @@ def _plan(
         for window in set(windows)
     }
     planned, idle, few = [], [], []
-    for one in interventions:
-        assert one.layers is not None, "a partial knockout names its layers"
-        of_layer = [reached[windows[layer]] for layer in one.layers]
+    for part in partial:
+        of_layer = [reached[windows[layer]] for layer in part.layers]
         if not all(of_layer):
-            idle.append(f"{one.variant} from layer {first_layer(one)}")
+            idle.append(f"{part.variant} from layer {part.first}")
             continue
         items = set.union(*of_layer)
         if len(items) < len(cuts):
-            few.append(f"{one.variant} from layer {first_layer(one)} ({len(items)} of {len(cuts)})")
-        variant = Variant({item: replace(cuts[item], heads=one.heads) for item in sorted(items)}, one.layers)
-        planned.append((one, variant))
+            few.append(f"{part.variant} from layer {part.first} ({len(items)} of {len(cuts)})")
+        variant = Variant({item: replace(cuts[item], heads=part.heads) for item in sorted(items)}, part.layers)
+        planned.append((part, variant))
     missing = []
     if idle:
         missing.append(
@@ -168,29 +191,6 @@ def _plan(
     if few:
         missing.append(f"{', '.join(few)}: the sliding window already hides the question of the other items")
     return planned, missing
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Log-odds of some of the used items after a change."""
-
-    items: NDArray[np.int64]
-    """Indices of the used items that were run, in order."""
-    logits: NDArray[np.floating]
-    """Log-odds [layer, item] at the headline site and position."""
-    states: Float[Tensor, "item d_model"] | None = None
-    """The states of one layer there, where they were asked for."""
-
-    def delta_p(self, inputs: ExperimentInputs) -> NDArray[np.floating]:
-        """ΔP in percentage points, [item, layer]."""
-        place = inputs.measured
-        before = place.before[place.probe("full")][:, self.items]
-        labels = place.labels[self.items]
-        return 100 * (true_label_probability(self.logits, labels) - true_label_probability(before, labels)).T
-
-    def at_reference(self, inputs: ExperimentInputs) -> NDArray[np.floating]:
-        """ΔP at each item's own reference layer, [item]."""
-        return self.delta_p(inputs)[np.arange(len(self.items)), inputs.reference[self.items]]
 
 
 def reached(inputs: ExperimentInputs, cuts: ItemCuts) -> dict[int, Cut]:
@@ -203,29 +203,6 @@ def reached(inputs: ExperimentInputs, cuts: ItemCuts) -> dict[int, Cut]:
             return {}
         found |= here
     return {item: cut for item, cut in cuts.items() if item in found}
-
-
-def run_chosen_cuts(
-    inputs: ExperimentInputs, cuts: Mapping[str, ItemCuts], title: str, layer: int | None = None
-) -> dict[str, Scored]:
-    """Every variant's items, cut in all layers; all variants together, as they share what no cut has changed.
-
-    The states of one `layer` are kept where it is named.
-    """
-    from anchorscope.execute.run_passes import run_states
-
-    sequences = [item.sequence(inputs.setting.positions) for item in inputs.used_items]
-    variants = [Variant(dict(one)) for one in cuts.values()]
-    work = inputs.planner.states(title, sequences, inputs.prefix, variants)
-    probes = inputs.scoring.probes(only=(*inputs.headline, inputs.measured.probe("full")))
-    keep = () if layer is None else ((inputs.headline,),) * len(variants)
-    found = run_states(inputs.executor, replace(work, probes=probes, keep=keep), inputs.progress)
-    scored = {}
-    for name, part in zip(cuts, found.variants, strict=True):
-        assert part.logits is not None, "a pass with probes gives log-odds"
-        states = None if part.states is None or layer is None else part.states[0, layer].clone()
-        scored[name] = Scored(part.items, part.logits[:, 0, 0, 0].T, states)
-    return scored
 
 
 CORRECTED = "corrected"
@@ -263,12 +240,12 @@ class Effects:
     @property
     def first(self) -> int:
         """The first layer that is cut."""
-        return self.outcome.first
+        return self.outcome.cut.first
 
     @property
     def variant(self) -> str:
         """As in the results' column `variant`."""
-        return self.outcome.variant
+        return self.outcome.cut.variant
 
     @property
     def items(self) -> Indices:
@@ -414,7 +391,7 @@ def cumulative(inputs: ExperimentInputs, items: Indices) -> Outcome:
     place = inputs.measured
     where = np.searchsorted(place.ran[KNOCKOUT_NAME], items)
     logits = place.after[KNOCKOUT_NAME][place.probe("full")][:, where]
-    return Outcome(partial_knockout("cumulative", range(place.n_layers)), items, logits)
+    return Outcome(PartialCut("cumulative", range(place.n_layers)), items, logits)
 
 
 def reference_statistics(family: Sequence[Effects]) -> tuple[list[Statistic], list[str]]:

@@ -15,9 +15,9 @@ from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.partial_cuts import (
     Effects,
     Outcome,
+    PartialCut,
     cumulative,
     effects_of,
-    partial_knockout,
     reference_statistics,
 )
 from anchorscope.experiments.statistics import FEW
@@ -37,7 +37,7 @@ def one_cut(inputs: ExperimentInputs, first: int, seed: int = 0) -> Outcome:
     items = np.sort(rng.choice(inputs.n, size=inputs.n - 30, replace=False))
     logits = inputs.measured.before[0][:, items].copy()
     logits[first:] = inputs.measured.after[KNOCKOUT][0][first:, items] + rng.normal(0, 0.3, logits[first:].shape)
-    return Outcome(partial_knockout("single", range(first, first + 1)), items, logits)
+    return Outcome(PartialCut("single", range(first, first + 1)), items, logits)
 
 
 def test_the_knockout_as_an_outcome_gives_the_charts_own_numbers(inputs: ExperimentInputs) -> None:
@@ -87,7 +87,7 @@ def test_plain_values_are_changes_of_the_true_labels_probability(inputs: Experim
 
 
 def test_a_shift_of_all_items_alike_is_no_effect_under_the_corrected_rule(inputs: ExperimentInputs) -> None:
-    moved = Outcome(partial_knockout("single", range(2, 3)), np.arange(inputs.n), inputs.measured.before[0] - 1.5)
+    moved = Outcome(PartialCut("single", range(2, 3)), np.arange(inputs.n), inputs.measured.before[0] - 1.5)
     (effects,) = effects_of(inputs, "corrected", [moved])
     assert np.abs(effects.values).max() < 1e-3
     assert float(effects.curve(GROUPS[0]).abs().max()) < 1e-2

@@ -9,7 +9,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.experiments.heads import ALL_HEADS, EXPERIMENT, analyse, head_knockouts
-from anchorscope.experiments.partial_cuts import Outcome, partial_knockout, run_partial_cuts
+from anchorscope.experiments.partial_cuts import Outcome, PartialCut, run_partial_cuts
 from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs
 from partial_cuts_synthetic import tiny_inputs
@@ -47,9 +47,9 @@ def outcomes_of(inputs: ExperimentInputs, planted: int | None) -> list[Outcome]:
 def test_every_head_is_cut_in_one_layer_and_in_a_window_that_ends_there() -> None:
     single, window = head_knockouts(2, 4, 3)
     assert single == [
-        partial_knockout("head 0", range(4, 5), (0,)),
-        partial_knockout("head 1", range(4, 5), (1,)),
-        partial_knockout(ALL_HEADS, range(4, 5)),
+        PartialCut("head 0", range(4, 5), (0,)),
+        PartialCut("head 1", range(4, 5), (1,)),
+        PartialCut(ALL_HEADS, range(4, 5)),
     ]
     assert [way.variant for way in window] == ["head 0, layers 2–4", "head 1, layers 2–4", "all heads, layers 2–4"]
     assert {way.layers for way in window} == {range(2, 5)}
@@ -92,8 +92,8 @@ def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel) -> None:
     first = rows_of(found, "delta_p_reference", assignment="plain", truth="all", group=GROUPS[0])
     assert set(first) == {way.variant for family in head_knockouts(4, 3, 2) for way in family}
     # All heads of a layer together are that layer.
-    ((layer,), _) = run_partial_cuts(inputs, [partial_knockout("single", range(3, 4))], "layers")
-    ((heads,), _) = run_partial_cuts(inputs, [partial_knockout("heads", range(3, 4), (0, 1, 2, 3))], "heads")
-    ((one,), _) = run_partial_cuts(inputs, [partial_knockout("head", range(3, 4), (2,))], "heads")
+    ((layer,), _) = run_partial_cuts(inputs, [PartialCut("single", range(3, 4))], "layers")
+    ((heads,), _) = run_partial_cuts(inputs, [PartialCut("heads", range(3, 4), (0, 1, 2, 3))], "heads")
+    ((one,), _) = run_partial_cuts(inputs, [PartialCut("head", range(3, 4), (2,))], "heads")
     assert heads.logits == pytest.approx(layer.logits, abs=1e-4)
     assert np.abs(one.logits - layer.logits)[3].max() > 1e-2

@@ -9,7 +9,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.experiments.layers import EXPERIMENT, SINGLE, analyse
-from anchorscope.experiments.partial_cuts import Outcome, partial_knockout
+from anchorscope.experiments.partial_cuts import Outcome, PartialCut
 from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs
 from partial_cuts_synthetic import tiny_inputs
@@ -22,8 +22,8 @@ def outcomes_of(inputs: ExperimentInputs, planted: int | None, noise: float = 0.
     """Single layers, and windows of two: the knockout's own log-odds where the planted layer is cut, else noise."""
     rng = np.random.default_rng(0)
     before, after = inputs.measured.before[0], inputs.measured.after[KNOCKOUT][0]
-    ways = [partial_knockout(SINGLE, range(layer, layer + 1)) for layer in range(len(before))]
-    ways += [partial_knockout("window 2", range(layer, layer + 2)) for layer in range(len(before) - 1)]
+    ways = [PartialCut(SINGLE, range(layer, layer + 1)) for layer in range(len(before))]
+    ways += [PartialCut("window 2", range(layer, layer + 2)) for layer in range(len(before) - 1)]
     found = []
     for way in ways:
         logits = before + rng.normal(0, noise, before.shape)

@@ -14,17 +14,17 @@ from anchorscope.engine.masks import CutRows, visible
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.experiments import partial_cuts
 from anchorscope.experiments.experiment import ExperimentInputs
-from anchorscope.experiments.partial_cuts import partial_knockout, run_partial_cuts, window_starts, window_width
+from anchorscope.experiments.partial_cuts import PartialCut, run_partial_cuts, window_starts, window_width
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.probes.scoring import Scorer
 from partial_cuts_synthetic import N, tiny_inputs, tiny_items
 
 CUTS = [
-    partial_knockout("all", range(4)),
-    *(partial_knockout("single", range(layer, layer + 1)) for layer in range(4)),
-    partial_knockout("window 2", range(1, 3)),
-    partial_knockout("head 1", range(2, 3), (1,)),
+    PartialCut("all", range(4)),
+    *(PartialCut("single", range(layer, layer + 1)) for layer in range(4)),
+    PartialCut("window 2", range(1, 3)),
+    PartialCut("head 1", range(2, 3), (1,)),
 ]
 
 
@@ -35,14 +35,14 @@ def inputs(tiny_llama: LanguageModel) -> ExperimentInputs:
 
 def test_a_cut_in_all_layers_is_the_knockout_and_below_a_cut_nothing_changes(inputs: ExperimentInputs) -> None:
     outcomes, missing = run_partial_cuts(inputs, CUTS, "layers")
-    assert [one.intervention for one in outcomes] == CUTS
+    assert [one.cut for one in outcomes] == CUTS
     assert not missing
     clean = inputs.measured.before[0]
     assert outcomes[0].logits == pytest.approx(inputs.measured.after[KNOCKOUT][0], abs=1e-4)
     for one in outcomes:
         assert one.items.tolist() == list(range(N))
-        assert one.logits[: one.first] == pytest.approx(clean[: one.first], abs=1e-4)
-        assert (np.abs(one.logits - clean)[one.first] > 1e-4).mean() > 0.95, one.variant
+        assert one.logits[: one.cut.first] == pytest.approx(clean[: one.cut.first], abs=1e-4)
+        assert (np.abs(one.logits - clean)[one.cut.first] > 1e-4).mean() > 0.95, one.cut.variant
 
 
 def test_how_many_cuts_share_a_pass_changes_no_number(
@@ -52,7 +52,7 @@ def test_how_many_cuts_share_a_pass_changes_no_number(
     monkeypatch.setattr(partial_cuts, "MOST_AT_ONCE", 3)
     found, _ = run_partial_cuts(inputs, CUTS, "layers")
     for one, other in zip(found, wanted, strict=True):
-        assert one.intervention == other.intervention
+        assert one.cut == other.cut
         assert one.logits == pytest.approx(other.logits, abs=1e-4)
 
 
@@ -77,7 +77,7 @@ def test_memory_that_runs_out_on_the_way_leaves_no_gap(
 
 def test_few_items_are_run_where_few_are_asked_for(tiny_llama: LanguageModel) -> None:
     inputs = tiny_inputs(tiny_llama, most_items=11)
-    ((one,), _) = run_partial_cuts(inputs, [partial_knockout("single", range(1, 2))], "layers")
+    ((one,), _) = run_partial_cuts(inputs, [PartialCut("single", range(1, 2))], "layers")
     assert one.items.tolist() == inputs.some_items().tolist()
     assert one.logits.shape == (4, 11)
     assert np.isfinite(one.logits).all()
@@ -136,7 +136,7 @@ def short_sighted(tiny_llama: LanguageModel) -> LanguageModel:
 def test_layers_that_cannot_see_the_question_are_named_and_not_run(short_sighted: LanguageModel) -> None:
     inputs = tiny_inputs(short_sighted, tiny_items(gap=12), edges="direct")
     outcomes, missing = run_partial_cuts(inputs, CUTS, "layers")
-    assert [(one.variant, one.first) for one in outcomes] == [("single", 0), ("single", 1)]
+    assert [(one.cut.variant, one.cut.first) for one in outcomes] == [("single", 0), ("single", 1)]
     (line,) = missing
     assert line.startswith("all from layer 0, single from layer 2, single from layer 3, window 2 from layer 1, head 1")
     assert line.endswith("choose --edges all")
@@ -145,7 +145,7 @@ def test_layers_that_cannot_see_the_question_are_named_and_not_run(short_sighted
 def test_items_whose_question_is_hidden_do_not_count(short_sighted: LanguageModel) -> None:
     inputs = tiny_inputs(short_sighted, tiny_items(), edges="direct")
     outcomes, (line,) = run_partial_cuts(inputs, CUTS, "layers")
-    n_run = {(one.variant, one.first): len(one.items) for one in outcomes}
+    n_run = {(one.cut.variant, one.cut.first): len(one.items) for one in outcomes}
     assert n_run["single", 0] == n_run["all", 0] == n_run["window 2", 1] == N  # another layer sees the question
     assert 0 < n_run["single", 2] == n_run["single", 3] < N
     assert f"single from layer 2 ({n_run['single', 2]} of {N})" in line
