@@ -21,22 +21,8 @@ from matplotlib.lines import Line2D
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.prompt_variants import allow_dont_know, says_dont_know
 from anchorscope.datasets.question import POPULARITY, Question, log_popularity
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.section import (
-    RULE,
-    SMALL_GAP,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    difference_columns,
-    group_columns,
-    items_column,
-    say_number,
-    value_column,
-    whole_percent,
-)
 from anchorscope.experiments.statistics import FEW, METHOD, Column, Floats, compare_pathways
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, DatasetStyle
@@ -169,7 +155,7 @@ QUANTITIES: dict[str, tuple[str, Show]] = {
 }
 """Quantity → its words and how it is written."""
 _SHOWS = {name: show for name, (_, show) in QUANTITIES.items()}
-_QUANTITY = Key("measure", "quantity", {name: words for name, (words, _) in QUANTITIES.items()})
+_QUANTITY = section.Key("measure", "quantity", {name: words for name, (words, _) in QUANTITIES.items()})
 _COLUMNS = ("dataset", "variant", "assignment", "group", "quantity", "value", "ci_low", "ci_high", "n", "method")
 _SMALL: dict[str, Any] = {
     "color": CONTROL_GREY,
@@ -215,23 +201,23 @@ def _panels(data: pl.DataFrame) -> list[Forest]:
     ]
 
 
-def _accuracy(rows: pl.DataFrame) -> Said | None:
+def _accuracy(rows: pl.DataFrame) -> section.Said | None:
     """Whether the share of true answers differs; equal only where the interval leaves room for a trifle."""
     gap = find(rows, measure="accuracy", aspect="difference", variant=WEIGHTED)
     apart = "holds" in (above(gap, 0.0), below(gap, 0.0))
-    same = between(gap, -SMALL_GAP, SMALL_GAP) == "holds"
+    same = between(gap, -section.SMALL_GAP, section.SMALL_GAP) == "holds"
     verdict: Verdict = "does not hold" if same else "holds" if apart else "undecided"
-    return say_number(gap, verdict, whole_percent, "Q − A, weighted")
+    return section.number(gap, verdict, section.whole_percent, "Q − A, weighted")
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="boundary",
     title="Knowledge boundary",
     rows=lambda findings: statistics(findings, "boundary"),
     asks="Do the pathways differ in what the model knows, admits not to know, and is sure of?",
     careful="Half of the answers are true by design; weights undo that. A rule that sorts by label makes groups "
     "differ in whatever goes with truth.",
-    answer=Answer(
+    answer=section.Answer(
         "The groups differ in how many answers are true",
         "The groups hardly differ in how many answers are true",
         "Whether the groups differ in how many answers are true is undecided",
@@ -254,27 +240,27 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "All answers",
-            (_QUANTITY, RULE, Key("variant", "items count", {WEIGHTED: WEIGHTED})),
-            group_columns(_SHOWS),
+            (_QUANTITY, section.RULE, section.Key("variant", "items count", {WEIGHTED: WEIGHTED})),
+            section.both_groups(_SHOWS),
             lambda rows: select(rows, measure=tuple(QUANTITIES), truth="all"),
         ),
-        TableSpec(
+        section.TableSpec(
             "Q − A within true and within false answers",
-            (_QUANTITY, RULE),
+            (_QUANTITY, section.RULE),
             tuple(
                 column
                 for truth in ("true", "false")
-                for column in difference_columns(_SHOWS, f"Q − A, {truth} answers", truth=truth)
+                for column in section.difference(_SHOWS, f"Q − A, {truth} answers", truth=truth)
             ),
             # Of true answers, all are true: accuracy has nothing to say here.
             lambda rows: select(rows, measure=tuple(QUANTITIES)[1:], variant=WEIGHTED, truth=("true", "false")),
         ),
-        TableSpec(
+        section.TableSpec(
             "Share of all answered questions that the weighted items stand for",
             (),
-            (value_column("coverage", percent), items_column()),
+            (section.value("coverage", percent), section.items()),
             lambda rows: select(rows, quantity="coverage"),
         ),
     ),

@@ -26,21 +26,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import Cut, Variant
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.partial_cuts import ItemCuts, Scored, reached, run_variants
-from anchorscope.experiments.section import (
-    HALF,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    items_column,
-    p_column,
-    say_number,
-    value_column,
-    whole_percent,
-)
 from anchorscope.experiments.statistics import (
     FEW,
     METHOD,
@@ -358,19 +346,19 @@ _SERIES = [Series({"kind": kind}, partial(_style, kind), words, "bars") for kind
 _PANEL = Lines(_SERIES, "ΔP at l*", width=3.4, x="x", ticks=tuple(DOSES), x_label="Key words cut")
 
 
-def _one_token(rows: pl.DataFrame) -> Said | None:
+def _one_token(rows: pl.DataFrame) -> section.Said | None:
     share = find(rows, kind=EXACT, dose=ONE, quantity="share_of_full")
-    return say_number(share, above(share, HALF), whole_percent)
+    return section.number(share, above(share, section.HALF), section.whole_percent)
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="dose",
     title="Dose: how many of the key words",
     rows=_rows,
     asks="Does one token carry what the probe needs, or do all? Key tokens are cut in random order, each dose on top "
     "of the smaller ones.",
     careful="ΔP moves where all items move alike; AUC and Λ do not.",
-    answer=Answer(
+    answer=section.Answer(
         "One token alone does at least half of what all key words do",
         "One token alone does less than half of what all key words do: the tokens add up",
         "Whether one token does half of what all key words do is undecided",
@@ -391,21 +379,21 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "ΔP at l* by dose, all answers",
-            (Key("dose", "dose", {name: name for name in (NOTHING, *DOSES)}),),
+            (section.Key("dose", "dose", {name: name for name in (NOTHING, *DOSES)}),),
             (
-                value_column("tokens", lambda found: estimate(found, 1), kind=EXACT, quantity="tokens_cut"),
-                value_column("ΔP", points, kind=EXACT, quantity="delta_p_reference"),
-                items_column(kind=EXACT),
-                value_column("share of the full dose", percent, kind=EXACT, quantity="share_of_full"),
-                value_column("random tokens", points, kind=RANDOM, quantity="delta_p_reference"),
-                value_column("difference", points, kind=EXACT, quantity="delta_p_reference_difference"),
-                p_column(kind=EXACT, quantity="delta_p_reference_difference"),
-                value_column("AUC after", estimate, kind=EXACT, quantity="auc_reference"),
-                value_column("AUC after random", estimate, kind=RANDOM, quantity="auc_reference"),
-                value_column("Λ", estimate, kind=EXACT, quantity="question_share"),
-                value_column("Λ, random", estimate, kind=RANDOM, quantity="question_share"),
+                section.value("tokens", lambda found: estimate(found, 1), kind=EXACT, quantity="tokens_cut"),
+                section.value("ΔP", points, kind=EXACT, quantity="delta_p_reference"),
+                section.items(kind=EXACT),
+                section.value("share of the full dose", percent, kind=EXACT, quantity="share_of_full"),
+                section.value("random tokens", points, kind=RANDOM, quantity="delta_p_reference"),
+                section.value("difference", points, kind=EXACT, quantity="delta_p_reference_difference"),
+                section.p_value(kind=EXACT, quantity="delta_p_reference_difference"),
+                section.value("AUC after", estimate, kind=EXACT, quantity="auc_reference"),
+                section.value("AUC after random", estimate, kind=RANDOM, quantity="auc_reference"),
+                section.value("Λ", estimate, kind=EXACT, quantity="question_share"),
+                section.value("Λ, random", estimate, kind=RANDOM, quantity="question_share"),
             ),
         ),
     ),

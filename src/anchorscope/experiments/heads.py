@@ -15,6 +15,7 @@ from functools import partial
 import polars as pl
 
 from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.experiments.partial_cuts import (
     Outcome,
@@ -24,20 +25,6 @@ from anchorscope.experiments.partial_cuts import (
     run_partial_cuts,
     summed_over,
     window_width,
-)
-from anchorscope.experiments.section import (
-    GROUP,
-    HALF,
-    RULE,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    group_columns,
-    say_number,
-    value_column,
-    whole_percent,
 )
 from anchorscope.report.charts.forest import group_offset
 from anchorscope.report.findings import Findings
@@ -121,7 +108,7 @@ _COLUMNS = (
     "x",
 )
 HERE = "at the reference layer's depth"
-_DEPTH = Key("depth", "where", {HERE: HERE})
+_DEPTH = section.Key("depth", "where", {HERE: HERE})
 
 
 def head_of(variant: str | None) -> tuple[int, str] | None:
@@ -228,23 +215,23 @@ def _with_gap(rows: pl.DataFrame) -> pl.DataFrame:
     return there.sort("assignment", "depth", "head", maintain_order=True)
 
 
-def _one_head(rows: pl.DataFrame) -> Said | None:
+def _one_head(rows: pl.DataFrame) -> section.Said | None:
     here = select(rows, quantity="delta_p_reference", group=Q_ANCHORED, depth=HERE)
     single, together = _single(here), select(here, together=True)
     if not single.height or not together.height:
         return None
     lowest = single.row(0, named=True)
     part = size_ratio(row_estimate(lowest), row_estimate(together.row(0, named=True)))
-    return say_number(part, above(part, HALF), whole_percent, f"head {lowest['head']}:")
+    return section.number(part, above(part, section.HALF), section.whole_percent, f"head {lowest['head']}:")
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="heads",
     title="Single heads",
     rows=_rows,
     asks="Does one head carry the question to the answer? The key words are cut for one head at a time.",
     careful="The strongest head is picked after the fact, and others may stand in for a head that is cut.",
-    answer=Answer(
+    answer=section.Answer(
         "One head alone does at least half of what all heads of its layer do to Q-Anchored items",
         "No head alone does half of what all heads of its layer do to Q-Anchored items",
         "Whether one head does half of what all heads of its layer do is undecided",
@@ -267,11 +254,11 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "All heads together, and the head with the lowest ΔP in each group",
-            (RULE, _DEPTH, GROUP),
+            (section.RULE, _DEPTH, section.GROUP),
             (
-                value_column("all heads", points, together=True),
+                section.value("all heads", points, together=True),
                 ("lowest head", _lowest_head),
                 ("its ΔP", _lowest_effect),
                 ("q", _lowest_q),
@@ -279,10 +266,10 @@ SECTION = SectionSpec(
             ),
             lambda rows: select(rows, quantity="delta_p_reference"),
         ),
-        TableSpec(
+        section.TableSpec(
             f"Heads whose difference Q − A has q < {DISCOVERY_RATE}",
-            (RULE, Key("variant", "head")),
-            group_columns(points),
+            (section.RULE, section.Key("variant", "head")),
+            section.both_groups(points),
             _with_gap,
         ),
     ),

@@ -13,19 +13,7 @@ import polars as pl
 from matplotlib.lines import Line2D
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
-from anchorscope.experiments.section import (
-    HALF,
-    RULE,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    items_column,
-    say_number,
-    value_column,
-    whole_percent,
-)
+from anchorscope.experiments import section
 from anchorscope.report.assignment_rules import PANEL_TITLES, rule_title
 from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable
 from anchorscope.report.findings import Findings
@@ -67,18 +55,21 @@ def effects_of(shown: Sequence[str], made_of: Sequence[str]) -> Callable[[Findin
     return rows
 
 
-EFFECTS = TableSpec(
+EFFECTS = section.TableSpec(
     "",
-    (Key("intervention", "what is done", {name: intervention_label(name) for name in INTERVENTIONS}), RULE),
     (
-        value_column("Q-Anchored ΔP", points, quantity="delta_p_reference", group=Q_ANCHORED),
-        items_column(quantity="delta_p_reference", group=Q_ANCHORED),
-        value_column("A-Anchored ΔP", points, quantity="delta_p_reference", group=A_ANCHORED),
-        items_column(quantity="delta_p_reference", group=A_ANCHORED),
-        value_column("Q − A", points, quantity="delta_p_reference_difference"),
-        value_column("Q flips", percent, quantity="flip_rate", group=Q_ANCHORED),
-        value_column("A flips", percent, quantity="flip_rate", group=A_ANCHORED),
-        value_column("all flips", percent, quantity="flip_rate", group=None),
+        section.Key("intervention", "what is done", {name: intervention_label(name) for name in INTERVENTIONS}),
+        section.RULE,
+    ),
+    (
+        section.value("Q-Anchored ΔP", points, quantity="delta_p_reference", group=Q_ANCHORED),
+        section.items(quantity="delta_p_reference", group=Q_ANCHORED),
+        section.value("A-Anchored ΔP", points, quantity="delta_p_reference", group=A_ANCHORED),
+        section.items(quantity="delta_p_reference", group=A_ANCHORED),
+        section.value("Q − A", points, quantity="delta_p_reference_difference"),
+        section.value("Q flips", percent, quantity="flip_rate", group=Q_ANCHORED),
+        section.value("A flips", percent, quantity="flip_rate", group=A_ANCHORED),
+        section.value("all flips", percent, quantity="flip_rate", group=None),
     ),
 )
 """ΔP at l* and flips of both groups, a line per intervention and rule."""
@@ -112,7 +103,7 @@ def _forests(data: pl.DataFrame) -> list[Forest]:
     ]
 
 
-def _controls(rows: pl.DataFrame) -> Said | None:
+def _controls(rows: pl.DataFrame) -> section.Said | None:
     """The strongest control beside the knockout."""
     knockout = effect(rows, "knockout")
     parts = {name: part for name in CONTROLS if (part := size_ratio(effect(rows, name), knockout)) is not None}
@@ -120,17 +111,19 @@ def _controls(rows: pl.DataFrame) -> Said | None:
         return None
     most = max(parts, key=lambda name: parts[name].value)
     verdict = all_of([below(part, SMALL_RATIO) for part in parts.values()])
-    return Said(verdict, f"{intervention_label(most)}: {whole_percent(parts[most])}, n = {count(parts[most].n)}")
+    return section.Said(
+        verdict, f"{intervention_label(most)}: {section.whole_percent(parts[most])}, n = {count(parts[most].n)}"
+    )
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="interventions",
     title="All interventions",
     rows=effects_of(tuple(INTERVENTIONS), OTHERS),
     asks="What does every intervention do to the two groups at the reference layer?",
     careful="Below the dashed line stand controls, which should do little. The knockout made the groups, so its own Q "
     "− A is partly built in.",
-    answer=Answer(
+    answer=section.Answer(
         "Every control does less than a quarter of what the knockout does to Q-Anchored items",
         "A control does more than a quarter of what the knockout does to Q-Anchored items: not all of it is the key "
         "words'",
@@ -207,7 +200,9 @@ def _many_layers(data: pl.DataFrame) -> bool:
     return data["layer"].n_unique() > 4
 
 
-def _section(slug: str, title: str, looks: Looks, asks: str, careful: str, answer: Answer) -> SectionSpec:
+def _section(
+    slug: str, title: str, looks: Looks, asks: str, careful: str, answer: section.Answer
+) -> section.SectionSpec:
     """A section with one figure, and one table: what the interventions do at the reference layer."""
     own = tuple(name for name in looks if name not in ("knockout", "random"))
     name = {"edges": "direct_edges"}.get(slug, slug.replace("-", "_"))
@@ -227,7 +222,7 @@ def _section(slug: str, title: str, looks: Looks, asks: str, careful: str, answe
         ],
     )
     rows = effects_of(tuple(looks), own)
-    return SectionSpec(
+    return section.SectionSpec(
         slug,
         title,
         rows,
@@ -240,26 +235,28 @@ def _section(slug: str, title: str, looks: Looks, asks: str, careful: str, answe
     )
 
 
-def _part_of_knockout(name: str, low: float, high: float = float("inf")) -> Callable[[pl.DataFrame], Said | None]:
+def _part_of_knockout(
+    name: str, low: float, high: float = float("inf")
+) -> Callable[[pl.DataFrame], section.Said | None]:
     """What an intervention does to Q-Anchored items, over what the knockout does."""
 
-    def of(rows: pl.DataFrame) -> Said | None:
+    def of(rows: pl.DataFrame) -> section.Said | None:
         part = size_ratio(effect(rows, name), effect(rows, "knockout"))
         verdict = above(part, low) if high == float("inf") else between(part, low, high)
-        return say_number(part, verdict, whole_percent)
+        return section.number(part, verdict, section.whole_percent)
 
     return of
 
 
-def _gap_between_groups(*names: str) -> Callable[[pl.DataFrame], Said | None]:
+def _gap_between_groups(*names: str) -> Callable[[pl.DataFrame], section.Said | None]:
     """Q − A under the first of some interventions that was made."""
 
-    def of(rows: pl.DataFrame) -> Said | None:
+    def of(rows: pl.DataFrame) -> section.Said | None:
         for name in names:
             gap = find(rows, quantity="delta_p_reference_difference", intervention=name)
             gap = gap or difference(effect(rows, name), effect(rows, name, A_ANCHORED))
             if gap is not None:
-                return say_number(gap, below(gap, -MIN_TROUGH), points, "Q − A")
+                return section.number(gap, below(gap, -MIN_TROUGH), points, "Q − A")
         return None
 
     return of
@@ -277,11 +274,11 @@ WORDS = _section(
     },
     "Which words does the probe need: the subject, the property, or both?",
     "The groups come from cutting both. A question that does not say such words is left out of that line.",
-    Answer(
+    section.Answer(
         "Cutting the subject alone does at least half of what the knockout does to Q-Anchored items",
         "Cutting the subject alone does less than half of what the knockout does to Q-Anchored items",
         "Whether the subject alone does half of what the knockout does is undecided",
-        _part_of_knockout("subject", HALF),
+        _part_of_knockout("subject", section.HALF),
     ),
 )
 
@@ -297,7 +294,7 @@ PATCHING = _section(
     },
     "Does the verdict need this question, or any? Another item's key words are written in; nothing is masked.",
     "A false answer stays false whatever is put in: read the true ones. Own words put in again must change nothing.",
-    Answer(
+    section.Answer(
         "Other key words lower Q-Anchored items at least 5 points more than A-Anchored ones",
         "Other key words do not lower Q-Anchored items 5 points more than A-Anchored ones",
         "Whether other key words lower Q-Anchored items more than A-Anchored ones is undecided",
@@ -311,7 +308,7 @@ ANSWER_ONLY = _section(
     {"knockout": (INK, ""), "answer-template": (_BLUE, "o"), "answer-bare": (_ORANGE, "s")},
     "What does the answer say on its own? The question is dropped, with its template or without.",
     "The probe never saw such texts, so all verdicts may move together: compare the groups.",
-    Answer(
+    section.Answer(
         "Without the question, Q-Anchored items fall at least 5 points more than A-Anchored ones",
         "Without the question, Q-Anchored items do not fall 5 points more than A-Anchored ones",
         "Whether Q-Anchored items fall more than A-Anchored ones without the question is undecided",
@@ -325,11 +322,11 @@ EDGES = _section(
     {"knockout": (INK, ""), "direct": (_BLUE, "o")},
     "Do the key words reach the answer directly? Only the answer's own tokens lose sight of them.",
     "Tokens in between may still read them and pass them on.",
-    Answer(
+    section.Answer(
         "The direct edges alone do at least half of what the knockout does to Q-Anchored items",
         "The direct edges alone do less than half of what the knockout does: tokens in between carry the rest",
         "Whether the direct edges do half of what the knockout does is undecided",
-        _part_of_knockout("direct", HALF),
+        _part_of_knockout("direct", section.HALF),
     ),
 )
 
@@ -339,7 +336,7 @@ ZEROING = _section(
     {"knockout": (INK, ""), "zeroing": (_ORANGE, "s")},
     "Does it matter how an edge is cut? Masking hands the lost attention to other tokens, zeroing takes it away.",
     "Where the two differ, the effect belongs to the way of cutting as much as to the question.",
-    Answer(
+    section.Answer(
         "Zeroing does what masking does to Q-Anchored items, within a quarter",
         "Zeroing does more or less than masking, by over a quarter: the way of cutting matters",
         "Whether zeroing does what masking does is undecided",

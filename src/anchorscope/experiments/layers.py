@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.partial_cuts import (
     Effects,
@@ -33,21 +34,6 @@ from anchorscope.experiments.partial_cuts import (
     summed_over,
     window_starts,
     window_width,
-)
-from anchorscope.experiments.section import (
-    GROUP,
-    HALF,
-    RULE,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    difference_columns,
-    items_column,
-    say_number,
-    value_column,
-    whole_percent,
 )
 from anchorscope.experiments.statistics import (
     FEW,
@@ -398,22 +384,22 @@ def _windows(rows: pl.DataFrame) -> pl.DataFrame:
     return found.sort("layer", maintain_order=True).with_columns(cut=pl.format("{}, from layer {}", "variant", "layer"))
 
 
-def _sum_of_layers(rows: pl.DataFrame) -> Said | None:
+def _sum_of_layers(rows: pl.DataFrame) -> section.Said | None:
     mine = select(rows, group=Q_ANCHORED, truth="all")
     deepest = find(mine, quantity="deepest_layer")
     share = find(mine, quantity="share_of_cumulative")
     where = f"deepest: layer {estimate(deepest, 0)}; sum:" if deepest else ""
-    return say_number(share, above(share, HALF), whole_percent, where)
+    return section.number(share, above(share, section.HALF), section.whole_percent, where)
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="layers",
     title="Where the cut matters",
     rows=lambda findings: statistics(findings, "layers"),
     asks="In which layers is the question read? The key words are cut in one layer alone, or in a window of layers.",
     careful="Any cut lowers items that were called right before: look at the size. The deepest layer is picked after "
     "the fact.",
-    answer=Answer(
+    answer=section.Answer(
         "Single layers add up to at least half of the knockout",
         "Single layers add up to less than half of the knockout: no single layer is the place, others stand in",
         "Whether single layers add up to half of the knockout is undecided",
@@ -439,19 +425,19 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "The layer with the lowest ΔP at l*, and what single layers add up to",
-            (RULE, GROUP),
+            (section.RULE, section.GROUP),
             (
-                value_column("deepest layer", lambda found: estimate(found, 0), quantity="deepest_layer"),
-                value_column("sum of single layers, share of the knockout", percent, quantity="share_of_cumulative"),
-                items_column(),
+                section.value("deepest layer", lambda found: estimate(found, 0), quantity="deepest_layer"),
+                section.value("sum of single layers, share of the knockout", percent, quantity="share_of_cumulative"),
+                section.items(),
             ),
             lambda rows: select(rows, quantity=("deepest_layer", "share_of_cumulative"), truth="all"),
         ),
-        TableSpec(
+        section.TableSpec(
             f"Cells of the map of single layers with q < {DISCOVERY_RATE} and |d| ≥ {SMALL_EFFECT}",
-            (RULE, GROUP),
+            (section.RULE, section.GROUP),
             (
                 ("cells", lambda cells: str(cells.height)),
                 ("below zero", _told_from_zero(-1)),
@@ -460,10 +446,10 @@ SECTION = SectionSpec(
             ),
             _cells,
         ),
-        TableSpec(
+        section.TableSpec(
             "Windows at the reference layer",
-            (RULE, Key("cut", "cut")),
-            (*(value_column(group, points, aspect="", group=group) for group in GROUPS), *difference_columns(points)),
+            (section.RULE, section.Key("cut", "cut")),
+            (*(section.value(group, points, aspect="", group=group) for group in GROUPS), *section.difference(points)),
             _windows,
         ),
     ),

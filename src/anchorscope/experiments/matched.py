@@ -36,18 +36,8 @@ from numpy.typing import NDArray
 from anchorscope.answers.grade import grade
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise, words
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
-from anchorscope.experiments.section import (
-    HALF,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    items_column,
-    say_number,
-    value_column,
-)
 from anchorscope.experiments.statistics import TRUTHS, estimate_of, group_means
 from anchorscope.experiments.supplied import SuppliedStates, all_fit, run_supplied, supplied_items
 from anchorscope.items import Item
@@ -655,25 +645,25 @@ def _wins(rows: pl.DataFrame) -> pl.DataFrame:
     return select(rows.with_columns(pair=pl.format("{}, {}", "quantity", "against")), pair=tuple(WINS))
 
 
-def _knows(rows: pl.DataFrame) -> Said | None:
+def _knows(rows: pl.DataFrame) -> section.Said | None:
     mine = select(rows, variant=MATCHED, truth="all")
     area, share = find(mine, quantity="auc"), find(mine, quantity="question_share")
-    said = say_number(area, above(area, HALF), estimate, "AUC")
+    said = section.number(area, above(area, section.HALF), estimate, "AUC")
     return (
         said
         if said is None or share is None
-        else Said(said.verdict, f"{said.numbers}; question share {estimate(share)}")
+        else section.Said(said.verdict, f"{said.numbers}; question share {estimate(share)}")
     )
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="matched",
     title="Matched strings",
     rows=reference_rows,
     asks="Does the probe know truth where words cannot tell? Questions have exchanged their answers, so that words "
     "alone reach 0.5.",
     careful="A larger share here than among the model's own answers means that there answers speak for themselves.",
-    answer=Answer(
+    answer=section.Answer(
         "A probe tells true from false where words cannot",
         "A probe tells nothing where words cannot tell",
         "Whether a probe tells true from false where words cannot is undecided",
@@ -688,7 +678,10 @@ SECTION = SectionSpec(
             "Left: AUC of true against false answers; words and relation are at 0.5 by design. Right: the share of the "
             "probe's evidence that needs what was cut. Lines: 95 % intervals.",
             _drawn,
-            lambda _: [Forest("quantity", AREAS, _MARKS, "AUC", null=HALF), Forest("quantity", SHARES, _MARKS, "Λ")],
+            lambda _: [
+                Forest("quantity", AREAS, _MARKS, "AUC", null=section.HALF),
+                Forest("quantity", SHARES, _MARKS, "Λ"),
+            ],
             height=2.0,
             labels=1.5,
             gap=1.6,
@@ -696,29 +689,29 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "What tells true from false",
-            (Key("quantity", "what tells truth (AUC)", AREAS),),
+            (section.Key("quantity", "what tells truth (AUC)", AREAS),),
             tuple(
                 column
                 for name, words in SETS.items()
-                for column in (value_column(words, estimate, variant=name), items_column(variant=name))
+                for column in (section.value(words, estimate, variant=name), section.items(variant=name))
             ),
             lambda rows: select(rows, quantity=tuple(AREAS), truth="all"),
         ),
-        TableSpec(
+        section.TableSpec(
             "Share of the probe's evidence that needs what was cut",
-            (Key("variant", "answers", SETS), Key("quantity", "cut", SHARES)),
+            (section.Key("variant", "answers", SETS), section.Key("quantity", "cut", SHARES)),
             tuple(
-                value_column(head, estimate, truth=truth)
+                section.value(head, estimate, truth=truth)
                 for head, truth in zip(("share", "true answers", "false answers"), TRUTHS, strict=True)
             ),
             lambda rows: select(rows, quantity=tuple(SHARES)),
         ),
-        TableSpec(
+        section.TableSpec(
             "How often the true one of two items scores higher",
-            (Key("pair", "pairs", WINS),),
-            (value_column("share", percent), items_column("true items")),
+            (section.Key("pair", "pairs", WINS),),
+            (section.value("share", percent), section.items("true items")),
             _wins,
         ),
     ),

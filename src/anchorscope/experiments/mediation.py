@@ -27,9 +27,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import Patch, Variant
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.partial_cuts import MOST_AT_ONCE, Scored, run_variants
-from anchorscope.experiments.section import Answer, Key, Said, SectionSpec, TableSpec, say_number
 from anchorscope.experiments.statistics import FEW, Floats, estimate_of, known, p_values, q_values
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, DatasetStyle
@@ -355,7 +355,7 @@ def _last_layer(rows: pl.DataFrame) -> str:
     return str(max(sure)) if sure else NOTHING
 
 
-def _carries(rows: pl.DataFrame) -> Said | None:
+def _carries(rows: pl.DataFrame) -> section.Said | None:
     mine = select(rows, measure=NECESSITY)
     gaps = select(mine, aspect="difference", against=SAME).sort("value")
     sure = _beyond_control(mine)["layer"].to_list()
@@ -364,18 +364,18 @@ def _carries(rows: pl.DataFrame) -> Said | None:
     best = gaps.row(-1, named=True)
     small = gaps.filter(pl.col("ci_high") >= NEGLIGIBLE_SHARE).height == 0
     verdict: Verdict = "holds" if sure else "does not hold" if small else "undecided"
-    said = say_number(row_estimate(best), verdict, estimate, f"beyond the control at layer {best['layer']}:")
-    return said if said is None or not sure else Said(verdict, f"{said.numbers}; until layer {max(sure)}")
+    said = section.number(row_estimate(best), verdict, estimate, f"beyond the control at layer {best['layer']}:")
+    return said if said is None or not sure else section.Said(verdict, f"{said.numbers}; until layer {max(sure)}")
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="mediation",
     title="Mediation: the key words' states exchanged",
     rows=lambda findings: statistics(findings, "mediation"),
     asks="Until which layer do the key words' states carry truth? They are replaced by those of an item of opposite "
     "truth.",
     careful="Anybody's states disturb a run: only what exceeds a donor of the same truth counts.",
-    answer=Answer(
+    answer=section.Answer(
         "The key words' states carry truth",
         "The key words' states carry hardly any truth",
         "Whether the key words' states carry truth is undecided",
@@ -396,10 +396,10 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "The layer at which most follows the states, and the controls there (chosen among all layers: read it "
             "with the figure)",
-            (Key("measure", "", {name: name for name in DIRECTIONS}),),
+            (section.Key("measure", "", {name: name for name in DIRECTIONS}),),
             (
                 ("layer", _at_largest(lambda row: str(row["layer"]))),
                 ("share", _at_largest(lambda row: estimate(row_estimate(row)))),

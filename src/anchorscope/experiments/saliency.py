@@ -27,23 +27,8 @@ from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED, at_reference
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.section import (
-    HALF,
-    RULE,
-    TRUTH,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    group_columns,
-    items_column,
-    p_column,
-    say_number,
-    three_digits,
-    value_column,
-)
 from anchorscope.experiments.statistics import (
     FEW,
     METHOD,
@@ -304,7 +289,7 @@ _DRAWN = {
     "log10_saliency": pl.Float64,
     "density": pl.Float64,
 }
-_OF = Key("variant", "of", LOSSES)
+_OF = section.Key("variant", "of", LOSSES)
 
 
 def _items(findings: Findings) -> pl.DataFrame:
@@ -391,12 +376,12 @@ def _shapes(rows: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(who=group + pl.col("truth").replace(TRUTHS))
 
 
-def _finds_pathway(rows: pl.DataFrame) -> Said | None:
+def _finds_pathway(rows: pl.DataFrame) -> section.Said | None:
     area = find(rows, measure="auc", aspect="within_truth", variant=LOG_ODDS)
-    return say_number(area, above(area, HALF), three_digits, "AUC within truth")
+    return section.number(area, above(area, section.HALF), section.three_digits, "AUC within truth")
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="saliency",
     title="Saliency",
     rows=lambda findings: statistics(findings, "saliency"),
@@ -404,7 +389,7 @@ SECTION = SectionSpec(
     "cut.",
     careful="The loss has no slope where the probe is sure; log-odds are free of that. A cut is no small change, a "
     "slope is.",
-    answer=Answer(
+    answer=section.Answer(
         "Saliency finds the Q-Anchored items better than guessing, within true and within false answers",
         "Saliency does not find the Q-Anchored items within true and within false answers",
         "Whether saliency finds the Q-Anchored items is undecided",
@@ -428,44 +413,51 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "How well it finds the Q-Anchored items (AUC, 0.5 is guessing)",
-            (Key("measure", "score", {"auc": "saliency", "auc_share": "share"}), _OF, RULE),
+            (section.Key("measure", "score", {"auc": "saliency", "auc_share": "share"}), _OF, section.RULE),
             (
-                value_column("all answers", three_digits, aspect="", truth="all"),
-                p_column(aspect="", truth="all"),
-                items_column(aspect="", truth="all"),
-                value_column("within truth", three_digits, aspect="within_truth"),
-                p_column(aspect="within_truth"),
-                value_column("true answers", three_digits, aspect="", truth="true"),
-                value_column("false answers", three_digits, aspect="", truth="false"),
+                section.value("all answers", section.three_digits, aspect="", truth="all"),
+                section.p_value(aspect="", truth="all"),
+                section.items(aspect="", truth="all"),
+                section.value("within truth", section.three_digits, aspect="within_truth"),
+                section.p_value(aspect="within_truth"),
+                section.value("true answers", section.three_digits, aspect="", truth="true"),
+                section.value("false answers", section.three_digits, aspect="", truth="false"),
             ),
             lambda rows: select(rows, measure=("auc", "auc_share")),
         ),
-        TableSpec(
+        section.TableSpec(
             "The groups",
-            (Key("measure", "quantity", {"log10_question_to_answer": "log10 question to answer"}), _OF, RULE, TRUTH),
-            group_columns(estimate),
+            (
+                section.Key("measure", "quantity", {"log10_question_to_answer": "log10 question to answer"}),
+                _OF,
+                section.RULE,
+                section.TRUTH,
+            ),
+            section.both_groups(estimate),
             lambda rows: select(rows, measure=("log10_question_to_answer", "share")),
         ),
-        TableSpec(
+        section.TableSpec(
             "One hump or two (of log10 S): a small p of the dip speaks against one, a coefficient above 0.556 for two",
-            (_OF, Key("who", "items of")),
+            (_OF, section.Key("who", "items of")),
             (
-                value_column("dip", three_digits, quantity="dip"),
-                p_column(quantity="dip"),
-                value_column("dip within folds", three_digits, quantity="dip_within_folds"),
-                p_column(quantity="dip_within_folds"),
-                value_column("coefficient", three_digits, quantity="bimodality_coefficient"),
-                value_column("coefficient within folds", three_digits, quantity="bimodality_coefficient_within_folds"),
-                items_column(),
+                section.value("dip", section.three_digits, quantity="dip"),
+                section.p_value(quantity="dip"),
+                section.value("dip within folds", section.three_digits, quantity="dip_within_folds"),
+                section.p_value(quantity="dip_within_folds"),
+                section.value("coefficient", section.three_digits, quantity="bimodality_coefficient"),
+                section.value(
+                    "coefficient within folds", section.three_digits, quantity="bimodality_coefficient_within_folds"
+                ),
+                section.items(),
             ),
             _shapes,
         ),
-        TableSpec(
+        section.TableSpec(
             "How much of the spread of the loss's saliency is the probe's confidence",
             (),
-            (value_column("share of the variance", percent), items_column()),
+            (section.value("share of the variance", percent), section.items()),
             lambda rows: select(rows, quantity="confidence_variance_share"),
         ),
     ),

@@ -130,7 +130,7 @@ def three_digits(found: Estimate | None) -> str:
     return estimate(found, 3)
 
 
-def say_number(found: Estimate | None, verdict: Verdict, show: Show, what: str = "") -> Said | None:
+def number(found: Estimate | None, verdict: Verdict, show: Show, what: str = "") -> Said | None:
     """One number: what it is, its interval and its n."""
     if found is None:
         return None
@@ -198,40 +198,36 @@ def _lines(rows: Rows, keys: Sequence[Key]) -> Iterator[tuple[tuple[str, ...], R
             yield (first.say(value), *words), mine
 
 
-def value_column(head: str, show: Show | Mapping[str, Show], /, **where: Any) -> Column:
+def value(head: str, show: Show | Mapping[str, Show], /, **where: Any) -> Column:
     """A number with its interval, of the first row that fits; `show` may hang on the row's measure."""
     return head, _of_row(
         lambda row: (show[row["measure"]] if isinstance(show, Mapping) else show)(row_estimate(row)), where
     )
 
 
-def items_column(head: str = ITEMS, /, **where: Any) -> Column:
+def items(head: str = ITEMS, /, **where: Any) -> Column:
     """How many items the first row that fits rests on."""
     return head, _of_row(lambda row: count(row["n"]), where)
 
 
-def p_column(head: str = "p", /, **where: Any) -> Column:
+def p_value(head: str = "p", /, **where: Any) -> Column:
     """Its p-value, with the false discovery rate controlled where there is one."""
     return head, _of_row(lambda row: p_value_cell(row["p_value"], row["q_value"]), where)
 
 
-def group_columns(show: Show | Mapping[str, Show], **where: Any) -> tuple[Column, ...]:
+def both_groups(show: Show | Mapping[str, Show], **where: Any) -> tuple[Column, ...]:
     """A measure in both groups with their items, and the difference."""
     groups = (
-        (value_column(group, show, aspect="", group=group, **where), items_column(aspect="", group=group, **where))
+        (value(group, show, aspect="", group=group, **where), items(aspect="", group=group, **where))
         for group in GROUPS
     )
-    return (*(column for pair in groups for column in pair), *difference_columns(show, **where))
+    return (*(column for pair in groups for column in pair), *difference(show, **where))
 
 
-def difference_columns(show: Show | Mapping[str, Show], head: str = "Q − A", **where: Any) -> tuple[Column, ...]:
+def difference(show: Show | Mapping[str, Show], head: str = "Q − A", **where: Any) -> tuple[Column, ...]:
     """Q − A with its p-value and its effect size."""
     gap = {"aspect": "difference"} | where
-    return (
-        value_column(head, show, **gap),
-        p_column(**gap),
-        ("d", _of_row(lambda row: plain(row["effect_size"], 2), gap)),
-    )
+    return (value(head, show, **gap), p_value(**gap), ("d", _of_row(lambda row: plain(row["effect_size"], 2), gap)))
 
 
 def _of_row(say: Callable[[Mapping[str, Any]], str], where: Mapping[str, Any]) -> Cell:

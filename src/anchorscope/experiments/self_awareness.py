@@ -24,18 +24,8 @@ from numpy.typing import NDArray
 
 from anchorscope.errors import UserError
 from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.section import (
-    HALF,
-    RULE,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    say_number,
-    three_digits,
-)
 from anchorscope.experiments.statistics import FEW, METHOD, Bools, Floats, comparable, estimate_of, in_groups_of
 from anchorscope.report.assignment_rules import rule_title
 from anchorscope.report.charts.line_chart import reference_handle
@@ -461,19 +451,19 @@ def _scores(aspect: str, head: str) -> tuple[tuple[str, Callable[[pl.DataFrame],
     )
 
 
-def _beyond_label(rows: pl.DataFrame) -> Said | None:
+def _beyond_label(rows: pl.DataFrame) -> section.Said | None:
     area = find(rows, measure="auc_at_reference", aspect="within_truth")
-    return say_number(area, above(area, HALF), three_digits, "AUC within truth at l*")
+    return section.number(area, above(area, section.HALF), section.three_digits, "AUC within truth at l*")
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="self-awareness",
     title="Self-awareness",
     rows=lambda findings: select(statistics(findings, "self-awareness"), truth="all"),
     asks="Does the untouched state already tell which pathway an answer takes?",
     careful="A probe that knows the truth knows a pathway that follows the label: read the AUC within true and within "
     "false answers.",
-    answer=Answer(
+    answer=section.Answer(
         "Clean states tell the pathway beyond the label",
         "Clean states do not tell the pathway beyond the label",
         "Whether clean states tell the pathway beyond the label is undecided",
@@ -499,9 +489,9 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "AUC of the pathway; p is the share of permutations that reach it",
-            (RULE, Key("measure", "what predicts", SCORES)),
+            (section.RULE, section.Key("measure", "what predicts", SCORES)),
             (*_scores("", "AUC"), *_scores("within_truth", "AUC within truth")),
             lambda rows: select(rows, measure=tuple(SCORES), aspect=("", "within_truth")),
         ),

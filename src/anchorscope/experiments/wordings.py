@@ -30,18 +30,8 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise
 from anchorscope.evidence.measured import probability
+from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.section import (
-    RELIABLE,
-    Answer,
-    Key,
-    Said,
-    SectionSpec,
-    TableSpec,
-    items_column,
-    say_number,
-    value_column,
-)
 from anchorscope.experiments.statistics import TRUTHS, estimate_of, of_truth
 from anchorscope.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.items import Item
@@ -415,19 +405,19 @@ def _panels(data: pl.DataFrame) -> list[Forest]:
     ]
 
 
-def _repeats(rows: pl.DataFrame) -> Said | None:
+def _repeats(rows: pl.DataFrame) -> section.Said | None:
     found = find(rows, quantity="reliability", variant="item_share", against=PROBES[0], truth="all")
-    return say_number(found, above(found, RELIABLE), estimate)
+    return section.number(found, above(found, section.RELIABLE), estimate)
 
 
-SECTION = SectionSpec(
+SECTION = section.SectionSpec(
     slug="wordings",
     title="Other wordings",
     rows=lambda findings: statistics(findings, "wordings"),
     asks="Is what the cut does to an item the item's own, or of one wording?",
     careful="Judged by the same probes, wordings also agree in what these got wrong. ΔP repeats itself by its label: "
     "read it within truth.",
-    answer=Answer(
+    answer=section.Answer(
         "Single items repeat themselves well enough to be sorted: the reliability of their share is above 0.7",
         "Single items should not be sorted by their share: its reliability is below 0.7",
         "Whether single items can be sorted by their share (reliability above 0.7) is undecided",
@@ -450,16 +440,16 @@ SECTION = SectionSpec(
         ),
     ),
     tables=(
-        TableSpec(
+        section.TableSpec(
             "How well single items repeat themselves: reliability",
-            (Key("variant", "measure", MEASURES), Key("truth", "of", TRUTHS)),
-            (*(value_column(probes, estimate, against=probes) for probes in PROBES), items_column()),
+            (section.Key("variant", "measure", MEASURES), section.Key("truth", "of", TRUTHS)),
+            (*(section.value(probes, estimate, against=probes) for probes in PROBES), section.items()),
             lambda rows: select(rows, quantity="reliability"),
         ),
-        TableSpec(
+        section.TableSpec(
             "Question share of the same items, wording by wording",
-            (Key("variant", "wording"),),
-            (value_column("question share", estimate), items_column()),
+            (section.Key("variant", "wording"),),
+            (section.value("question share", estimate), section.items()),
             lambda rows: select(rows, quantity="question_share"),
         ),
     ),

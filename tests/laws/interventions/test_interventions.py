@@ -142,21 +142,6 @@ def test_other_choices_cut_the_part_that_they_are_named_after(item: Item) -> Non
         assert one.applies(item) == bool(getattr(item.located.parts, name))
 
 
-@every_cut
-@given(item=items(), first=st.integers(0, 3), heads=st.sets(st.integers(0, 3), min_size=1))
-def test_the_same_within_some_layers_and_heads_cuts_the_same_keys_there_only(
-    intervention: Intervention, item: Item, first: int, heads: set[int]
-) -> None:
-    layers, chosen = range(first, first + 2), tuple(sorted(heads))
-    within = intervention.within("part", layers, chosen)
-    whole, part = (one.cut(item, "all", np.random.default_rng(3), MASS) for one in (intervention, within))
-    assert part == replace(whole, heads=chosen)
-    assert (within.variant, within.layers, within.name) == ("part", layers, intervention.name)
-    assert not within.keeps_states
-    assert intervention.layers is None  # the registered one stays as it is
-    assert whole.heads is None
-
-
 def test_interventions_are_chosen_by_their_experiment() -> None:
     assert [one.name for one in of_experiments(("knockout",))] == ["knockout", "random", "none"]
     assert [one.name for one in of_experiments(("zeroing",))] == ["zeroing"]

@@ -17,7 +17,7 @@ MODULE = '''
 
 from anchorscope.report.result_rows import find, statistics
 from anchorscope.report.panel_figure import ChartSpec, Own
-from anchorscope.experiments.section import Answer, SectionSpec, TableSpec, say_number, value_column
+from anchorscope.experiments.section import Answer, SectionSpec, TableSpec, number, value
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import points
 
@@ -25,7 +25,7 @@ PANEL = Own(lambda axes, rows, place: axes.bar(rows["dataset"].to_list(), rows["
 
 
 def loud(rows):
-    return say_number(find(rows), above(find(rows), 60.0), points, "level")
+    return number(find(rows), above(find(rows), 60.0), points, "level")
 
 
 SECTION = SectionSpec(
@@ -38,7 +38,7 @@ SECTION = SectionSpec(
     charts=(ChartSpec("loudness", "loudness", "Bars of loudness", "Higher is louder.", "In decibels.",
                       lambda findings: statistics(findings, "loudness").select("dataset", "value"),
                       lambda _: [PANEL]),),
-    tables=(TableSpec("Decibels", (), (value_column("dB", points),)),),
+    tables=(TableSpec("Decibels", (), (value("dB", points),)),),
 )
 '''
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.experiments.heads import head_of
-from anchorscope.experiments.section import group_columns
+from anchorscope.experiments.section import both_groups
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.panel_figure import catalogued_sections, experiment_charts
 from anchorscope.report.result_rows import find, first_row, select, with_aspects
@@ -236,7 +236,7 @@ def test_a_group_that_is_missing_is_a_dash_and_not_a_zero():
     found = Experiments("atlas", 0)
     found.add("boundary", "accuracy", 12.0, 1.0, group="Q-Anchored")
     rows = with_aspects(pl.DataFrame(found.rows, schema=EXPERIMENT_SCHEMA))
-    cells = [cell(rows) for _, cell in group_columns(points, measure="accuracy")]
+    cells = [cell(rows) for _, cell in both_groups(points, measure="accuracy")]
     assert cells == ["12.0 [11.0, 13.0]", "120", "–", "–", "–", "–", "–"]
 
 
