@@ -38,8 +38,8 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise, words
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
-from anchorscope.experiments.statistics import TRUTHS, estimate_of, group_means
-from anchorscope.experiments.supplied import SuppliedStates, all_fit, run_supplied, supplied_items
+from anchorscope.experiments.statistics import TRUTHS, estimate_of, group_means, of_truth
+from anchorscope.experiments.supplied import all_fit, run_supplied, supplied_items
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
 from anchorscope.progress import Progress
@@ -239,18 +239,16 @@ def _exchange(first: Question, second: Question) -> bool:
 
 @dataclass(frozen=True)
 class AnswerSet:
-    """Answers with their states at one place, in some layers."""
+    """Answers with their states at one place."""
 
     name: str
     """As in the column `variant`."""
+    items: Sequence[Item]
+    """Of the matched answers four per pair: the first question with the true and the false answer, then the second."""
     labels: Bool[ndarray, " item"]
     """Which answers are true."""
     groups: Int[ndarray, " item"]
     """What never stands on both sides of a split."""
-    relations: Sequence[str | None]
-    """Within these, true and false answers are even in every half."""
-    item_ids: Sequence[str]
-    """Names that splits are drawn by."""
     folds: Int[ndarray, " item"]
     """Groups whole: by these an item's share is predicted from other items."""
     clean: Float[Tensor, "layer item d_model"]
@@ -259,6 +257,19 @@ class AnswerSet:
     """Under each cut, by its name."""
     weights: Float[ndarray, "resample item"]
     """Bootstrap weights over its own groups."""
+    device: str
+    """Where draws are computed."""
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The bootstrap's draws."""
+        from anchorscope.evidence.draws import Draws
+
+        return Draws.of(self.weights, self.device)
+
+    def in_layers(self, layers: Sequence[int]) -> AnswerSet:
+        """The same with the states of some layers only."""
+        return replace(self, clean=self.clean[layers], cut={name: one[layers] for name, one in self.cut.items()})
 
 
 @dataclass(frozen=True)
@@ -266,7 +277,6 @@ class SetShares:
     """What was measured of a set."""
 
     answers: AnswerSet
-    """The set."""
     halves: Halves
     """Who learned from whom."""
     evidence: Float[ndarray, "layer split item"]
@@ -275,8 +285,6 @@ class SetShares:
     """By cut; `none` among them."""
     seed: int
     """Of the draws."""
-    device: str
-    """Where AUCs are computed."""
 
     @cached_property
     def draws(self) -> ShareDraws:
@@ -305,40 +313,34 @@ class SetShares:
         import torch
 
         from anchorscope.evidence.areas import areas
-        from anchorscope.evidence.draws import Draws
 
-        draws, labels = Draws.of(self.answers.weights, self.device), self.answers.labels
         found = [
-            areas(scores[None].astype(np.float32), labels, first.astype(np.int64), draws)[0]
+            areas(scores[None].astype(np.float32), self.answers.labels, first.astype(np.int64), self.answers.draws)[0]
             for scores, first in zip(self.evidence[place], self.halves.first, strict=True)
         ]
         return torch.stack(found).mean(dim=0)
 
 
-def measure_shares(answers: AnswerSet, directions: int, seed: int, device: str, progress: Progress) -> SetShares:
+def measure_shares(answers: AnswerSet, directions: int, seed: int, progress: Progress) -> SetShares:
     """Half-split probes on the clean states, and what each cut takes from their evidence."""
     from anchorscope.question_share.clean_evidence import clean_evidence
     from anchorscope.question_share.evidence import lost_evidence
     from anchorscope.question_share.halves import make_halves
     from anchorscope.question_share.principal import principal_states
 
-    labels, title = answers.labels, f"{answers.name} answers"
-    halves = make_halves(answers.groups, truth_strata(labels, answers.relations), seed, answers.item_ids)
+    labels, device, title = answers.labels, answers.device, f"{answers.name} answers"
+    strata = truth_strata(labels, [item.question.relation for item in answers.items])
+    halves = make_halves(answers.groups, strata, seed, [item.item_id for item in answers.items])
     clean = principal_states(answers.clean, directions, device)
     evidence = clean_evidence(clean, halves, labels, device, progress, f"{title}: probes")
     states = {name: principal_states(cut, directions, device) for name, cut in answers.cut.items()} | {FLOOR: clean}
     lost = {
         name: lost_evidence(
-            evidence, one, halves, labels, answers.folds, device, progress, f"{title}: question share, {name}"
+            evidence, after, halves, labels, answers.folds, device, progress, f"{title}: question share, {name}"
         )
-        for name, one in states.items()
+        for name, after in states.items()
     }
-    return SetShares(answers, halves, evidence.held_out(halves).numpy(), lost, seed, device)
-
-
-def share_quantity(cut: str) -> str:
-    """The name of a cut's share in the results."""
-    return "question_share" if cut == "knockout" else f"question_share_{cut}"
+    return SetShares(answers, halves, evidence.held_out(halves).numpy(), lost, seed)
 
 
 def share_rows(measured: SetShares, layers: Sequence[int], reference: int) -> tuple[list[Statistic], list[str]]:
@@ -346,15 +348,12 @@ def share_rows(measured: SetShares, layers: Sequence[int], reference: int) -> tu
 
     A layer whose probes have no evidence has an AUC and no share.
     """
-    import torch
-
     from anchorscope.evidence.draws import resampling
 
     answers, labels = measured.answers.name, measured.answers.labels
     method = f"{measured.halves.n_splits} half splits, bootstrap over groups"
-    numbers = {"all": len(labels), "true": int(labels.sum()), "false": int((~labels).sum())}
     rows, idle = [], []
-    with resampling(torch.device(measured.device)):
+    with resampling(measured.answers.draws.device):
         for place, layer in enumerate(layers):
             found = estimate_of(measured.auc(place), len(labels), method)
             rows.append(Statistic("auc", found, answers, truth="all", probe_layer=layer))
@@ -362,20 +361,13 @@ def share_rows(measured: SetShares, layers: Sequence[int], reference: int) -> tu
                 idle.append(str(layer))
                 continue
             for cut in measured.lost:
+                quantity = "question_share" if cut == "knockout" else f"question_share_{cut}"
                 for truth in TRUTHS if layer == reference else ("all",):
-                    found = estimate_of(measured.share(cut, place, truth), numbers[truth], method)
-                    rows.append(Statistic(share_quantity(cut), found, answers, truth=truth, probe_layer=layer))
+                    n = int(of_truth(labels, truth).sum())
+                    found = estimate_of(measured.share(cut, place, truth), n, method)
+                    rows.append(Statistic(quantity, found, answers, truth=truth, probe_layer=layer))
     missing = [f"question_share of {answers} answers in layers {', '.join(idle)}: the probe has no evidence there"]
     return rows, missing if idle else []
-
-
-def share_difference(first: SetShares, second: SetShares, place: int, layer: int) -> Statistic:
-    """Λ of one set less that of another; each is drawn from its own groups."""
-    samples = first.share("knockout", place) - second.share("knockout", place)
-    n = len(first.answers.labels) + len(second.answers.labels)
-    found = estimate_of(samples, n, "difference of two bootstraps over groups, drawn apart")
-    names = (first.answers.name, second.answers.name)
-    return Statistic("question_share_difference", found, *names, truth="all", probe_layer=layer)
 
 
 def some_layers(n_layers: int, reference: int, most: int) -> list[int]:
@@ -384,39 +376,10 @@ def some_layers(n_layers: int, reference: int, most: int) -> list[int]:
     return sorted({reference, *spread})
 
 
-@dataclass(frozen=True)
-class MatchedSet:
-    """The supplied items, pair by pair, and their states."""
-
-    items: Sequence[Item]
-    """Four of each pair: the first question with the true and the false answer, then the second."""
-    states: SuppliedStates
-    """Of these items."""
-    weights: Float[ndarray, "resample item"]
-    """Bootstrap weights over the pairs."""
-    device: str
-    """Where draws are computed."""
-
-    @cached_property
-    def draws(self) -> Draws:
-        """The bootstrap's draws."""
-        from anchorscope.evidence.draws import Draws
-
-        return Draws.of(self.weights, self.device)
-
-    @property
-    def labels(self) -> Bool[ndarray, " item"]:
-        """Which answers are true."""
-        return np.array([bool(item.label.truthful) for item in self.items])
-
-    @property
-    def groups(self) -> Int[ndarray, " item"]:
-        """The pair of each item."""
-        return np.array([item.label.group for item in self.items], dtype=np.int64)
-
-
 def run(inputs: ExperimentInputs) -> Found:
     """Builds the pairs, runs them, and measures both sets alike."""
+    from anchorscope.interventions.cuts import KNOCKOUT, RANDOM
+
     asked = [item for item in inputs.items if item.tokens is not None]
     most = min(inputs.setting.most_items or MOST_PAIRS, MOST_PAIRS)
     questions, spans = _looked_at(asked, most * _LOOKED_AT, inputs.setting.seed)
@@ -430,10 +393,16 @@ def run(inputs: ExperimentInputs) -> Found:
         missing.append(f"{too_long} pairs are left out: with the other's answer they do not fit the model's context")
     if len(items) < FEWEST_PAIRS * SIZE:
         return Found(missing=("; ".join([f"only {len(items) // SIZE} pairs, {FEWEST_PAIRS} needed", *missing]),))
-    matched = _run_pairs(inputs, items)
-    counted = Estimate(len(matched.items) // SIZE, np.nan, np.nan, len(matched.items), "counted")
+    states = run_supplied(inputs, items, "matched strings", (KNOCKOUT, RANDOM))
+    labels = np.array([bool(item.label.truthful) for item in items])
+    groups = np.array([item.label.group for item in items], dtype=np.int64)
+    weights = group_weights(groups, len(inputs.weights), inputs.rng("matched"))
+    folds = groups % _FOLDS  # dealt out in turn, so that every fold has every relation
+    matched = AnswerSet(MATCHED, items, labels, groups, folds, states.clean, states.cut, weights, inputs.device)
+    counted = Estimate(len(items) // SIZE, np.nan, np.nan, len(items), "counted")
+    baselines = _baselines(matched, states.log_probs)
     shares, idle = _shares(inputs, matched)
-    statistics = (Statistic("pairs", counted, MATCHED), *_baselines(matched), *_free_probe(inputs, matched), *shares)
+    statistics = (Statistic("pairs", counted, MATCHED), *baselines, *_free_probe(inputs, matched), *shares)
     return Found(statistics, missing=(*missing, *idle))
 
 
@@ -478,36 +447,24 @@ def _items_of_pairs(
     ], len(whole) - len(fitting)
 
 
-def _run_pairs(inputs: ExperimentInputs, items: Sequence[Item]) -> MatchedSet:
-    from anchorscope.interventions.cuts import KNOCKOUT, RANDOM
-
-    groups = np.repeat(np.arange(len(items) // SIZE), SIZE)
-    weights = group_weights(groups, len(inputs.weights), inputs.rng("matched"))
-    return MatchedSet(items, run_supplied(inputs, items, "matched strings", (KNOCKOUT, RANDOM)), weights, inputs.device)
-
-
-def _baselines(matched: MatchedSet) -> list[Statistic]:
+def _baselines(matched: AnswerSet, log_probs: Sequence[Sequence[float]]) -> list[Statistic]:
     """What is at 0.5 by design, out of fold with pairs whole, and the model's own confidence, which is not."""
     from anchorscope.evidence.probe_scores import relation_only, words_only
 
-    labels, folds = matched.labels, matched.groups % _FOLDS  # dealt out in turn, so that every fold has every relation
+    labels, folds = matched.labels, matched.folds
     questions = [item.question.question for item in matched.items]
     answers = [item.answer.text for item in matched.items]
-    log_probs = matched.states.log_probs
-    scores = {
-        "words": words_only(questions, answers, labels, folds),
-        "relation": relation_only([item.question.relation for item in matched.items], labels, folds),
-        "confidence_mean": np.array([np.mean(one) for one in log_probs]),
-        "confidence_min": np.array([np.min(one) for one in log_probs]),
-    }
+    relations = [item.question.relation for item in matched.items]
     together = np.zeros_like(folds)
     return [
-        _auc(f"auc_{name}", values, matched, together if name.startswith("confidence") else folds)
-        for name, values in scores.items()
+        _auc("auc_words", words_only(questions, answers, labels, folds), matched, folds),
+        _auc("auc_relation", relation_only(relations, labels, folds), matched, folds),
+        _auc("auc_confidence_mean", np.array([np.mean(tokens) for tokens in log_probs]), matched, together),
+        _auc("auc_confidence_min", np.array([np.min(tokens) for tokens in log_probs]), matched, together),
     ]
 
 
-def _auc(quantity: str, scores: ndarray, matched: MatchedSet, strata: ndarray, layer: int | None = None) -> Statistic:
+def _auc(quantity: str, scores: ndarray, matched: AnswerSet, strata: ndarray, layer: int | None = None) -> Statistic:
     from anchorscope.evidence.areas import areas
     from anchorscope.evidence.draws import resampling
 
@@ -517,7 +474,7 @@ def _auc(quantity: str, scores: ndarray, matched: MatchedSet, strata: ndarray, l
     return Statistic(quantity, found, MATCHED, truth="all", probe_layer=layer)
 
 
-def _free_probe(inputs: ExperimentInputs, matched: MatchedSet) -> list[Statistic]:
+def _free_probe(inputs: ExperimentInputs, matched: AnswerSet) -> list[Statistic]:
     """The run's own probe, trained on the model's answers, on the matched ones: its AUC, and the pairs that it wins."""
     layer = inputs.most_frequent_reference
     fold_of = {item.label.group: int(fold) for item, fold in zip(inputs.used_items, inputs.splits.folds, strict=True)}
@@ -526,13 +483,13 @@ def _free_probe(inputs: ExperimentInputs, matched: MatchedSet) -> list[Statistic
     folds = np.array([fold_of.get(group_of[one], 0) for one in ids], dtype=np.int64)  # no probe knows the others
     full = inputs.measured.probe("full")
     weight, bias = (part[full, :, layer].float() for part in (inputs.probes.weight, inputs.probes.bias))
-    scores = (matched.states.clean[layer].float() @ weight.T + bias).numpy()[np.arange(len(folds)), folds]
+    scores = (matched.clean[layer].float() @ weight.T + bias).numpy()[np.arange(len(folds)), folds]
     # Two questions may lie in different folds, whose probes are not compared: only the rivals of one question are.
     won = _won(scores, matched, layer, "won_free_probe", ("question",))
     return [_auc("auc_free_probe", scores, matched, folds, layer), *won]
 
 
-def _won(scores: ndarray, matched: MatchedSet, layer: int, quantity: str, by: Sequence[str]) -> list[Statistic]:
+def _won(scores: ndarray, matched: AnswerSet, layer: int, quantity: str, by: Sequence[str]) -> list[Statistic]:
     """How often the true one of two items scores higher: of one question, or of one answer; ties count half."""
     true_first, false_first, true_second, false_second = np.arange(len(scores)).reshape(-1, SIZE).T
     rivals = {"question": (false_first, false_second), "answer": (false_second, false_first)}
@@ -547,52 +504,40 @@ def _won(scores: ndarray, matched: MatchedSet, layer: int, quantity: str, by: Se
     return rows
 
 
-def _shares(inputs: ExperimentInputs, matched: MatchedSet) -> tuple[list[Statistic], list[str]]:
+def _shares(inputs: ExperimentInputs, matched: AnswerSet) -> tuple[list[Statistic], list[str]]:
     """Λ of the matched answers and of the model's own, with the same number of directions; and what is missing."""
     from anchorscope.question_share.principal import default_directions
 
-    reference, clean = inputs.most_frequent_reference, matched.states.clean
-    layers = some_layers(len(clean), reference, MOST_LAYERS)
+    reference, n_layers, width = inputs.most_frequent_reference, len(matched.clean), matched.clean.shape[-1]
+    layers = some_layers(n_layers, reference, MOST_LAYERS)
     place = layers.index(reference)
-    sets = (_matched_answers(matched, layers), _free_answers(inputs, layers, list(matched.states.cut)))
-    directions = min(default_directions(len(one.labels), clean.shape[-1]) for one in sets)
-    both = [measure_shares(one, directions, inputs.setting.seed, inputs.device, inputs.progress) for one in sets]
-    found = [share_rows(one, layers, reference) for one in both]
-    rows, idle = ([one for part in parts for one in part] for parts in zip(*found, strict=True))
-    scores = both[0].evidence[place].mean(axis=0)  # the items of a pair are always scored by the same probe
-    rows += _won(scores, matched, reference, "won", ("question", "answer"))
-    if all(one.has_evidence(place) for one in both):
-        rows.append(share_difference(both[0], both[1], place, reference))
-    return rows, idle
-
-
-def _matched_answers(matched: MatchedSet, layers: Sequence[int]) -> AnswerSet:
-    return AnswerSet(
-        MATCHED,
-        matched.labels,
-        matched.groups,
-        [item.question.relation for item in matched.items],
-        [item.item_id for item in matched.items],
-        matched.groups % _FOLDS,
-        matched.states.clean[layers],
-        {name: states[layers] for name, states in matched.states.cut.items()},
-        matched.weights,
-    )
-
-
-def _free_answers(inputs: ExperimentInputs, layers: Sequence[int], cuts: Sequence[str]) -> AnswerSet:
-    items, cut_states = inputs.used_items, inputs.cut_states()
-    return AnswerSet(
+    cut_states = inputs.cut_states()
+    free = AnswerSet(
         FREE,
+        inputs.used_items,
         inputs.measured.labels,
         inputs.measured.groups,
-        [item.question.relation for item in items],
-        [item.item_id for item in items],
         inputs.splits.folds,
-        inputs.states()[layers],
-        {name: cut_states[name][layers] for name in cuts},
+        inputs.states(),
+        {name: cut_states[name] for name in matched.cut},
         inputs.weights,
+        inputs.device,
     )
+    directions = min(default_directions(len(answers.labels), width) for answers in (matched, free))
+    own, others = (
+        measure_shares(answers.in_layers(layers), directions, inputs.setting.seed, inputs.progress)
+        for answers in (matched, free)
+    )
+    rows, idle = share_rows(own, layers, reference)
+    other_rows, other_idle = share_rows(others, layers, reference)
+    scores = own.evidence[place].mean(axis=0)  # the items of a pair are always scored by the same probe
+    rows += [*other_rows, *_won(scores, matched, reference, "won", ("question", "answer"))]
+    if own.has_evidence(place) and others.has_evidence(place):
+        n, method = len(matched.labels) + len(free.labels), "difference of two bootstraps over groups, drawn apart"
+        difference = estimate_of(own.share("knockout", place) - others.share("knockout", place), n, method)
+        row = Statistic("question_share_difference", difference, MATCHED, FREE, truth="all", probe_layer=reference)
+        rows.append(row)
+    return rows, [*idle, *other_idle]
 
 
 EXPERIMENT = Experiment(
