@@ -49,7 +49,6 @@ from anchorscope.report.panel_figure import ChartSpec, Lines, Series
 from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate, percent, points
-from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.streams import stream
 
 if TYPE_CHECKING:
@@ -201,14 +200,17 @@ def _shares(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statist
     rows = []
     for kind in (EXACT, RANDOM):
         full = ran.get(f"{kind} {FULL}")
-        if full is None or _holds_zero(_mean(inputs, full.items, full.at_reference(inputs))):
+        if full is None:
+            continue
+        whole_dose = estimate_of(_mean(inputs, full.items, full.at_reference(inputs)), len(full.items))
+        if whole_dose.ci_low <= 0 <= whole_dose.ci_high:
             continue
         for dose in DOSES:
             part = ran.get(f"{kind} {dose}")
             if dose == FULL or part is None:
                 continue
             items, mine, whole = _paired(inputs, part, full)
-            samples = _mean(inputs, items, mine)[0] / _mean(inputs, items, whole)[0]
+            samples = _mean(inputs, items, mine) / _mean(inputs, items, whole)
             rows.append(
                 _row(
                     "share_of_full",
@@ -231,7 +233,7 @@ def _differences(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[St
             continue
         items, mine, other = _paired(inputs, exact, random)
         if len(items) >= FEW:
-            samples, _ = _mean(inputs, items, mine - other)
+            samples = _mean(inputs, items, mine - other)
             rows.append(
                 _row(
                     "delta_p_reference_difference",
@@ -252,14 +254,9 @@ def _paired(inputs: ExperimentInputs, first: Scored, second: Scored) -> tuple[ND
     return items, first.at_reference(inputs)[here], second.at_reference(inputs)[there]
 
 
-def _mean(inputs: ExperimentInputs, items: NDArray[np.int64], values: Floats) -> tuple[Tensor, Estimate]:
-    """The mean in every draw, and its interval."""
-    samples = group_means(values[:, None], np.ones(len(items), dtype=bool), inputs.draws.take(items))[0]
-    return samples, estimate_of(samples, len(items))
-
-
-def _holds_zero(found: tuple[Tensor, Estimate]) -> bool:
-    return bool(found[1].ci_low <= 0 <= found[1].ci_high)
+def _mean(inputs: ExperimentInputs, items: NDArray[np.int64], values: Floats) -> Tensor:
+    """The mean in every draw."""
+    return group_means(values[:, None], np.ones(len(items), dtype=bool), inputs.draws.take(items))[0]
 
 
 def dose_shares(inputs: ExperimentInputs, ran: Mapping[str, Scored], layer: int) -> tuple[list[Statistic], list[str]]:

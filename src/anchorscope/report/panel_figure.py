@@ -308,9 +308,8 @@ class ChartSpec:
     marks_reference: bool = False
     """Whether l* is marked at the foot of the panels, which then needs room."""
     labels: float | Callable[[pl.DataFrame], float] = 0.0
-    """Room left of the first panel for long names, in inches; `gap`, `right` and `foot` alike."""
+    """Room left of the first panel for long names, in inches; `gap` and `foot` alike."""
     gap: Sequence[float] | float = 0.5
-    right: float = 0.0
     foot: float | Callable[[pl.DataFrame], float] = 0.0
     legend_columns: int = 3
     more_handles: Callable[[pl.DataFrame, DatasetStyle], Sequence[Artist]] | None = None
@@ -369,7 +368,7 @@ class ExperimentFigure(Display):
         wide = max(len(row) for row in rows)
         widths = [panel.width for panel in panels] if len(panels) > 1 else [panels[0].width] * wide
         gap_y = _GAP_Y + (foot if len(rows) > 1 and not chart.by else 0.0)
-        grid = Grid(widths, rows_that_fit(len(rows), height, gap_y), labels, chart.gap, gap_y, chart.right, foot)
+        grid = Grid(widths, rows_that_fit(len(rows), height, gap_y), labels, chart.gap, gap_y, foot)
         page = canvas(f"{self.model}: {chart.title}", grid, self._legend(panels))
         for axes_row, row in zip(page.axes, rows, strict=True):
             drawn = [self._draw_one(axes, panels, place) for axes, place in zip(axes_row, row, strict=False)]
