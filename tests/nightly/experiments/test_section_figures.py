@@ -204,7 +204,7 @@ def test_windows_are_read_back(width):
 @given(st.integers(1, 14), st.integers(1, 4), st.floats(0, 3))
 def test_panels_lie_within_the_figure_and_apart(rows, columns, labels):
     heights = rows_that_fit(rows, 2.5, 0.6)
-    grid = Grid([2.0] * columns, heights, labels=labels, gap_y=0.6, right=0.5)
+    grid = Grid([2.0] * columns, heights, labels=labels, gap_y=0.6)
     page = canvas("title", grid, Legend([], 1, ("note",)))
     boxes = [[axes.get_position() for axes in row] for row in page.axes]
     assert all(0 <= box.x0 < box.x1 <= 1 and 0 <= box.y0 < box.y1 <= 1 for row in boxes for box in row)
