@@ -166,8 +166,7 @@ CONTROLS = tuple(one.name for one in _ENTRIES if one.control)
 METHODS = tuple(one.name for one in _ENTRIES if not one.control and one.experiment != "exact-tokens")
 """Interventions that take the whole question, or all of its key words, away: they can be asked for the same verdict."""
 
-_EXPERIMENTS = "anchorscope.evidence.experiments"
-_SECTIONS = "anchorscope.report.experiments"
+_EXPERIMENTS = "anchorscope.experiments"
 EXPERIMENTS = {
     one.name: one
     for one in (
@@ -175,49 +174,49 @@ EXPERIMENTS = {
             "knockout",
             "does the probe need the question's key words?",
             "method.md",
-            section=f"{_SECTIONS}.interventions:SECTION",
+            section=f"{_EXPERIMENTS}.interventions:SECTION",
             place=10,
         ),
         ExperimentEntry(
             "exact-tokens",
             "does it matter which words are cut?",
             "exact-tokens.md",
-            section=f"{_SECTIONS}.interventions:WORDS",
+            section=f"{_EXPERIMENTS}.interventions:WORDS",
             place=15,
         ),
         ExperimentEntry(
             "template",
             "does it matter that they are the question's?",
             "evidence/template.md",
-            section=f"{_SECTIONS}.interventions:SECTION",
+            section=f"{_EXPERIMENTS}.interventions:SECTION",
             place=10,
         ),
         ExperimentEntry(
             "edges",
             "do the words reach the answer directly, or through other tokens?",
             "evidence/edges.md",
-            section=f"{_SECTIONS}.interventions:EDGES",
+            section=f"{_EXPERIMENTS}.interventions:EDGES",
             place=45,
         ),
         ExperimentEntry(
             "zeroing",
             "does it matter how an edge is cut?",
             "evidence/zeroing.md",
-            section=f"{_SECTIONS}.interventions:ZEROING",
+            section=f"{_EXPERIMENTS}.interventions:ZEROING",
             place=60,
         ),
         ExperimentEntry(
             "patching",
             "what if another question's words are put in?",
             "evidence/patching.md",
-            section=f"{_SECTIONS}.interventions:PATCHING",
+            section=f"{_EXPERIMENTS}.interventions:PATCHING",
             place=20,
         ),
         ExperimentEntry(
             "answer-only",
             "what if there is no question at all?",
             "evidence/answer-only.md",
-            section=f"{_SECTIONS}.interventions:ANSWER_ONLY",
+            section=f"{_EXPERIMENTS}.interventions:ANSWER_ONLY",
             place=30,
         ),
         ExperimentEntry(
@@ -225,7 +224,7 @@ EXPERIMENTS = {
             "in which layers does the cut matter?",
             "evidence/layers.md",
             f"{_EXPERIMENTS}.layers:EXPERIMENT",
-            section=f"{_SECTIONS}.layers:SECTION",
+            section=f"{_EXPERIMENTS}.layers:SECTION",
             place=40,
         ),
         ExperimentEntry(
@@ -233,7 +232,7 @@ EXPERIMENTS = {
             "in which heads does the cut matter?",
             "evidence/heads.md",
             f"{_EXPERIMENTS}.heads:EXPERIMENT",
-            section=f"{_SECTIONS}.heads:SECTION",
+            section=f"{_EXPERIMENTS}.heads:SECTION",
             place=50,
         ),
         ExperimentEntry(
@@ -241,7 +240,7 @@ EXPERIMENTS = {
             "does one key word carry it, or do all?",
             "evidence/dose.md",
             f"{_EXPERIMENTS}.dose:EXPERIMENT",
-            section=f"{_SECTIONS}.dose:SECTION",
+            section=f"{_EXPERIMENTS}.dose:SECTION",
             place=55,
         ),
         ExperimentEntry(
@@ -250,7 +249,7 @@ EXPERIMENTS = {
             "evidence/mediation.md",
             f"{_EXPERIMENTS}.mediation:EXPERIMENT",
             rated=False,
-            section=f"{_SECTIONS}.mediation:SECTION",
+            section=f"{_EXPERIMENTS}.mediation:SECTION",
             place=57,
         ),
         ExperimentEntry(
@@ -258,7 +257,7 @@ EXPERIMENTS = {
             "what flows from question to answer, and is it two humps?",
             "evidence/saliency.md",
             f"{_EXPERIMENTS}.saliency:EXPERIMENT",
-            section=f"{_SECTIONS}.saliency:SECTION",
+            section=f"{_EXPERIMENTS}.saliency:SECTION",
             place=70,
         ),
         ExperimentEntry(
@@ -266,7 +265,7 @@ EXPERIMENTS = {
             "what does the model know, per pathway?",
             "evidence/boundary.md",
             f"{_EXPERIMENTS}.boundary:EXPERIMENT",
-            section=f"{_SECTIONS}.boundary:SECTION",
+            section=f"{_EXPERIMENTS}.boundary:SECTION",
             place=80,
         ),
         ExperimentEntry(
@@ -274,7 +273,7 @@ EXPERIMENTS = {
             "can the pathway be read from clean states?",
             "evidence/self-awareness.md",
             f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
-            section=f"{_SECTIONS}.self_awareness:SECTION",
+            section=f"{_EXPERIMENTS}.self_awareness:SECTION",
             place=90,
         ),
         ExperimentEntry(
@@ -283,7 +282,7 @@ EXPERIMENTS = {
             "evidence/matched.md",
             f"{_EXPERIMENTS}.matched:EXPERIMENT",
             rated=False,
-            section=f"{_SECTIONS}.matched:SECTION",
+            section=f"{_EXPERIMENTS}.matched:SECTION",
             place=94,
         ),
         ExperimentEntry(
@@ -292,7 +291,7 @@ EXPERIMENTS = {
             "evidence/wordings.md",
             f"{_EXPERIMENTS}.wordings:EXPERIMENT",
             rated=False,
-            section=f"{_SECTIONS}.wordings:SECTION",
+            section=f"{_EXPERIMENTS}.wordings:SECTION",
             place=96,
         ),
     )

@@ -18,7 +18,7 @@ from anchorscope.cost import Cost, ModelSize, choose_random_cuts, dataset_size, 
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.experiments.experiment import chosen_experiments
+from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.loading import ModelFacts, read_facts
 from anchorscope.prepare import ask, resolve

@@ -17,7 +17,7 @@ from anchorscope.answers.generate import TOO_LONG, Answer
 from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
-from anchorscope.evidence.experiments.experiment import Found, Statistic
+from anchorscope.experiments.experiment import Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import FinalProbe, ProbeSet

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, chosen_evidence
-from anchorscope.evidence.experiments import experiment
-from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
+from anchorscope.experiments import experiment
+from anchorscope.experiments.experiment import Experiment, chosen_experiments
 from anchorscope.interventions.cuts import INTERVENTIONS as REGISTERED
 from anchorscope.interventions.cuts import of_experiments
 from repo import DOCS

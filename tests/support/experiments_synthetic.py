@@ -15,9 +15,9 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Scoring
-from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.evidence.measured import Measured
 from anchorscope.execute.executor import LocalExecutor
+from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner
 from anchorscope.probes.crossfit import fit_probes, make_splits, score_states

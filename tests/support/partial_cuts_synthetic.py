@@ -9,8 +9,8 @@ import torch
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import Scoring, measure
-from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.execute.executor import LocalExecutor
+from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.interventions.cuts import KNOCKOUT, NONE
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel

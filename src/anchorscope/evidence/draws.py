@@ -54,8 +54,6 @@ class Draws:
         """An array on the device."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
-    put = to_device  # as the experiments call it
-
     def numbers(self) -> Tensor:
         """How many items are in each draw, [draw]."""
         return total(self.counts)

@@ -6,7 +6,7 @@ clean run, a real change changes something, states below the first cut key stay 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -134,10 +134,6 @@ class Intervention:
     """Whether it costs much more than the knockout, so that some of the items have to do on a small machine."""
     variant: str | None = None
     """What its rows are called in the results; None for the edges that are cut."""
-    layers: range | None = None
-    """The layers that lose the edges; None for all."""
-    heads: tuple[int, ...] | None = None
-    """The query heads that lose them; None for all."""
 
     @property
     def name(self) -> str:
@@ -148,10 +144,6 @@ class Intervention:
     def draw_name(self) -> str:
         """What the states of one draw are kept under, and drawn for: `random`, `random 2` …"""
         return self.name if self.draw == 0 else f"{self.name} {self.draw + 1}"
-
-    def within(self, variant: str, layers: range, heads: tuple[int, ...] | None = None) -> "Intervention":
-        """The same in some layers, or in some heads, only."""
-        return replace(self, variant=variant, layers=layers, heads=heads, keeps_states=False)
 
     def applies(self, item: Item) -> bool:
         """Whether an item can be run."""
@@ -165,4 +157,4 @@ class Intervention:
         if self.changes and not item.located.question_tokens:
             # Nothing would be cut, nothing would change, and the item would pass for A-Anchored.
             raise InterventionNotApplied(f"{self.name}: an item has no exact question tokens")
-        return Cut(keys=self.keys(item, rng, mass), edges=self.edges or edges, how=self.how, heads=self.heads)
+        return Cut(keys=self.keys(item, rng, mass), edges=self.edges or edges, how=self.how)

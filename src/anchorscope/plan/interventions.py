@@ -214,7 +214,7 @@ def passes_of(
             sequences = [run.sequence for run in some[0].runs]
             work = planner.states(title, sequences, shared_tokens(prefix, sequences))
         else:
-            variants = [Variant({run.item: run.cut for run in one.runs}, one.intervention.layers) for one in some]
+            variants = [Variant({run.item: run.cut for run in one.runs}) for one in some]
             sequences = [item.sequence(setting.positions) for item in items]
             own = prefix[:1] if kind.whole else prefix
             work = planner.states(title, sequences, own, variants, some[0].order, compiled)

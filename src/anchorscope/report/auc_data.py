@@ -15,10 +15,10 @@ from anchorscope.report.charts.live_chart import (
     place_menus,
     spanned,
 )
-from anchorscope.report.experiments.experiment_rows import present
 from anchorscope.report.findings import Findings
 from anchorscope.report.looks import BASELINES, SURVIVING_LOOKS, WITHIN, Look, probe_looks
 from anchorscope.report.palette import display_name
+from anchorscope.report.result_rows import present
 
 SCALE = 10_000
 

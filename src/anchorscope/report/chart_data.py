@@ -27,10 +27,10 @@ from anchorscope.report.charts.live_chart import (
     place_menus,
 )
 from anchorscope.report.charts.question_share import HIGHEST, LOWEST
-from anchorscope.report.experiments.experiment_rows import TRUTHS
 from anchorscope.report.findings import Findings
 from anchorscope.report.looks import group_line, group_looks, share_line, share_looks
 from anchorscope.report.palette import dataset_styles
+from anchorscope.report.result_rows import TRUTHS
 from anchorscope.report.shares import LOWER, UPPER, share_layer
 
 MOST_POINTS = 140_000  # about three megabytes

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.forest import Mark, draw_forest
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel
-from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, find, present, select
+from anchorscope.report.result_rows import TRUTHS, find, present, row_estimate, select
 from anchorscope.report.wording import NOTHING, Table, count, estimate, shown
 
 RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
@@ -69,7 +69,7 @@ class RecoveryChart(Display):
             for row in rows.to_dicts():
                 colour = _COLOURS[experiments.index(row["experiment"]) % len(_COLOURS)]
                 line = lines.index((row["experiment"], row["rule_or_variant"]))
-                marks.append(Mark(line, 0.0, estimate_of(row), _MARK | {"color": colour}))
+                marks.append(Mark(line, 0.0, row_estimate(row), _MARK | {"color": colour}))
             labels = [line_name(*line) for line in lines] if place == 0 else [""] * len(lines)
             draw_forest(axes, labels, marks, null=0.5)
             for number, ((before, _), (after, _)) in enumerate(pairwise(lines)):

@@ -11,8 +11,8 @@ from anchorscope.report.charts.delta_p import DeltaPChart, ReferenceLayerChart, 
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.charts.question_share import QuestionShareChart
-from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
+from anchorscope.report.panel_figure import experiment_charts
 from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.all_statements import read
 
@@ -27,7 +27,7 @@ def figures_of(findings: Findings) -> list[Display]:
         SurvivingSignalChart.from_findings(findings),
         TruthSplitChart.from_findings(findings),
         ReferenceLayerChart.from_findings(findings),
-        *experiment_figures(findings),
+        *(chart.from_findings(findings) for chart in experiment_charts() if chart.was_made(findings)),
     ]
 
 

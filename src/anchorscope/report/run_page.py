@@ -8,18 +8,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from anchorscope.report import run_tables as tables
 from anchorscope.report import share_tables
 from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.chart_data import page_data
-from anchorscope.report.experiments.section import experiment_sections
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.methods_text import bibtex, methods_paragraph
+from anchorscope.report.page_sections import Section, filled
 from anchorscope.report.page_words import chart_words, label_words, run_line, shift_words
 from anchorscope.report.page_writer import REPORT_SCRIPTS, write_page
+from anchorscope.report.palette import display_name
+from anchorscope.report.panel_figure import catalogued_sections
 from anchorscope.report.shares import has_shares
 from anchorscope.report.statements.statement import Reading
+from anchorscope.report.wording import Table
 
 FILES = {
     "report.html, report.md": "this page, and the same as plain text",
@@ -110,3 +115,21 @@ def _readings(observations: Sequence[Reading]) -> dict[str, Any]:
         "other_readings": [one for one in judged if not one["key"]],
         "built_in": [one for one in observations if one["standing"] == "by construction"],
     }
+
+
+def experiment_sections(findings: Findings) -> list[Section]:
+    """The sections of the experiments that were made, and what could not be."""
+    made = [spec.section(findings) for spec in catalogued_sections()]
+    return [section for section in (*made, _unavailable_section(findings)) if section is not None]
+
+
+def _unavailable_section(findings: Findings) -> Section | None:
+    """What was asked for and cannot be done on this run."""
+    reasons = findings.unavailable.select(pl.col("dataset", "experiment", "reason").fill_null("–"))
+    rows = tuple((display_name(dataset), experiment, reason) for dataset, experiment, reason in reasons.iter_rows())
+    if not rows:
+        return None
+    what = "1 thing" if len(rows) == 1 else f"{len(rows)} things"
+    answer = f"{what} cannot be said on this model and these questions, each for its reason."
+    table = Table(("dataset", "experiment", "reason"), rows, 3)
+    return Section("unavailable", "Not available", (), filled(("", table)), answer=answer)

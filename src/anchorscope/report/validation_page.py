@@ -15,10 +15,10 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
 from anchorscope.report.charts.parallel import save_all
-from anchorscope.report.experiments.experiment_rows import TRUTHS, present, select
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, Tables, filled, write_sections_page
 from anchorscope.report.palette import A_ANCHORED, INK, Q_ANCHORED
 from anchorscope.report.recovery_chart import RecoveryChart, other_recovery_table, recovery_table
+from anchorscope.report.result_rows import TRUTHS, present, select
 from anchorscope.report.wording import Table, count, number
 
 CONFUSION_SCHEMA: dict[str, type[pl.DataType]] = {

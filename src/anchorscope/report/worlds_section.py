@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from anchorscope.report.experiments.experiment_rows import present, select
 from anchorscope.report.page_sections import Section, filled
+from anchorscope.report.result_rows import present, select
 from anchorscope.report.wording import NOTHING, Table, count, number
 
 WORLDS_SCHEMA: dict[str, type[pl.DataType]] = {

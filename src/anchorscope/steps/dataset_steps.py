@@ -12,9 +12,9 @@ from anchorscope.answers.label import balanced_by, grouped_by, require_enough
 from anchorscope.artefacts.step import Step
 from anchorscope.evidence.clean import with_log_probs
 from anchorscope.evidence.effects import measured_places
-from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
+from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
 from anchorscope.files import canonical_hash
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing

@@ -17,7 +17,7 @@ from torch import Tensor
 from anchorscope.artefacts.step import Format
 from anchorscope.evidence.clean import CleanStates
 from anchorscope.evidence.effects import Effect, Measurements
-from anchorscope.evidence.experiments.experiment import Found, ItemValues, Statistic
+from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import FinalProbe, ProbeSet
 

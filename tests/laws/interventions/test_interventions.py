@@ -18,7 +18,7 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.experiments.experiment import chosen_experiments
+from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.interventions.cuts import (
     EXACT,
     INTERVENTIONS,
@@ -147,21 +147,6 @@ def test_other_choices_cut_the_part_that_they_are_named_after(item: Item) -> Non
         one = INTERVENTIONS[name]
         assert one.cut(item, "all", np.random.default_rng(0)).keys == getattr(item.located.parts, name)
         assert one.applies(item) == bool(getattr(item.located.parts, name))
-
-
-@every_cut
-@given(item=items(), first=st.integers(0, 3), heads=st.sets(st.integers(0, 3), min_size=1))
-def test_the_same_within_some_layers_and_heads_cuts_the_same_keys_there_only(
-    intervention: Intervention, item: Item, first: int, heads: set[int]
-) -> None:
-    layers, chosen = range(first, first + 2), tuple(sorted(heads))
-    within = intervention.within("part", layers, chosen)
-    whole, part = (one.cut(item, "all", np.random.default_rng(3), MASS) for one in (intervention, within))
-    assert part == replace(whole, heads=chosen)
-    assert (within.variant, within.layers, within.name) == ("part", layers, intervention.name)
-    assert not within.keeps_states
-    assert intervention.layers is None  # the registered one stays as it is
-    assert whole.heads is None
 
 
 def test_interventions_are_chosen_by_their_experiment() -> None:

@@ -19,10 +19,10 @@ import polars as pl
 
 from anchorscope.report.auc_data import auc_span, probe_scores, surviving_scores
 from anchorscope.report.charts.layer_chart import LayerChart
-from anchorscope.report.experiments.experiment_rows import present
 from anchorscope.report.findings import Findings
 from anchorscope.report.looks import SURVIVING_LOOKS, Look, probe_looks
 from anchorscope.report.palette import display_name
+from anchorscope.report.result_rows import present
 
 SCORE_COLUMNS = ("dataset", "intervention", "kind", "site", "layer", "auc", "ci_low", "ci_high", "n", "line")
 _NOTES = ("AUC = area under the ROC curve, out of fold; 0.5 is guessing. Bands: 95 % intervals.",)

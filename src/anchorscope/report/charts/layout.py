@@ -145,8 +145,6 @@ class Grid:
     """Between columns; one for all or one each."""
     gap_y: float = 0.78
     """Between rows, for the x labels above and the titles below."""
-    right: float = 0.0
-    """Room right of the last column, for a colour bar."""
     foot: float = 0.0
     """Room under the last row, for long labels."""
 
@@ -165,7 +163,7 @@ def rows_that_fit(n_rows: int, height: float, gap: float) -> list[float]:
 
 def canvas(title: str, grid: Grid, legend: Legend) -> Sheet:
     """Panels that share no axes, with title, legend and notes around them."""
-    width = grid.labels + sum(grid.widths) + sum(grid.gaps) + grid.right
+    width = grid.labels + sum(grid.widths) + sum(grid.gaps)
     height = sum(grid.heights) + (len(grid.heights) - 1) * grid.gap_y + grid.foot
     page = sheet(title, (1, 1), (width, height), legend)
     whole = page.axes[0][0]

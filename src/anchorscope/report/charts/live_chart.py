@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.report.experiments.experiment_rows import present
 from anchorscope.report.looks import Look
+from anchorscope.report.result_rows import present
 from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 OWN = "own"

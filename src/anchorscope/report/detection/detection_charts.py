@@ -28,10 +28,9 @@ from anchorscope.report.detection.results import (
     entry_of,
     shown_place,
 )
-from anchorscope.report.experiments.experiment_rows import present, select
-from anchorscope.report.experiments.panels import Forest, Lines, Marks, Own, Place, Series, Style
-from anchorscope.report.experiments.section_chart import ChartSpec, ExperimentFigure
 from anchorscope.report.palette import CONTROL_GREY, INK, QUIET_INK, DatasetStyle
+from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, Lines, Marks, Own, Place, Series, Style
+from anchorscope.report.result_rows import present, select
 from anchorscope.report.wording import count, number
 
 _LETTER_INCHES, _LONGEST_NAME = 0.083, 24

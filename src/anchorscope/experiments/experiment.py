@@ -1,0 +1,196 @@
+"""What an experiment is: a function from its inputs to what it found, under the name that the catalogue gives it.
+
+It is given one dataset's items, their probes, what was measured so far, and who runs passes. It gives statistics,
+values per item, or the reason why it cannot be made. All experiments fill the same two tables, so that a new one needs
+no new file format. A statistic is never a bare number: it carries its interval, its n and how it was made.
+
+An experiment's file also holds its section of the page, and a page is drawn without torch: functions that compute
+import what needs torch themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.catalogue import EXPERIMENTS
+from anchorscope.evidence.measured import Measured
+from anchorscope.evidence.pathways import Calls, plain_calls
+from anchorscope.items import Item
+from anchorscope.progress import Progress
+from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.streams import stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from anchorscope.evidence.draws import Draws
+    from anchorscope.evidence.effects import CutStates, Scoring
+    from anchorscope.execute.executor import Executor
+    from anchorscope.interventions.intervention import Setting
+    from anchorscope.plan.passes import Planner
+    from anchorscope.probes.crossfit import ProbeSet, Splits
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One row of experiments.csv; None where a column does not apply."""
+
+    quantity: str
+    """What the number is, in snake case: `flip_rate`, `auc`, `kappa` …"""
+    estimate: Estimate
+    variant: str | None = None
+    """Which way of doing the experiment: a donor, a width, a head, a seed."""
+    against: str | None = None
+    """What the value is compared with, where it is a difference or an agreement."""
+    assignment: str | None = None
+    """The rule that made the groups."""
+    group: str | None = None
+    """The pathway."""
+    truth: str | None = None
+    """`all`, `true` or `false` answers."""
+    layer: int | None = None
+    """Where something was changed."""
+    probe_layer: int | None = None
+    """Where the probe reads."""
+    p_value: float | None = None
+    """Of the hypothesis that the value is what chance would give; the method says how."""
+    q_value: float | None = None
+    """The same with the false discovery rate controlled over the whole family of tests."""
+    effect_size: float | None = None
+    """In standard deviations: of the items for a mean, of the two groups together for a difference."""
+
+
+@dataclass(frozen=True)
+class ItemValues:
+    """One number for each of some items: rows of experiment_items.parquet."""
+
+    quantity: str
+    items: NDArray[np.int64]
+    """Indices into the used items."""
+    values: NDArray[np.floating]
+    variant: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an experiment found on one dataset."""
+
+    statistics: tuple[Statistic, ...] = ()
+    values: tuple[ItemValues, ...] = ()
+    missing: tuple[str, ...] = ()
+    """What cannot be done here, each with its reason; never a row of zeros instead."""
+
+
+@dataclass(frozen=True)
+class ExperimentInputs:
+    """One dataset, measured at the headline site and position."""
+
+    dataset: str
+    items: Sequence[Item]
+    """All questions that were asked."""
+    used: NDArray[np.int64]
+    """Which of them are used; all arrays below run over these."""
+    states: Callable[[], Tensor]
+    """Gives the clean states at the headline site and position, [layer, item, d_model], in host memory."""
+    cut_states: Callable[[], CutStates]
+    """Gives the states under the knockout and the random control there, [layer, item, d_model] each."""
+    scoring: Scoring
+    """The probes of all positions and sites."""
+    splits: Splits
+    measured: Measured
+    """Log-odds at the headline site and position, before and after every intervention."""
+    headline: tuple[int, int]
+    """(position, site) as indices."""
+    weights: NDArray[np.floating]
+    """Bootstrap weights over groups, [resample, item]."""
+    setting: Setting
+    """Seed, edges, positions, and how many items an experiment of many passes takes."""
+    window: int | None
+    """Layers in a window; None for a quarter of the depth."""
+    max_new_tokens: int
+    executor: Executor
+    """Runs passes; a model is loaded only if one is run."""
+    planner: Planner
+    device: str
+    """Where probes are fitted and draws are computed."""
+    progress: Progress
+
+    @property
+    def n(self) -> int:
+        """Number of used items."""
+        return len(self.used)
+
+    @cached_property
+    def used_items(self) -> list[Item]:
+        """The used items."""
+        return [self.items[index] for index in self.used]
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The leading tokens that all items share."""
+        located = self.used_items[0].located
+        return located.input_ids[: located.prefix_length]
+
+    @property
+    def probes(self) -> ProbeSet:
+        """The probes at the headline site and position."""
+        position, site = self.headline
+        return self.scoring.sets[position][site]
+
+    @property
+    def reference(self) -> NDArray[np.int64]:
+        """The reference layer of each item's own fold."""
+        return self.measured.reference[self.measured.probe("full")][self.measured.folds]
+
+    @property
+    def most_frequent_reference(self) -> int:
+        """The reference layer of most folds; of equally frequent ones the lowest, which most items can see."""
+        return int(np.argmax(np.bincount(self.measured.reference[self.measured.probe("full")])))
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The bootstrap's draws."""
+        from anchorscope.evidence.draws import Draws
+
+        return Draws.of(self.weights, self.device)
+
+    @cached_property
+    def calls(self) -> Mapping[str, Calls]:
+        """Who is in which pathway, by assignment."""
+        from anchorscope.evidence.corrected import correct_shift
+
+        return {"plain": plain_calls(self.measured), "corrected": correct_shift(self.measured, self.draws).sample()}
+
+    def rng(self, name: str) -> np.random.Generator:
+        """Random numbers of one experiment: the same in every run with this seed."""
+        return stream(self.setting.seed, "experiment", self.dataset, name)
+
+    def some_items(self) -> NDArray[np.int64]:
+        """The items of an experiment that takes many passes: all, or that many drawn at random, in order."""
+        from anchorscope.plan.interventions import some_items
+
+        return some_items(self.used_items, self.setting)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A registered experiment."""
+
+    name: str
+    """As in `--evidence` and in the column `experiment`."""
+    about: str
+    """What is computed, for the dry run."""
+    run: Callable[[ExperimentInputs], Found]
+
+
+def chosen_experiments(evidence: Sequence[str]) -> list[Experiment]:
+    """Those asked for that are more than interventions, in the order in which they run."""
+    homes = [entry.home for entry in EXPERIMENTS.values() if entry.name in evidence and entry.home is not None]
+    return [getattr(import_module(module), name) for module, _, name in (home.partition(":") for home in homes)]

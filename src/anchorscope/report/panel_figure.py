@@ -1,0 +1,442 @@
+"""Figures made of panels: forests, and lines over layers, doses or heads.
+
+A panel is configured by data: which rows, which column runs down or along, how a series is drawn. `Own` is for the few
+panels that no other figure has, such as a heat map. A figure has a row of panels per dataset, or per dataset and rule;
+layout, titles, shared axes, legend and small print are the same for all.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Protocol
+
+import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from anchorscope.catalogue import EXPERIMENTS
+from anchorscope.report.assignment_rules import RULES, rule_title
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.forest import (
+    Mark,
+    draw_forest,
+    group_marks_handles,
+    group_offset,
+    group_style,
+    legend_style,
+)
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, rows_that_fit, zero_line
+from anchorscope.report.charts.line_chart import BAND_ALPHA, line_with_band, mark_reference, reserve_mark_space
+from anchorscope.report.findings import Findings
+from anchorscope.report.palette import DatasetStyle, dataset_styles, display_name
+from anchorscope.report.result_rows import Where, absent_notes, datasets_in, present, row_estimate, select
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
+
+Style = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a panel stands, and whose it is."""
+
+    dataset: str
+    part: str
+    """Its rule, or by what else a dataset has several rows of panels; empty where it has one."""
+    colours: DatasetStyle
+    n_layers: int
+    reference_layers: tuple[int, ...]
+    column: int
+    last: bool
+    """Whether it is in the last row."""
+
+
+class Panel(Protocol):
+    """What a figure asks of every kind."""
+
+    @property
+    def width(self) -> float:
+        """In inches."""
+
+    @property
+    def title(self) -> str:
+        """Stands after dataset and part; may be empty."""
+
+    def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+        """Draw one dataset's rows."""
+
+    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
+        """Its legend entries."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How the values on a line of a forest are told apart."""
+
+    column: str
+    """Whose values they are told apart by."""
+    styles: Mapping[str, tuple[str, Style]]
+    """Value → its words in the legend and its style."""
+    offset: float = 0.22
+    """Between two marks of a line."""
+
+    def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
+        """Offset and style of a row; None for one that is not drawn."""
+        names = list(self.styles)
+        if row[self.column] not in names:
+            return None
+        place = names.index(row[self.column]) - (len(names) - 1) / 2
+        return self.offset * place, self.styles[row[self.column]][1]
+
+    def handles(self, colours: DatasetStyle) -> list[Line2D]:
+        """Legend entries."""
+        return [Line2D([], [], label=words, **{**style, "linestyle": "none"}) for words, style in self.styles.values()]
+
+
+@dataclass(frozen=True)
+class GroupMarks(Marks):
+    """Both groups, Q-Anchored filled and above, in the dataset's colours."""
+
+    column: str = "group"
+    styles: Mapping[str, tuple[str, Style]] = field(default_factory=dict)
+
+    def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
+        """Offset and style of a row's group."""
+        return group_offset(row["group"]), group_style(row["group"], colours)
+
+    def handles(self, colours: DatasetStyle) -> list[Line2D]:
+        """Both groups."""
+        return group_marks_handles(colours)
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Named lines from top to bottom, on each one or several values with their intervals."""
+
+    down: str
+    """The column whose values are the lines."""
+    lines: Mapping[str, str]
+    """Value → its words at the left, from the top."""
+    marks: Marks
+    label: str = ""
+    """Of the axis."""
+    title: str = ""
+    width: float = 3.1
+    where: Where = field(default_factory=dict)
+    """Which rows of a dataset are drawn."""
+    null: float | None = 0.0
+    """Where nothing happens."""
+    set_apart: Collection[str] = ()
+    """Lines that stand below a dashed one, such as controls."""
+    words_once: bool = False
+    """Whether only the panel at the left has the words of the lines."""
+    bins: int = 5
+    finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
+    """Draws what only this figure has."""
+
+    def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+        """The lines with their marks."""
+        names, marks = list(self.lines), []
+        for row in select(rows, **self.where).to_dicts():
+            looks = self.marks.of(row, place.colours)
+            if row[self.down] in names and looks is not None:
+                marks.append(Mark(names.index(row[self.down]), looks[0], row_estimate(row), dict(looks[1])))
+        shown = place.column == 0 or not self.words_once
+        draw_forest(axes, [words if shown else "" for words in self.lines.values()], marks, self.null)
+        first = next((line for line, name in enumerate(names) if name in self.set_apart), 0)
+        if first:
+            axes.axhline(first - 0.5, color="#9a9a9a", linewidth=0.8, linestyle=(0, (4.0, 2.5)))
+        axes.margins(x=0.08)
+        axes.locator_params(axis="x", nbins=self.bins)
+        axes.set_xlabel(self.label)
+        if self.finish:
+            self.finish(axes, rows, place)
+        if not marks:
+            axes.set_xticks([])
+            empty_panel(axes, "not available")
+
+    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
+        """One per kind of mark."""
+        return self.marks.handles(colours)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line, or its points, or a level across the panel."""
+
+    where: Where
+    """Its rows."""
+    style: Style | Callable[[DatasetStyle], Style]
+    """As `Line2D` takes it; a function where it takes the dataset's colours."""
+    label: str = ""
+    """In the legend; empty for none."""
+    kind: str = "band"
+    """How the interval is drawn: "band", "bars", or "none"; "level" is a line across, "area" fills down to zero."""
+
+    def style_in(self, colours: DatasetStyle) -> dict[str, Any]:
+        """Its style for one dataset."""
+        return dict(self.style(colours) if callable(self.style) else self.style)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Series over the layers, or over whatever a column counts."""
+
+    series: Sequence[Series]
+    label: str
+    """Of the y axis, at the first panel of a row."""
+    title: str = ""
+    width: float = 4.35
+    where: Where = field(default_factory=dict)
+    x: str = "layer"
+    y: str = "value"
+    x_label: str = "Layer"
+    over_layers: bool = True
+    """Whether the x axis has the layers of the model."""
+    ticks: Sequence[str] = ()
+    """Names of the places on the x axis, where they have any."""
+    null: float | None = 0.0
+    empty: str = "too few items"
+    marks_reference: bool = False
+    finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
+    """Draws what only this figure has."""
+
+    def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+        """All series that have rows."""
+        rows = select(rows, **self.where)
+        if self.null is not None:
+            zero_line(axes, self.null)
+        if self.marks_reference:
+            mark_reference(axes, {place.dataset: place.reference_layers}, {place.dataset: place.colours})
+        for one in self.series:
+            mine = select(rows, **one.where)
+            if mine.height:
+                self._draw_series(axes, mine, one.kind, one.style_in(place.colours))
+        if not rows.height:
+            empty_panel(axes, self.empty)
+        self._scale(axes, place)
+        if self.finish:
+            self.finish(axes, rows, place)
+
+    def _draw_series(self, axes: Axes, rows: pl.DataFrame, kind: str, style: dict[str, Any]) -> None:
+        rows = rows.sort(self.x)
+        x, y = rows[self.x].to_numpy(), rows[self.y].to_numpy()
+        style = {"zorder": 3} | style
+        if kind == "band" and (rows["n"].max() or 0) < FEWEST_GROUPS:  # type: ignore[operator]
+            kind, style = "none", style | {"linewidth": 0.9}  # a band of so few items would say more than is known
+        if kind == "level":
+            for height in y:
+                axes.axhline(height, **style)
+        elif kind == "band":
+            line_with_band(axes, rows.with_columns(layer=pl.col(self.x)), self.y, **style)
+        else:
+            axes.plot(x, y, **style)
+        if kind == "area":
+            axes.fill_between(x, 0, y, color=style["color"], alpha=BAND_ALPHA, linewidth=0)
+        if kind == "bars":
+            for at, low, high in rows.select(self.x, "ci_low", "ci_high").drop_nulls().iter_rows():
+                axes.plot([at, at], [low, high], color=style["color"], linewidth=1.3, zorder=2.5)
+
+    def _scale(self, axes: Axes, place: Place) -> None:
+        if self.ticks:
+            axes.set_xticks(range(len(self.ticks)), self.ticks)
+        elif self.over_layers:
+            layer_axis(axes, place.n_layers)
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
+        axes.set_xlabel(self.x_label)
+        if place.column == 0:
+            axes.set_ylabel(self.label)
+
+    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
+        """One per series with a label that has rows."""
+        return [
+            Line2D([], [], label=one.label, **one.style_in(colours))
+            for one in self.series
+            if one.label and select(data, **self.where, **one.where).height
+        ]
+
+
+@dataclass(frozen=True)
+class Own:
+    """A panel that is drawn by a function of its own."""
+
+    draw: Callable[[Axes, pl.DataFrame, Place], None]
+    width: float
+    title: str = ""
+
+    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
+        """None."""
+        return ()
+
+
+_GAP_Y = 0.78
+
+
+@dataclass(frozen=True)
+class ChartSpec:
+    """What an experiment draws, whatever the run."""
+
+    name: str
+    """Of its files in figures/."""
+    title: str
+    """Stands after the model's name."""
+    alt: str
+    """What it shows, for those who cannot see it."""
+    caption: str
+    note: str | Callable[[Any], str]
+    """The small print below the panels."""
+    rows: Callable[[Any], pl.DataFrame]
+    """What is drawn of a run's `Findings` (or of what else a page is about); none where the experiment was not made."""
+    panels: Callable[[pl.DataFrame], Sequence[Panel]]
+    """The panels of one row, from all rows that are drawn."""
+    by: str = ""
+    """A column: a dataset has a row of panels for each of its values, and not one alone."""
+    by_words: Callable[[str], str] = rule_title
+    """Such a value in titles."""
+    height: float | Callable[[pl.DataFrame], float] = 2.4
+    """Of a panel, in inches; lower where rows would not fit a page."""
+    share: str = ""
+    """"x" or "y": all panels have one scale to the right, or upwards. "row x": those of a row have."""
+    side_by_side: int = 3
+    """Datasets in a row, where each has one panel."""
+    dataset_words: Callable[[str], str] = display_name
+    """A dataset in titles."""
+    marks_reference: bool = False
+    """Whether l* is marked at the foot of the panels, which then needs room."""
+    labels: float | Callable[[pl.DataFrame], float] = 0.0
+    """Room left of the first panel for long names, in inches; `gap` and `foot` alike."""
+    gap: Sequence[float] | float = 0.5
+    foot: float | Callable[[pl.DataFrame], float] = 0.0
+    legend_columns: int = 3
+    more_handles: Callable[[pl.DataFrame, DatasetStyle], Sequence[Artist]] | None = None
+    """Legend entries besides those of the panels."""
+    made: Callable[[Findings], bool] | None = None
+    """Whether there is something to draw, where the rows alone do not say it or cost much to make."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Figures are drawn by several processes: the other one looks its description up by name."""
+        return chart_named, (self.name,)
+
+    def was_made(self, findings: Findings) -> bool:
+        """Whether there is something to draw."""
+        return self.made(findings) if self.made else bool(self.rows(findings).height)
+
+    def from_findings(self, findings: Findings) -> "ExperimentFigure":
+        """The figure of a run, not yet drawn."""
+        data = self.rows(findings)
+        note = self.note if isinstance(self.note, str) else self.note(findings)
+        layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
+        return ExperimentFigure(
+            data,
+            (note, *absent_notes(findings, data)),
+            self,
+            findings.model,
+            findings.n_layers,
+            datasets_in(findings, data),
+            layers,
+        )
+
+
+@dataclass(frozen=True)
+class ExperimentFigure(Display):
+    """The rows of one run with the figure that draws them."""
+
+    chart: ChartSpec
+    model: str
+    n_layers: int
+    datasets: tuple[str, ...]
+    """Those that have rows."""
+    reference_layers: Mapping[str, tuple[int, ...]]
+    """Per dataset, l* of every fold."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # one class draws them all, so the name is the figure's own
+        """Of its files in figures/."""
+        return self.chart.name
+
+    def draw(self) -> Figure:
+        """All panels, in the places that `_places` gives them."""
+        chart, panels = self.chart, list(self.chart.panels(self.data))
+        rows = self._rows_of_panels(len(panels))
+        height, labels, foot = (
+            inches(self.data) if callable(inches) else inches for inches in (chart.height, chart.labels, chart.foot)
+        )
+        wide = max(len(row) for row in rows)
+        widths = [panel.width for panel in panels] if len(panels) > 1 else [panels[0].width] * wide
+        gap_y = _GAP_Y + (foot if len(rows) > 1 and not chart.by else 0.0)
+        grid = Grid(widths, rows_that_fit(len(rows), height, gap_y), labels, chart.gap, gap_y, foot)
+        page = canvas(f"{self.model}: {chart.title}", grid, self._legend(panels))
+        for axes_row, row in zip(page.axes, rows, strict=True):
+            drawn = [self._draw_one(axes, panels, place) for axes, place in zip(axes_row, row, strict=False)]
+            for axes in axes_row[len(row) :]:
+                axes.set_axis_off()
+            if chart.share == "row x":
+                _share(drawn, "x")
+        if chart.share in ("x", "y"):
+            every = [axes for axes_row, row in zip(page.axes, rows, strict=True) for axes in axes_row[: len(row)]]
+            _share(every, chart.share)
+        if chart.marks_reference:
+            for axes in page.panels:
+                reserve_mark_space(axes, 1)
+        return page.figure
+
+    def _rows_of_panels(self, n_panels: int) -> list[list[Place]]:
+        """Which dataset, part and panel stands where; datasets with one panel each stand side by side."""
+        colours, by = dataset_styles(self.datasets), self.chart.by
+        about = [
+            (dataset, part, colours[dataset], self.n_layers, tuple(self.reference_layers.get(dataset, ())))
+            for dataset in self.datasets
+            for part in (present(select(self.data, dataset=dataset), by, tuple(RULES)) if by else [""])
+        ]
+        if n_panels == 1 and not by:
+            across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
+            rows = [about[first : first + across] for first in range(0, len(about), across)]
+            return [[Place(*one, column, row is rows[-1]) for column, one in enumerate(row)] for row in rows]
+        return [[Place(*one, column, one is about[-1]) for column in range(n_panels)] for one in about]
+
+    def _draw_one(self, axes: Axes, panels: Sequence[Panel], place: Place) -> Axes:
+        mine = {"dataset": place.dataset} | ({self.chart.by: place.part} if place.part else {})
+        panel, rows = panels[place.column if len(panels) > 1 else 0], select(self.data, **mine)
+        panel.draw(axes, rows, place)
+        said = [self.chart.dataset_words(place.dataset), *([self.chart.by_words(place.part)] if place.part else [])]
+        axes.set_title(": ".join(filter(None, (", ".join(said), panel.title))), fontsize=9)
+        return axes
+
+    def _legend(self, panels: Sequence[Panel]) -> Legend:
+        """The entries of all panels, each label once."""
+        style = legend_style(list(dataset_styles(self.datasets).values()))
+        handles: dict[str, Artist] = {}
+        for panel in panels:
+            for one in panel.handles(self.data, style):
+                handles.setdefault(str(one.get_label()), one)
+        more = self.chart.more_handles(self.data, style) if self.chart.more_handles else ()
+        return Legend([*handles.values(), *more], self.chart.legend_columns, self.notes)
+
+
+def catalogued_sections() -> list[Any]:
+    """The sections that the catalogue names, in the order of the page; one that is shared comes once."""
+    entries = sorted(EXPERIMENTS.values(), key=lambda entry: entry.place)
+    homes = dict.fromkeys(entry.section for entry in entries if entry.section is not None)
+    return [getattr(import_module(home.partition(":")[0]), home.partition(":")[2]) for home in homes]
+
+
+def experiment_charts() -> list[ChartSpec]:
+    """The figures of all experiments of the catalogue."""
+    return [chart for section in catalogued_sections() for chart in section.charts]
+
+
+def chart_named(name: str) -> ChartSpec:
+    """The figure of this name, of an experiment or of the detectors."""
+    detection = import_module("anchorscope.report.detection.detection_charts").CHARTS
+    return next(chart for chart in (*detection, *experiment_charts()) if chart.name == name)
+
+
+def _share(panels: Sequence[Axes], axis: str) -> None:
+    """One scale for panels that are there to be compared."""
+    ends = [getattr(axes, f"get_{axis}lim")() for axes in panels]
+    for axes in panels:
+        getattr(axes, f"set_{axis}lim")(min(low for low, _ in ends), max(high for _, high in ends))

@@ -1,0 +1,354 @@
+"""Matched strings: a planted share is found, baselines stand at one half, and what cannot be done is told."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.answers.grade import grade
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.datasets import atlas
+from anchorscope.datasets.question import Question
+from anchorscope.evidence.probe_scores import relation_only, words_only
+from anchorscope.experiments import matched
+from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
+from anchorscope.experiments.matched import (
+    EXPERIMENT,
+    FEWEST_PAIRS,
+    FREE,
+    MATCHED,
+    SIZE,
+    imbalances,
+    kind_of,
+    match_questions,
+    matched_questions,
+    some_layers,
+    some_pairs,
+    true_answer,
+)
+from anchorscope.experiments.supplied import SuppliedStates
+from anchorscope.interventions.intervention import Writer
+from anchorscope.items import Item
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.stats.auc import auc
+from anchorscope.stats.streams import stream, unnamed
+from experiments_synthetic import make_inputs
+
+N, LAYERS, WIDTH = 160, 6, 12
+NAMES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti")
+
+
+def name(index: int) -> str:
+    """A name that no other index has, and no question says."""
+    return "".join(NAMES[(index // 13**place) % 13] for place in range(3)).title()
+
+
+def with_names(inputs: ExperimentInputs, relation: str | None = "colour") -> ExperimentInputs:
+    items = [
+        replace(item, question=replace(item.question, answers=(name(place),), relation=relation))
+        for place, item in enumerate(inputs.items)
+    ]
+    return replace(inputs, items=items)
+
+
+@pytest.fixture(scope="module")
+def inputs(tiny_llama: LanguageModel) -> ExperimentInputs:
+    made = make_inputs(n=N, n_layers=LAYERS, width=WIDTH, resamples=60, after_cut=1.0)
+    writer = Writer(tiny_llama.tokenizer, FEW_SHOT_TEMPLATE)
+    return with_names(replace(made, setting=replace(made.setting, writer=lambda: writer)))
+
+
+class Planted:
+    """Stands for the model: states whose truth signal the knockout takes, of which it leaves a part."""
+
+    def __init__(self, left: float, signal: float = 2.5) -> None:
+        self.left, self.signal, self.items = left, signal, []
+
+    def __call__(self, inputs: ExperimentInputs, items: Sequence[Item], title: str, cuts: object) -> SuppliedStates:
+        self.items = list(items)
+        rng = stream(0, "test")
+        sign = np.where([bool(item.label.truthful) for item in items], 1.0, -1.0)
+        states = rng.normal(size=(LAYERS, len(items), WIDTH))
+        kept = self.signal * sign * (rng.random(len(items)) < self.left)  # these do not need what is cut
+        cut = states.copy()
+        states[1:, :, 0] += self.signal * sign - kept
+        states[1:, :, 1] += kept
+        cut[1:, :, 1] += kept
+        clean, without = (torch.as_tensor(one, dtype=torch.float32) for one in (states, cut))
+        return SuppliedStates(clean, {"knockout": without, "random": clean + 0.01}, ((-1.0, -2.0),) * len(items))
+
+
+def run(inputs: ExperimentInputs, planted: Planted) -> Found:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matched, "run_supplied", planted)
+        return EXPERIMENT.run(inputs)
+
+
+class Enough(Exception):
+    """Raised by a model that was only asked what it would be given."""
+
+
+def asked_for(inputs: ExperimentInputs) -> list[Item]:
+    """The items that would be run."""
+    given: list[Item] = []
+
+    def stop(_: ExperimentInputs, items: Sequence[Item], title: str, cuts: object) -> SuppliedStates:
+        given.extend(items)
+        raise Enough(title)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matched, "run_supplied", stop)
+        with pytest.raises(Enough):
+            EXPERIMENT.run(inputs)
+    return given
+
+
+@pytest.fixture(scope="module")
+def measured(inputs: ExperimentInputs) -> tuple[Found, list[Item]]:
+    """What is found where the cut takes everything, and the items that were run."""
+    planted = Planted(0.0)
+    return run(inputs, planted), planted.items
+
+
+def only(found: Found, quantity: str, **about: Any) -> Statistic:
+    (row,) = [
+        row
+        for row in found.statistics
+        if row.quantity == quantity and all(getattr(row, key) == value for key, value in about.items())
+    ]
+    return row
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_the_planted_share_is_found_beside_that_of_the_models_own_answers(
+    inputs: ExperimentInputs, measured: tuple[Found, list[Item]], share: float
+) -> None:
+    found, items = measured
+    if share != 1:
+        found = run(inputs, Planted(1 - share))
+    layer = only(found, "won", against="same answer").probe_layer
+    assert layer in range(1, LAYERS)
+    row = only(found, "question_share", variant=MATCHED, truth="all", probe_layer=layer).estimate
+    assert row.value == pytest.approx(share, abs=0.12)
+    assert row.ci_low < row.value < row.ci_high
+    assert row.n == len(items) == 4 * only(found, "pairs").estimate.value
+    # The free answers' cut leaves all of their signal.
+    free = only(found, "question_share", variant=FREE, truth="all", probe_layer=layer).estimate
+    assert free.value == pytest.approx(0, abs=0.12)
+    difference = only(found, "question_share_difference").estimate
+    assert difference.value == pytest.approx(row.value - free.value, abs=1e-6)
+    assert difference.ci_low > 0
+    for cut in ("random", "none"):
+        value = only(found, f"question_share_{cut}", variant=MATCHED, truth="all", probe_layer=layer).estimate.value
+        assert abs(value) < 0.05
+    for truth in ("true", "false"):
+        half = only(found, "question_share", variant=MATCHED, truth=truth).estimate
+        assert half.value == pytest.approx(share, abs=0.25)
+        assert half.n == len(items) / 2
+    assert only(found, "auc", variant=MATCHED, probe_layer=layer).estimate.value > 0.9
+    assert only(found, "won", against="same question").estimate.value > 0.85
+
+
+def test_what_words_and_relations_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) -> None:
+    for quantity in ("auc_words", "auc_relation", "auc_confidence_mean", "auc_confidence_min"):
+        estimate = only(measured[0], quantity).estimate
+        assert estimate.value == estimate.ci_low == estimate.ci_high == 0.5, quantity
+
+
+def test_a_layer_without_evidence_has_an_area_and_no_share(measured: tuple[Found, list[Item]]) -> None:
+    found, _ = measured
+    assert only(found, "auc", variant=MATCHED, probe_layer=0).estimate.value == pytest.approx(0.5, abs=0.1)
+    shown = {row.probe_layer for row in found.statistics if row.quantity == "question_share" and row.variant == MATCHED}
+    assert shown == set(range(1, LAYERS))
+    assert "question_share of matched answers in layers 0: the probe has no evidence there" in found.missing
+
+
+def test_every_asked_question_takes_part_and_each_item_keeps_its_exact_words(inputs: ExperimentInputs) -> None:
+    items = asked_for(inputs)
+    asked = {item.item_id.rpartition(":")[0] for item in items}
+    assert asked == {item.item_id for item in inputs.items}, "used or not"
+    tokenizer = inputs.setting.writer().tokenizer
+    for item in items[:8]:
+        words = tokenizer.decode([item.located.input_ids[index] for index in item.located.question_tokens])
+        assert "stone" in words
+        assert tokenizer.decode(item.located.input_ids).endswith(f"Answer: {item.question.model_answer}")
+
+
+def test_a_small_machine_runs_some_of_the_pairs(inputs: ExperimentInputs) -> None:
+    assert len(asked_for(replace(inputs, setting=replace(inputs.setting, most_items=40)))) == 4 * 40
+
+
+def test_too_few_pairs_are_told_with_the_reason(inputs: ExperimentInputs) -> None:
+    alike = [replace(one, question=replace(one.question, answers=("Never",))) for one in inputs.items]
+    found = EXPERIMENT.run(replace(inputs, items=alike))  # these inputs have no model: a pass would fail
+    assert not found.statistics
+    (told,) = found.missing
+    assert told.startswith(f"only 0 pairs of questions can exchange their answers, {FEWEST_PAIRS} needed; of")
+    assert "no other question of the same kind has a clearly false answer" in told
+
+
+def test_questions_without_relation_are_paired_by_how_they_ask_and_it_is_told(inputs: ExperimentInputs) -> None:
+    alike = with_names(inputs, relation=None)
+    assert len(asked_for(alike)) > 4 * FEWEST_PAIRS
+    few = replace(alike, items=alike.items[:20], used=alike.used[:10])
+    (told,) = EXPERIMENT.run(few).missing
+    assert "20 of 20 questions have no relation: they exchange answers with questions that ask with the same" in told
+
+
+def test_layers_are_spread_and_the_reference_is_among_them() -> None:
+    assert some_layers(30, 17, 9) == [0, 4, 8, 12, 17, 21, 25, 29]
+    assert some_layers(30, 18, 9) == [0, 4, 8, 12, 17, 18, 21, 25, 29]
+    assert some_layers(4, 2, 9) == [0, 1, 2, 3]
+
+
+# The pairs.
+
+
+def asked(
+    place: int, answer: str, relation: str | None = "colour", text: str = "What is the {} of stone {}?"
+) -> Question:
+    question = text.format(relation or "hue", f"s{place}")
+    return Question("made", f"q{place}", question, (answer,), subject=f"stone s{place}", relation=relation)
+
+
+def groups_of(n_items: int) -> np.ndarray:
+    return np.repeat(np.arange(n_items // SIZE), SIZE)
+
+
+@pytest.fixture(scope="module")
+def questions() -> list[Question]:
+    return atlas.load()
+
+
+def test_words_answers_and_relations_of_a_real_set_tell_nothing(questions: list[Question]) -> None:
+    matching = match_questions(questions, seed=0)
+    found = matched_questions(questions, matching.pairs)
+    assert len(found) == SIZE * len(matching.pairs) > 0.95 * 2 * len(questions)
+    groups = groups_of(len(found))
+    assert not imbalances(found, groups)
+    labels = np.array([bool(one.truthful) for one in found])
+    assert labels.mean() == 0.5
+    folds = grouped_folds(groups, truth_strata(labels), 5, unnamed(0, "test", len(found)))
+    answers = [str(one.model_answer) for one in found]
+    words = words_only([one.question for one in found], answers, labels, folds)
+    relation = relation_only([one.relation for one in found], labels, folds)
+    assert np.ptp(words) == 0, "every word is as often in true as in false items, so that none gets a weight"
+    assert auc(words, labels, folds) == auc(relation, labels, folds) == 0.5
+
+
+def test_without_the_groups_the_words_would_mislead(questions: list[Question]) -> None:
+    """The reason for closed groups: split by question, the other copy of an answer predicts the opposite."""
+    found = matched_questions(questions, match_questions(questions, seed=0).pairs)
+    labels = np.array([bool(one.truthful) for one in found])
+    by_question = np.arange(len(found)) // 2
+    folds = grouped_folds(by_question, truth_strata(labels), 5, unnamed(0, "test", len(found)))
+    words = words_only([one.question for one in found], [str(one.model_answer) for one in found], labels, folds)
+    assert auc(words, labels, folds) < 0.45
+
+
+def test_true_is_right_false_is_wrong_and_both_are_of_one_relation(questions: list[Question]) -> None:
+    matching = match_questions(questions, seed=1)
+    by_id = {one.item_id: one for one in questions}
+    given_by = {}
+    for one in questions:
+        given_by.setdefault((one.relation, true_answer(one)), one)
+    for one in matched_questions(questions, matching.pairs):
+        source = by_id[one.item_id.rpartition(":")[0]]
+        assert grade(str(one.model_answer), source.answers, source.question) == one.truthful
+        assert (source.relation, one.model_answer) in given_by
+    assert {questions[pair.first].relation for pair in matching.pairs} == {one.relation for one in questions}
+    assert all(questions[pair.first].relation == questions[pair.second].relation for pair in matching.pairs)
+    used = Counter(index for pair in matching.pairs for index in (pair.first, pair.second))
+    assert set(used.values()) == {1}
+
+
+def test_an_alias_of_the_partner_is_no_false_answer() -> None:
+    first = Question("made", "a", "Where is Alpha?", ("UK", "United Kingdom"), relation="country")
+    second = Question("made", "b", "Where is Beta?", ("Britain", "United Kingdom"), relation="country")
+    matching = match_questions([first, second], seed=0)
+    assert not matching.pairs
+    assert matching.alone == 2
+    assert "of 2 questions 2 to which no other question of the same kind has a clearly false answer" in str(
+        matching.told()
+    )
+
+
+def test_an_answer_that_stands_in_a_question_is_left_out() -> None:
+    own = Question("made", "a", "What is the capital of Mexico?", ("Mexico City",), relation="capital")
+    others = [
+        Question("made", "b", "What is the capital of Peru?", ("Lima",), relation="capital"),
+        Question("made", "c", "What is the capital of the Lima region?", ("Huacho",), relation="capital"),
+        Question("made", "d", "What is the capital of Fiji?", ("Suva",), relation="capital"),
+    ]
+    matching = match_questions([own, *others], seed=0)
+    assert matching.repeated == 1
+    assert matching.alone == 1
+    (pair,) = matching.pairs
+    assert 3 in (pair.first, pair.second), "Lima stands in the question of Huacho, so that these two may not exchange"
+
+
+def test_a_frequent_answer_leaves_only_what_must_be_left() -> None:
+    """Seven of ten have one answer: three can be paired with the others, four have nobody."""
+    questions = [asked(place, "red") for place in range(7)] + [asked(7, "blue"), asked(8, "green"), asked(9, "grey")]
+    matching = match_questions(questions, seed=0)
+    assert len(matching.pairs) == 3
+    assert matching.alone == 4
+    assert not imbalances(matched_questions(questions, matching.pairs), groups_of(12))
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(0, 3))
+def test_as_many_find_a_partner_as_can(answers: list[int], seed: int) -> None:
+    names = ("red", "blue", "green", "white", "black", "grey")
+    questions = [asked(place, names[answer]) for place, answer in enumerate(answers)]
+    matching = match_questions(questions, seed)
+    most = max(Counter(answers).values())
+    assert len(matching.pairs) == min(len(answers) // 2, len(answers) - most)
+    assert 2 * len(matching.pairs) + matching.alone == len(answers)
+
+
+def test_without_relations_questions_that_ask_alike_are_paired() -> None:
+    questions = [
+        Question("made", "a", "Who painted the ceiling?", ("Ann Moss",)),
+        Question("made", "b", "When was the tower built?", ("1887",)),
+        Question("made", "c", "Who sang the aria?", ("Bob Fern",)),
+        Question("made", "d", "When did the war end?", ("1648",)),
+        Question("made", "e", "When did it rain?", ("yesterday",)),
+    ]
+    assert [kind_of(one) for one in questions] == [
+        "who, several words",
+        "when, number",
+        "who, several words",
+        "when, number",
+        "when, one word",
+    ]
+    matching = match_questions(questions, seed=0)
+    assert {(pair.first, pair.second) for pair in matching.pairs} == {(0, 2), (1, 3)}
+    assert matching.without_relation == 5
+
+
+def test_the_form_of_an_answer_is_the_datasets_first_or_the_one_closest_to_the_others() -> None:
+    aliases = ("Colonel Briggs", "Sarah", "Sarah, wife of Abraham", "SARAH")
+    assert true_answer(Question("made", "a", "Who?", aliases)) == "Sarah"
+    assert true_answer(Question("made", "a", "Who?", aliases, relation="spouse")) == "Colonel Briggs"
+
+
+def test_a_smaller_number_is_drawn_from_a_larger_one(questions: list[Question]) -> None:
+    matching = match_questions(questions, seed=0)
+    few, more = (some_pairs(matching, questions, most, seed=0) for most in (20, 60))
+    assert len(few) == 20
+    assert set(few) < set(more) < set(matching.pairs)
+    assert some_pairs(matching, questions, None, seed=0) == list(matching.pairs)
+    assert match_questions(questions, seed=0) == matching
+    assert match_questions(questions, seed=3).pairs != matching.pairs
+
+
+def test_an_imbalance_would_be_seen(questions: list[Question]) -> None:
+    found = matched_questions(questions, match_questions(questions, seed=0).pairs[:3])
+    assert imbalances(found[1:], groups_of(12)[1:])

@@ -1,0 +1,221 @@
+"""The figures of the further experiments: what is drawn is what is saved, and nothing missing breaks them."""
+
+import pickle
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anchorscope.experiments.layers import width_of_window
+from anchorscope.report.charts.heatmap import draw_heat
+from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
+from anchorscope.report.panel_figure import chart_named, experiment_charts
+from anchorscope.report.render import figures_of
+from report_further_synthetic import GROUPS, LAYERS, make_further
+from report_synthetic import make_findings
+
+CHARTS = experiment_charts()
+NAMES = {
+    "interventions",
+    "exact_tokens",
+    "patching",
+    "answer_only",
+    "direct_edges",
+    "zeroing",
+    "layers",
+    "heads",
+    "dose",
+    "mediation",
+    "saliency",
+    "boundary",
+    "self_awareness",
+    "matched",
+    "wordings",
+}
+
+
+run_of = cache(make_further)
+
+
+def texts(figure) -> list[str]:
+    """Everything that is written in a figure's panels."""
+    return [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
+
+
+def test_a_run_without_further_experiments_draws_none_of_them():
+    assert not [chart.name for chart in CHARTS if chart.was_made(make_findings(("atlas",)))]
+
+
+def test_every_experiment_has_its_figure_among_those_of_the_report(further):
+    names = [figure.name for figure in figures_of(further)]
+    assert set(names) > NAMES
+    assert len(set(names)) == len(names)
+
+
+def test_a_figure_can_be_handed_to_another_process(further):
+    figure = chart_named("wordings").from_findings(further)
+    again = pickle.loads(pickle.dumps(figure))
+    assert again.chart is figure.chart
+    assert again.data.equals(figure.data)
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_figures_of_one_dataset_fit_a_page(chart):  # for many and three rules: test_experiments_rules.py
+    display = chart.from_findings(run_of(("atlas",)))
+    width, height = display.plot().get_size_inches()
+    assert width < 16
+    assert height < 22
+    assert set(display.data["dataset"]) == {"atlas"}
+    assert not any("Not measured here" in note for note in display.notes)
+
+
+def without_intervals(experiments: pl.DataFrame) -> pl.DataFrame:
+    """What a model of one layer would give, its intervals unknown."""
+    first = (pl.col("layer").fill_null(0) == 0) & (pl.col("probe_layer").fill_null(0) == 0)
+    unknown = {"ci_low": pl.lit(None, pl.Float64), "ci_high": pl.lit(float("nan")), "q_value": pl.lit(None, pl.Float64)}
+    return experiments.filter(first | (pl.col("experiment") == "heads")).with_columns(**unknown)
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_figures_survive_missing_pieces(further, chart):
+    bare = replace(
+        further,
+        n_layers=1,
+        experiments=without_intervals(further.experiments),
+        curves=further.curves.filter(pl.col("layer") == 0).with_columns(ci_low=pl.lit(None, pl.Float64)),
+        summary=further.summary.with_columns(ci_low=pl.lit(None, pl.Float64)),
+        reference_layers={},
+    )
+    assert chart.was_made(bare)
+    chart.from_findings(bare).plot()
+    one_group = replace(
+        further,
+        experiments=further.experiments.filter(pl.col("group").is_null() | (pl.col("group") == "A-Anchored")),
+        curves=further.curves.filter(pl.col("group") == "A-Anchored"),
+        summary=further.summary.filter(pl.col("group").is_null() | (pl.col("group") == "A-Anchored")),
+    )
+    chart.from_findings(one_group).plot()
+
+
+@pytest.mark.parametrize("chart", [chart_named("layers")], ids=lambda chart: chart.name)
+def test_files_are_the_same_when_drawn_twice(chart, tmp_path):
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        chart.from_findings(run_of(("atlas",))).save(tmp_path / folder)
+    for path in sorted((tmp_path / "first" / "figures").iterdir()):
+        assert path.read_bytes() == (tmp_path / "second" / "figures" / path.name).read_bytes()
+        assert path.stat().st_size < 2_000_000
+
+
+def test_the_forest_holds_every_value_of_its_table(further):
+    chart = chart_named("interventions").from_findings(further)
+    figure = chart.plot()
+    lines = [line for axes in figure.axes for line in axes.lines]
+    drawn = {round(float(line.get_xdata()[0]), 6) for line in lines if len(line.get_xdata()) == 1}
+    assert {round(value, 6) for value in chart.data["value"]} <= drawn
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels[0] == "key words cut (the chart)"
+    assert "own key words put in again" in labels
+
+
+def test_the_map_has_no_cell_below_the_cut_and_hatches_what_is_not_proved(further):
+    chart = chart_named("layers").from_findings(further)
+    figure = chart.plot()
+    image = figure.axes[0].images[0].get_array()
+    assert image.shape == (LAYERS, LAYERS)
+    assert np.ma.getmaskarray(image)[np.tril_indices(LAYERS, -1)].all()
+    assert not np.ma.getmaskarray(image)[np.triu_indices(LAYERS)].any()
+    cells = chart.data.filter((pl.col("quantity") == "delta_p") & (pl.col("dataset") == "popqa"))
+    cells = cells.filter((pl.col("assignment") == "plain") & (pl.col("group") == "Q-Anchored"))
+    (hatch,) = figure.axes[0].patches
+    assert len(hatch.get_path().vertices) == 5 * cells.filter(pl.col("q_value") >= 0.05).height
+    maps = [axes for axes in figure.axes if axes.images]
+    assert {axes.images[0].norm.vmin for axes in maps} == {-maps[0].images[0].norm.vmax}  # centred at zero, one scale
+
+
+def test_a_plus_marks_cells_above_zero_only_where_they_are_proved(further):
+    figure = chart_named("layers").from_findings(further).plot()
+    axes = figure.axes[0]
+    axes.clear()
+    values = np.array([[5.0, -5.0], [np.nan, 5.0]])
+    draw_heat(axes, values, np.array([[False, False], [False, True]]), 5.0)
+    assert axes.lines[0].get_xydata().tolist() == [[0.0, 0.0]]
+
+
+def test_a_line_of_few_items_has_no_band(further):
+    def bands(n: int) -> int:
+        curves = further.curves.with_columns(n=pl.lit(n, pl.Int64))
+        return len(chart_named("zeroing").from_findings(replace(further, curves=curves)).plot().axes[0].collections)
+
+    assert (bands(2), bands(100)) == (0, 4)
+
+
+def test_densities_of_parts_add_up_to_the_whole(further):
+    data = chart_named("saliency").from_findings(further).data
+    for key, rows in data.group_by("dataset", "variant", "split"):
+        step = rows["log10_saliency"].unique().sort().diff().drop_nulls().mean()
+        areas = {part: float(part_rows["density"].sum() * step) for (part,), part_rows in rows.group_by("part")}
+        assert areas.pop("all") == pytest.approx(1.0, abs=0.01), key
+        counted = {part: part_rows["n"][0] for (part,), part_rows in rows.group_by("part") if part != "all"}
+        for part, area in areas.items():
+            assert area == pytest.approx(counted[part] / sum(counted.values()), abs=0.01)
+
+
+def test_saliency_of_zero_is_counted_and_not_drawn(further):
+    some = further.experiment_items["item_id"].is_in(["popqa-1", "popqa-2"])
+    zeros = further.experiment_items.with_columns(value=pl.when(some).then(0.0).otherwise(pl.col("value")))
+    chart = chart_named("saliency").from_findings(replace(further, experiment_items=zeros))
+    assert any("4 values of exactly zero" in note for note in chart.notes)
+    assert chart.data["log10_saliency"].is_finite().all()
+
+
+def test_a_part_of_few_items_has_no_density(further):
+    rare = pl.when(pl.col("item_id") == "popqa-1").then(pl.lit("Q-Anchored")).otherwise(pl.lit("A-Anchored"))
+    items = further.items.with_columns(pathway=rare)
+    data = chart_named("saliency").from_findings(replace(further, items=items)).data
+    drawn = data.filter((pl.col("split") == "plain") & (pl.col("dataset") == "popqa"))
+    assert set(drawn["part"]) == {"all", "A-Anchored"}
+
+
+def test_permutations_and_levels_are_drawn_where_they_were_made(further):
+    chart = chart_named("self_awareness").from_findings(further)
+    panel = chart.plot().axes[0]
+    rows = chart.data.filter((pl.col("dataset") == "popqa") & (pl.col("assignment") == "plain"))
+    permuted = rows.filter(pl.col("quantity") == "auc_permuted")
+    markers = [line for line in panel.lines if line.get_linestyle() == "None"]
+    drawn = sorted(round(float(height), 6) for line in markers for height in line.get_ydata())
+    assert drawn == sorted(round(value, 6) for value in permuted["value"])
+    level = rows.filter(pl.col("quantity") == "auc_truth_label")["value"][0]
+    assert any(list(line.get_ydata()) == [level, level] for line in panel.lines)
+
+
+@given(st.integers(1, 200))
+def test_windows_are_read_back(width):
+    assert width_of_window(f"window {width}") == width
+    assert width_of_window("single") is None
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.integers(1, 14), st.integers(1, 4), st.floats(0, 3))
+def test_panels_lie_within_the_figure_and_apart(rows, columns, labels):
+    heights = rows_that_fit(rows, 2.5, 0.6)
+    grid = Grid([2.0] * columns, heights, labels=labels, gap_y=0.6)
+    page = canvas("title", grid, Legend([], 1, ("note",)))
+    boxes = [[axes.get_position() for axes in row] for row in page.axes]
+    assert all(0 <= box.x0 < box.x1 <= 1 and 0 <= box.y0 < box.y1 <= 1 for row in boxes for box in row)
+    assert all(left.x1 <= right.x0 for row in boxes for left, right in pairwise(row))
+    assert all(upper[0].y0 >= lower[0].y1 for upper, lower in pairwise(boxes))
+
+
+def test_a_panel_without_rows_says_so(further):
+    rare = (pl.col("experiment") == "heads") & (pl.col("assignment") == "corrected") & (pl.col("dataset") == "popqa")
+    keep = ~(rare & pl.col("variant").str.contains("layers"))
+    charts = {chart.name: chart for chart in CHARTS}
+    figure = charts["heads"].from_findings(replace(further, experiments=further.experiments.filter(keep))).plot()
+    assert "too few items" in texts(figure)
+    assert set(GROUPS) == {"Q-Anchored", "A-Anchored"}
