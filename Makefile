@@ -26,7 +26,7 @@ test: $(VENV)/test-installed
 	-$(BIN)/anchorscope models --install smollm2-135m
 	sh tools/install_chromium.sh
 	@$(MAKE) --no-print-directory check
-	SHAPES_CHECKED="$(SHAPES_CHECKED)" $(PYTEST) tests/laws tests/runs
+	SHAPES_CHECKED="$(SHAPES_CHECKED)" $(PYTEST) tests/runs tests/laws
 
 # What is slow: kills, damage, hostile cases, network partitions, every page in a browser, every command of the docs,
 # and the properties of the other tiers with ten times as many examples.

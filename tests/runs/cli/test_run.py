@@ -363,14 +363,14 @@ def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_w
     finished: tuple[Path, Result], model: Path, questions: Path, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(finished[0], tmp_path / "run"))
-    before = pl.read_csv(out / "curves.csv")
+    before = pl.read_csv(out / "summary.csv")
     result = run(
         "--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--site", "residual", "--no-report"
     )
     assert result.exit_code == 0, result.output
     assert "facts/tables is made anew: site was 'mlp', now 'residual'" in result.stderr.splitlines()
     assert "facts/answers" not in result.stderr
-    after = pl.read_csv(out / "curves.csv")
+    after = pl.read_csv(out / "summary.csv")
     assert before.columns == after.columns
     assert not before.equals(after)
     assert 'site = "residual"' in (out / "recipe.toml").read_text()
