@@ -35,7 +35,7 @@ needs a few hundred
   pass       knockout: attention to the question's exact tokens is cut; probes are also fitted on its states
   pass       random: other tokens before the answer that receive as much attention are cut, 5 times; probes are also \
 fitted on its states
-  pass       none: nothing is cut, in another batch order: the noise floor (at most 125 items)
+  pass       none: nothing is cut, in another batch order: the noise floor (at most 180 items)
   cut        in every layer; edges: all
   read at    sites attention, mlp, residual; positions final, answer_end
   chart      site mlp, position answer_end

@@ -18,8 +18,9 @@ from anchorscope.engine.sequences import NO_CUT, Cut, TokenSequence
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.items import Item
 
-NOISE_ITEMS = 125
-"""Items in a no-op control: where none of them flips, the flip rate is below 3 % with 97.5 % confidence."""
+NOISE_ITEMS = 180
+"""Items in a no-op control: if none of those that the probe gets right flips, and it gets two thirds of them right, the
+flip rate is below 3 % with 97.5 % confidence."""
 
 
 @dataclass(frozen=True)

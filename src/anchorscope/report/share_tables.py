@@ -26,8 +26,8 @@ _SETS = {
     "of the middle third": ("knockout", MIDDLE, "all"),
     "of the upper third": ("knockout", UPPER, "all"),
     **{words: (intervention, "all", "all") for intervention, words in CONTROLS.items()},
-    "random words of equal attention cut: lower third": ("random", LOWER, "all"),
-    "random words of equal attention cut: upper third": ("random", UPPER, "all"),
+    "random words cut: lower third": ("random", LOWER, "all"),
+    "random words cut: upper third": ("random", UPPER, "all"),
 }
 _QUANTITIES = {
     "share_beyond_floor": "beyond the floor: (Λ − floor) / (1 − floor)",

@@ -15,7 +15,7 @@ from anchorscope.report.verdicts import p_from_interval
 from anchorscope.stats.estimate import Estimate
 
 CONTROLS = {
-    "random": "random words of equal attention cut",
+    "random": "random words cut",
     "none": "nothing cut (floor of estimation)",
     "permuted": "labels permuted within relations",
     "random-weights": "random weights of the same shape",

@@ -85,7 +85,7 @@ def test_the_share_comes_first_with_its_controls_on_one_axis(page) -> None:
     panels = page.locator(SHARE_PANELS)
     assert panels.count() == 3
     counted = [panels.nth(panel).locator("svg.lines .plot .series").count() for panel in range(3)]
-    assert counted == [10, 10, 0]  # two datasets: key words, random, equal attention, nothing cut, permuted
+    assert counted == [8, 8, 0]  # two datasets: key words, random, nothing cut, permuted
     ticks = [panels.nth(panel).locator("svg.lines .tick.y").all_text_contents() for panel in range(2)]
     assert ticks[0] == ticks[1]
     names = page.locator(f"{SHARES} .legend button.toggle").all_inner_texts()
@@ -101,7 +101,7 @@ def test_a_share_is_read_off_its_panel_and_controls_can_be_taken_away(page) -> N
     told = large.locator(".readout tr").filter(has_text="Key words cut (PopQA)")
     assert float(told.locator(".value").inner_text()) == pytest.approx(0.70, abs=0.006)
     page.locator(f"{SHARES} .legend button.toggle").filter(has_text="Random words cut").click()
-    assert large.locator("svg.lines .plot .series").count() == 8
+    assert large.locator("svg.lines .plot .series").count() == 6
     page.locator(SHARES).get_by_role("radio", name="thirds").check()
     assert large.locator("svg.lines .plot .series").count() == 4
     assert "cs-shown=thirds" in page.url

@@ -293,7 +293,7 @@ def test_the_figure_draws_its_table_on_one_axis():
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     wanted = {
         "Key words cut (PopQA)",
-        "Random words of equal attention cut",
+        "Random words cut",
         "Upper third (NQ)",
         "Lower third (TriviaQA)",
     }

@@ -82,7 +82,7 @@ def _thirds(findings: Findings, dataset: str, row: ShareResult) -> str:
     needed = needed_items(row.estimate)
     more = f"; about {count(needed)} items would give ±{number(GOOD_WIDTH, 1)}" if needed else ""
     beside = random_thirds(findings, dataset, row.layer)
-    control = "; random words of equal attention {} and {}".format(*map(estimate, beside)) if beside else ""
+    control = "; random words {} and {}".format(*map(estimate, beside)) if beside else ""
     return (
         f"upper − lower third, held out: {estimate(row.estimate)}; {estimate(lower)} and {estimate(upper)}{control}"
         f"{more}"
