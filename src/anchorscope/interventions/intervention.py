@@ -19,8 +19,7 @@ from anchorscope.errors import InterventionNotApplied
 from anchorscope.items import Item
 
 NOISE_ITEMS = 180
-"""Items in a no-op control: if none of those that the probe gets right flips, and it gets two thirds of them right, the
-flip rate is below 3 % with 97.5 % confidence."""
+"""Items in a no-op control: if two thirds are classified right and none of these flips, fewer than 3 % flip (97.5 %)."""
 
 
 @dataclass(frozen=True)
