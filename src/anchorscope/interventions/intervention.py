@@ -19,7 +19,7 @@ from anchorscope.errors import InterventionNotApplied
 from anchorscope.items import Item
 
 NOISE_ITEMS = 180
-"""Items in a no-op control: if two thirds are classified right and none of these flips, under 3 % flip (97.5 % sure)."""
+"""Items in a no-op control: if two thirds are classified right and none of these flips, under 3 % flip."""
 
 
 @dataclass(frozen=True)
