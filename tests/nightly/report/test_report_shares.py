@@ -291,12 +291,7 @@ def test_the_figure_draws_its_table_on_one_axis():
     for values in series:
         assert any(np.allclose(values, line) for line in first)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    wanted = {
-        "Key words cut (PopQA)",
-        "Random words cut",
-        "Upper third (NQ)",
-        "Lower third (TriviaQA)",
-    }
+    wanted = {"Key words cut (PopQA)", "Random words cut", "Upper third (NQ)", "Lower third (TriviaQA)"}
     assert {*wanted, "layer that is tested", "quoted in the text"} <= set(labels)
     rings = [line for line in figure.axes[0].lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
     at = {(int(ring.get_xdata()[0]), float(ring.get_ydata()[0])) for ring in rings}
