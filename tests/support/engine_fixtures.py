@@ -15,9 +15,8 @@ def items() -> list[TokenSequence]:
     return make_items()
 
 
-@pytest.fixture(scope="session")
-def mixed_windows(tiny_llama: LanguageModel) -> LanguageModel:
-    """Two layers that see everything, then two with a sliding window of 8; read only."""
+def _two_kinds_of_layers(window: int) -> Qwen2ForCausalLM:
+    """Two layers that see everything, then two with a sliding window."""
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=260,
@@ -27,12 +26,24 @@ def mixed_windows(tiny_llama: LanguageModel) -> LanguageModel:
         num_attention_heads=4,
         num_key_value_heads=2,
         use_sliding_window=True,
-        sliding_window=8,
+        sliding_window=window,
         max_window_layers=2,
     )
-    model = Qwen2ForCausalLM(config).eval()
+    return Qwen2ForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="session")
+def mixed_windows(tiny_llama: LanguageModel) -> LanguageModel:
+    """Two layers that see everything, then two with a sliding window of 8; read only."""
+    model = _two_kinds_of_layers(8)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(6)  # as in the other tiny models: attention must look at something
     return wrap(model, tiny_llama.tokenizer, name="tiny mixed windows")
+
+
+@pytest.fixture(scope="session")
+def short_sighted(tiny_llama: LanguageModel) -> LanguageModel:
+    """Two layers that see everything, then two that see six tokens; read only."""
+    return wrap(_two_kinds_of_layers(6), tiny_llama.tokenizer, name="short-sighted")

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
@@ -19,7 +18,6 @@ from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.execute.run_passes import placed, run_states
 from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
@@ -215,24 +213,6 @@ def test_an_item_that_lost_nothing_anywhere_is_noticed_in_whichever_part_it_is(p
     parts[place] = replace(parts[place], untouched=True)
     with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
         refuse_idle_cuts(EdgeCounts.sum(parts))
-
-
-@pytest.fixture(scope="module")
-def short_sighted(tiny_llama: LanguageModel) -> LanguageModel:
-    """Two layers that see everything, then two that see six tokens."""
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=260,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        use_sliding_window=True,
-        sliding_window=6,
-        max_window_layers=2,
-    )
-    return wrap(Qwen2ForCausalLM(config).eval(), tiny_llama.tokenizer, name="short-sighted")
 
 
 def direct_cuts(lm: LanguageModel, keys: Sequence[int], layers: range | None = None) -> StatesPass:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.packed import CutRows, visible
@@ -16,7 +15,6 @@ from anchorscope.experiments import partial_cuts
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.partial_cuts import PartialCut, run_partial_cuts, window_starts, window_width
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 from anchorscope.probes.crossfit import Scorer
 from partial_cuts_synthetic import N, tiny_inputs, tiny_items
 
@@ -113,24 +111,6 @@ def test_what_a_window_hides_is_what_the_masks_hide(keys: set[int], edges: str, 
     lost = CutRows.of([cut], [answer_start], n, 4, torch.device("cpu")).removed(queries) & visible(queries, n, window)
     sequence = TokenSequence(tuple(range(n)), answer_start, (n - 1,))
     assert cut.takes_edges(sequence, window) == bool(lost.any())
-
-
-@pytest.fixture(scope="module")
-def short_sighted(tiny_llama: LanguageModel) -> LanguageModel:
-    """Two layers that see everything, then two that see six tokens."""
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=260,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        use_sliding_window=True,
-        sliding_window=6,
-        max_window_layers=2,
-    )
-    return wrap(Qwen2ForCausalLM(config).eval(), tiny_llama.tokenizer, name="short-sighted")
 
 
 def test_layers_that_cannot_see_the_question_are_named_and_not_run(short_sighted: LanguageModel) -> None:
