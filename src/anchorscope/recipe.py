@@ -147,7 +147,7 @@ class Recipe(BaseModel):
     large_files: bool = option(False, DATA, ignore("it says what may be read, not what is measured"))
     """Whether question files may be larger than 2,000,000 rows or 20 GB; memory then grows with them."""
     seed: int = option(
-        0, STATISTICS, flag("questions, folds and resamples were drawn anew"), common=True, ge=0, le=LARGEST_SEED
+        0, STATISTICS, flag("questions, folds and resamples were drawn again"), common=True, ge=0, le=LARGEST_SEED
     )
     """Seed of every draw."""
     device: str = option(

@@ -342,7 +342,7 @@ def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
     if fewest < FEW_IN_FOLD:
         yield (
             f"one of {len(every)} folds holds {fewest} {kind} answer{'s' * (fewest != 1)}: what is measured in it "
-            "hangs on single ones (fewer --folds, or more questions)"
+            "depends on single ones (fewer --folds, or more questions)"
         )
 
 

@@ -152,7 +152,7 @@ def test_few_answers_and_thin_folds_are_told() -> None:
     ]
     few, thin = warnings(dataset(64, folds=20))
     assert few.startswith("64 answers used")
-    assert thin.startswith("one of 20 folds holds 1 false answer: what is measured in it hangs on single ones")
+    assert thin.startswith("one of 20 folds holds 1 false answer: what is measured in it depends on single ones")
 
 
 def test_of_several_datasets_each_is_named_where_they_differ() -> None:

@@ -1,4 +1,4 @@
-"""Saliency: how much the probe's verdict hangs on the attention that the answer pays to the question's exact tokens.
+"""Saliency: how much the probe's verdict depends on the attention that the answer pays to the question's exact tokens.
 
 S = Σ |A · ∂L/∂A|, over all layers up to the item's own reference layer l*, all heads, all queries of the answer (from
 its first token to the one that is read) and all keys in E_Q (`question_to_answer`). A is the attention weight after the
@@ -266,7 +266,7 @@ def _coefficient(values: Floats, draws: Draws) -> Estimate:
 
 
 EXPERIMENT = Experiment(
-    "saliency", "how much the probe's verdict hangs on the answer's attention to the question (gradients)", run
+    "saliency", "how much the probe's verdict depends on the answer's attention to the question (gradients)", run
 )
 
 

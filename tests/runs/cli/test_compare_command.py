@@ -31,7 +31,7 @@ def test_one_object_for_programs_and_warnings_for_people(runs: list[str], tmp_pa
     assert told["readings"] == json.loads((out / "observations.json").read_text(encoding="utf-8"))
     assert Path(told["report"]).is_file()
     assert all(sentence in (out / "report.md").read_text(encoding="utf-8") for sentence in told["answer"])
-    assert "warning: seed: 0 in Small; 1 in Large. Questions, folds and resamples were drawn anew.\n" in result.stderr
+    assert "warning: seed: 0 in Small; 1 in Large. Questions, folds and resamples were drawn again.\n" in result.stderr
     assert json.loads((out / "comparison.json").read_text())["options"]["relative_depth"] is True
 
 
