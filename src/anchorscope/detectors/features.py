@@ -33,10 +33,6 @@ class Needs:
         """The runs whose states it reads."""
         return tuple(dict.fromkeys(run for run, _, _ in self.states))
 
-    def highest_layer(self, run: str) -> int | None:
-        """The last layer that it reads of a run; None where it reads none: the pass need not go further."""
-        return max((layer for name, _, layer in self.states if name == run), default=None)
-
     @staticmethod
     def together(several: "Iterable[Needs]") -> "Needs":
         """What all of these ask for."""
