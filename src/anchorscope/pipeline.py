@@ -1,11 +1,10 @@
-"""The main job, told from top to bottom.
+"""The main job, from top to bottom.
 
-questions → answers → truth labels → exact tokens → clean states → probes → interventions → pathways and curves
-→ experiments → report
+questions → answers → truth labels → exact tokens → clean states → probes → interventions → question share
+→ tables → experiments → report
 
-`steps/` lists the steps of one dataset in this order. Each says what it is made from, and is made, or read from
-the run folder, when it is asked for: a run that is stopped goes on where it stopped, and one that is asked for more
-does only what is new.
+`steps_of` is the table of these steps: what each needs, which options change it, and what makes it (`steps/make.py`). A
+step is read from the run folder or made: a run that was stopped resumes, and one that is asked for more does only that.
 """
 
 import contextlib
@@ -14,26 +13,107 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from anchorscope.answers.choose import PER_CLASS
+from anchorscope.answers.generate import do_not_fit
+from anchorscope.answers.label import require_enough
 from anchorscope.artefacts.run_folder import RunFolder, open_run
-from anchorscope.catalogue import EVIDENCE, chosen_evidence
-from anchorscope.cost import choose_random_cuts, dataset_size, run_cost
+from anchorscope.catalogue import EVIDENCE, KNOCKOUT, chosen_evidence
+from anchorscope.cost import REPORT, choose_random_cuts, dataset_size, report_cost, run_cost, step_costs
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.worker_groups import WorkerGroups, shared
+from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import canonical_hash
+from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.process_settings import few_collections, threads
 from anchorscope.prepare import refuse_too_few, rehearse, resolve, worker_job
-from anchorscope.progress import Progress, Silent
+from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, publish
-from anchorscope.steps.dataset_steps import DatasetSteps
-from anchorscope.steps.job import Job
-from anchorscope.steps.planned import first_plan, planned_steps
+from anchorscope.steps import make
+from anchorscope.steps.dataset_run import FILE, MODEL, DatasetRun, Step
+from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES, TABLE_LIBRARIES, Job
 from anchorscope.system_errors import fault_in_words
+
+Pass, Fit, Table = (
+    partial(Step, libraries=libraries) for libraries in (MODEL_LIBRARIES, FIT_LIBRARIES, TABLE_LIBRARIES)
+)
+_ITEMS = ("labels", "tokens", MODEL)
+_CUTS = ("edges", "seed", "random_cuts", "positions")
+_HEADLINE = ("positions", "headline")
+_FITS = ("folds", "seed", "fit_device")
+_REDUCED = (*_CUTS, "headline", "directions", "fit_device")
+_SAMPLED = ("site", "position", "bootstrap", "seed")
+_TABLES = (*_SAMPLED, "fit_device", "model_name")
+_EXPERIMENTS = (*_SAMPLED, "edges", "evidence_items", "window", "max_new_tokens", "solver")
+_OF_QUESTIONS = ("questions", "answers", "labels", "tokens")  # work on every question; all others on the used items
+
+
+def steps_of(recipe: Recipe) -> list[Step]:
+    """The steps of every dataset, each after those that it needs: name, needs, options, and what makes it."""
+    effects = [_effects(name) for name in recipe.evidence if of_experiments([name])]
+    effect_names = [step.name for step in effects]
+    weights = ("lost-random-weights",) if recipe.random_weights else ()
+    table = [
+        Step("questions", (FILE,), ("columns", "limit", "yes_no", "on_bad_row", "seed", "is_shape"), make.questions),
+        Pass("answers", ("questions", MODEL), ("prompt", "max_new_tokens"), make.answers, epoch=2),
+        Step("labels", ("answers",), ("balance", "group_by", "max_per_class", "seed"), make.labels),
+        Step("tokens", ("answers",), ("exact_tokens",), make.tokens),
+        Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True, shares="clean"),
+        Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2, shares="clean"),
+        Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, epoch=2, shares="clean"),
+        Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True, shares="clean"),
+        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
+        Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
+        *effects,
+        Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True, "cuts"),
+        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 2, True, "cuts"),
+        Fit("lost-evidence", ("principal-states", "probes", "labels"), _FITS, make.lost_evidence),
+        Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
+        Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),
+        Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, epoch=2),
+        Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
+        Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
+        Pass("lost-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.lost_by_random_weights),
+        Table("question-share", ("lost-evidence", "log-probs", "null-scores", *weights), _TABLES, make.share_tables),
+        Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
+        Pass(
+            "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 2
+        ),
+        Pass("detection-states", ("before-answer", "answer-alone"), ("edges",), make.detection_states, 3, True),
+        Table("tables", (*effect_names, "refits", "permuted-refits", "log-probs"), _TABLES, make.tables, epoch=4),
+    ]
+    optional = {
+        "lost-random-weights": recipe.random_weights,
+        "detection-samples": "detection" in recipe.keep,
+        "detection-columns": "detection" in recipe.keep,
+        "detection-states": "detection" in recipe.keep,
+    }
+    for experiment in chosen_experiments(recipe.evidence):
+        name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL)
+        table.append(Table(name, needs, _EXPERIMENTS, make.experiment_of(experiment), epoch=2))
+    return [step for step in table if optional.get(step.name, True)]
+
+
+def _effects(experiment: str) -> Step:
+    """Log-odds under the interventions of an experiment."""
+    registered = of_experiments([experiment])
+    options, needs = ["edges", "seed"], [*_ITEMS, "probes", "clean-scores"]
+    if any(intervention.many_passes or intervention.rewrite is not None for intervention in registered):
+        options.append("evidence_items")
+    if any(intervention.repeats for intervention in registered):
+        options.append("random_cuts")
+    if any(intervention.by_attention for intervention in registered):
+        needs.append("attention-mass")
+    row = f"effects-{experiment}", tuple(needs), tuple(options)
+    if experiment == KNOCKOUT:
+        return Pass(*row, make.knockout_effects, epoch=2, shares="cuts")
+    return Pass(*row, make.effects_of(experiment), epoch=2)
 
 
 def run_recipe(
@@ -46,7 +126,7 @@ def run_recipe(
     choice: Choice | None = None,
     groups: WorkerGroups | None = None,
 ) -> Path:
-    """Runs a recipe into a folder, or goes on with it; `loaded` is a (model, tokenizer) that is already in memory.
+    """Runs a recipe into a folder, or resumes it; `loaded` is a (model, tokenizer) that is already in memory.
 
     `choice` says who runs passes, this process where it is not given; `groups` are workers that several runs share.
     """
@@ -71,37 +151,74 @@ def run_recipe(
         held.enter_context(threads(recipe.threads))
         workers = None if chosen.is_local else known.of(chosen, worker_job(recipe), listener.note)
         job = Job(folder, recipe, loaded, listener, workers, chosen.mixed, first_chart(folder, recipe))
-        datasets = [DatasetSteps(job, parse_spec(text)) for text in recipe.datasets]
-        refuse_too_few(recipe, {one.name: one.asked for one in datasets})  # all files are read before anything slow
-        for one in datasets:
-            one.questions.value  # noqa: B018 - and what was read is kept
-        sizes = [dataset_size(one.questions.value.questions, recipe) for one in datasets]
+        datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
+        refuse_too_few(recipe, {run.name: run.asked for run in datasets})  # all files are read before anything slow
+        sizes = [dataset_size(run["questions"].questions, recipe) for run in datasets]
         if recipe.random_cuts is None:
             job.recipe = recipe = choose_random_cuts(recipe, job.model_size, sizes)
         folder.write_recipe(to_toml(recipe))
         if not any(name.endswith("/answers") for name in folder.steps):  # it begins: nothing is loaded yet
             listener.note(run_cost(recipe, job.model_size, sizes, asked).sentence)
-        listener.plan(first_plan(datasets))
         template = [job.template.key] if recipe.keep else []
-        key = canonical_hash([recipe.model_dump(mode="json"), [one.result_key for one in datasets], *template])
+        key = canonical_hash([recipe.model_dump(mode="json"), [run.key for run in datasets], *template])
         if not folder.is_published(key):
-            listener.plan(planned_steps(datasets))
+            listener.plan(_plan(datasets))
             results, left_out = _results(datasets)
-            inputs = {one.name: one.source.key for one in datasets if one.spec.path is not None}
-            text = job.template.value if recipe.keep else None
             facts = RunFacts(
                 job.record.identity,
                 recipe,
-                inputs,
+                {run.name: run.source.key for run in datasets if run.spec.path is not None},
                 job.batch_tokens,
                 time.monotonic() - began,
-                text,
+                job.template.value if recipe.keep else None,
                 job.record.files,
                 asdict(job.record.numerics),
                 None if workers is None else workers.counts(),
             )
             publish(folder, facts, results, left_out, key, listener)
     return out
+
+
+def _results(datasets: Sequence[DatasetRun]) -> tuple[list[DatasetResult], list[LeftOut]]:
+    """Every dataset in turn; one with too few answers of either kind does not keep the others from their chart."""
+    results, left_out, refusals = [], [], []
+    for run in datasets:
+        try:
+            results.append(_result(run))
+            run.forget_values()
+        except TooFewAnswers as error:
+            left_out.append(make.left_out(run, str(error)))
+            refusals.append(error)
+    if not results:
+        raise refusals[0]
+    return results, left_out
+
+
+def _result(run: DatasetRun) -> DatasetResult:
+    """Makes every step that is missing, in the order of the table."""
+    recipe, too_long = run.job.recipe, do_not_fit(run["answers"], run.job.planner.context)
+    require_enough(run.name, run["labels"], PER_CLASS, recipe.balance, too_long)
+    missing = run.missing()
+    if any(step.large for step in missing):
+        run.check_room()
+    for step in missing:
+        if not step.large:  # large ones are made by those that need them
+            run[step.name]
+    return make.dataset_result(run)
+
+
+def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:
+    """Every step of the run and its cost, with what it took where it is there already."""
+    plan = []
+    for run in datasets:
+        job, missing = run.job, {step.name for step in run.missing()}
+        costs = step_costs(job.recipe, job.model_size, dataset_size(run["questions"].questions, job.recipe))
+        for name in run.steps:
+            if name in missing or run.is_kept(name):
+                kind, seconds = name in _OF_QUESTIONS, None if name in missing else run.result(name).seconds
+                cost = 0.0 if name == "questions" else costs.get(name)
+                plan.append(PlannedStep(f"{run.name}/{name}", "answers" if kind else "items", cost, seconds))
+    return [*plan, PlannedStep(REPORT, "items", report_cost(datasets[0].job.recipe))]
 
 
 @contextlib.contextmanager
@@ -141,17 +258,3 @@ def _as_begun(folder: RunFolder, recipe: Recipe, asked: Recipe) -> Recipe:
         return recipe
     folder.tell(f"{number} threads are used, as the run was begun with (--threads chooses others)")
     return recipe.model_copy(update={"threads": number})
-
-
-def _results(datasets: Sequence[DatasetSteps]) -> tuple[list[DatasetResult], list[LeftOut]]:
-    """Every dataset in turn; one with too few answers of either kind does not keep the others from their chart."""
-    results, left_out, told = [], [], []
-    for one in datasets:
-        try:
-            results.append(one.result())
-        except TooFewAnswers as error:
-            left_out.append(one.left_out(str(error)))
-            told.append(error)
-    if not results:
-        raise told[0]
-    return results, left_out

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope.artefacts.run_folder import open_run
-from anchorscope.artefacts.step import MadeFrom, Step
+from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.cli.main import app
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
@@ -41,7 +41,7 @@ def test_starting_over_with_a_mistake_keeps_the_run_that_is_there(
 ) -> None:
     with open_run(tmp_path / "run") as folder:
         folder.write_recipe('model = "smollm2-135m"\n')
-        Step(folder, "facts/answers", (), MadeFrom(), records(list[int]), lambda: [1]).value  # noqa: B018
+        StepResult(folder, "facts/answers", (), MadeFrom(), records(list[int]), lambda: [1]).value  # noqa: B018
     before = below(tmp_path / "run")
     options = quick_options(write_questions(tmp_path / "facts.jsonl"), model=str(model)) | change
     with pytest.raises(UserError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anchorscope.artefacts.step import Step
+from anchorscope.artefacts.step import StepResult
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe
 from noting import Notes
@@ -58,14 +58,14 @@ def quick(recipe: Recipe, out: Path, **options: Any) -> list[str]:
 @contextmanager
 def watching() -> Iterator[list[str]]:
     """The steps that are made by the runs inside, in the order in which they are done."""
-    made, store = [], Step._store
+    made, store = [], StepResult._store
 
-    def watched(self: Step[Any], value: Any, seconds: float) -> None:
+    def watched(self: StepResult, value: Any, seconds: float) -> None:
         store(self, value, seconds)
         made.append(self.name)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Step, "_store", watched)
+        patch.setattr(StepResult, "_store", watched)
         yield made
 
 
@@ -90,14 +90,14 @@ class Stop(BaseException):
 @contextmanager
 def stopping(name: str, moment: str = "work") -> Iterator[None]:
     """Ends the run inside a step: before its work, or in the middle of writing its result."""
-    read_or_make, store = Step._read_or_make, Step._store
+    read_or_make, store = StepResult._read_or_make, StepResult._store
 
-    def stopped(self: Step[Any]) -> Any:
+    def stopped(self: StepResult) -> Any:
         if self.name == name and moment == "work":
             raise Stop
         return read_or_make(self)
 
-    def half(self: Step[Any], value: Any, seconds: float) -> None:
+    def half(self: StepResult, value: Any, seconds: float) -> None:
         if self.name == name and moment == "write":
             write = self.form.write
 
@@ -111,8 +111,8 @@ def stopping(name: str, moment: str = "work") -> Iterator[None]:
         store(self, value, seconds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Step, "_read_or_make", stopped)
-        patch.setattr(Step, "_store", half)
+        patch.setattr(StepResult, "_read_or_make", stopped)
+        patch.setattr(StepResult, "_store", half)
         yield
 
 

@@ -12,14 +12,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from anchorscope.artefacts.run_folder import RunFolder, StepRecord
 from anchorscope.artefacts.sealed_folder import damage, facts_of
 from anchorscope.artefacts.shards import SHARDS, ShardStore, StoreWriter, drop_shards
 from anchorscope.files import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 
-T = TypeVar("T")
 _KEY_SHOWN = 12
 
 
@@ -49,21 +48,21 @@ class MadeFrom:
     """Versions of the libraries that compute it."""
 
 
-class Step(Generic[T]):
+class StepResult:
     """One step of a run: its key, and its result once it is asked for."""
 
     def __init__(
         self,
         folder: RunFolder,
         name: str,
-        parents: "Sequence[Step[Any] | Source]",
+        parents: "Sequence[StepResult | Source]",
         made_from: MadeFrom,
         form: Format,
-        make: Callable[[], T],
+        make: Callable[[], Any],
         large: bool = False,
     ) -> None:
         self.folder, self.name, self.form, self._make = folder, name, form, make
-        self.parents = tuple(parent for parent in parents if isinstance(parent, Step))
+        self.parents = tuple(parent for parent in parents if isinstance(parent, StepResult))
         self.large = large  # a large result is dropped when the run is finished, and made again where it is needed
         parts = {
             "epoch": made_from.epoch,
@@ -73,10 +72,10 @@ class Step(Generic[T]):
         }
         self.made_from: dict[str, Any] = json.loads(json.dumps(parts))  # as it is read back: lists, no tuples
         self.key: str = canonical_hash({"step": name, **self.made_from})
-        self._held: list[T] = []
+        self._held: list[Any] = []
 
     @property
-    def value(self) -> T:
+    def value(self) -> Any:
         """The result: in memory, or read and checked, or made."""
         if not self._held:
             self._held.append(self._read_or_make())
@@ -94,12 +93,7 @@ class Step(Generic[T]):
         record = self.folder.steps.get(self.name)
         return 0.0 if record is None else record.seconds
 
-    def put(self, value: T) -> None:
-        """Takes a result that another step's work brought along."""
-        self._store(value, 0.0)
-        self._held = [value]
-
-    def _read_or_make(self) -> T:
+    def _read_or_make(self) -> Any:
         record = self.folder.steps.get(self.name)
         if record is not None and self.is_kept:
             wrong = damage(self.folder.path, record.files)
@@ -107,7 +101,7 @@ class Step(Generic[T]):
                 return self.form.read(self._place())
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
-            self.folder.tell(f"{self.name} is made anew: {self._reason(record)}")
+            self.folder.tell(f"{self.name} is made again: {self._reason(record)}")
         _reset_device_peak()
         self.folder.progress.begin(self.name)
         began, inner = time.monotonic(), self.folder.seconds_in_steps
@@ -125,7 +119,7 @@ class Step(Generic[T]):
     def _place(self) -> Path:
         return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"
 
-    def _store(self, value: T, seconds: float) -> None:
+    def _store(self, value: Any, seconds: float) -> None:
         """Writes the result, then the index, then removes what it takes the place of.
 
         The index is told beforehand which files are about to come, so that a run that is killed in between knows them

@@ -1,21 +1,21 @@
 """How the result of each step is written into a folder of its own and read back: the same numbers, to the last bit."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 import polars as pl
 import torch
+from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anchorscope.artefacts.step import Format
-from anchorscope.evidence.clean import CleanStates
 from anchorscope.evidence.effects import Effect, Measurements
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.plan.interventions import Missing
@@ -168,35 +168,22 @@ def _read_frames(folder: Path) -> dict[str, pl.DataFrame]:
     return {path.stem: pl.read_parquet(path) for path in sorted(folder.glob("*.parquet"))}
 
 
-def _write_clean(clean: CleanStates, folder: Path) -> None:
-    """Clean states, and the log-probabilities that the same pass gave."""
-    _write_tensors({"states": clean.states}, folder)
-    (folder / _RECORDS).write_text(json.dumps(clean.log_probs), encoding="utf-8")
+_FORMATS: dict[Any, Format] = {
+    Tensor: Format(lambda value, folder: _write_tensors({"": value}, folder), lambda folder: _read_tensors(folder)[""]),
+    dict[str, Tensor]: Format(_write_tensors, _read_tensors),
+    NDArray[np.float32]: Format(
+        lambda value, folder: _write_arrays({"": value}, folder), lambda folder: _read_arrays(folder)[""]
+    ),
+    dict[str, NDArray[np.floating]]: Format(_write_arrays, _read_arrays),
+    dict[str, ProbeSet]: Format(_write_probes, partial(_read_probes, ProbeSet)),
+    dict[str, FinalProbe]: Format(_write_probes, partial(_read_probes, FinalProbe)),
+    Measurements: Format(_write_measurements, _read_measurements),
+    Found: Format(_write_found, _read_found),
+    dict[str, pl.DataFrame]: Format(_write_frames, _read_frames),
+}
 
 
-def _read_clean(folder: Path) -> CleanStates:
-    """The same, read back."""
-    log_probs = json.loads((folder / _RECORDS).read_text(encoding="utf-8"))
-    return CleanStates(_read_tensors(folder)["states"], [tuple(one) for one in log_probs])
-
-
-CLEAN_STATES = Format(_write_clean, _read_clean)
-"""The clean pass."""
-ARRAY = Format(
-    lambda array, folder: _write_arrays({"array": array}, folder), lambda folder: _read_arrays(folder)["array"]
-)
-"""One NumPy array."""
-TENSORS = Format(_write_tensors, _read_tensors)
-"""Tensors by name."""
-PROBE_SETS = Format(_write_probes, partial(_read_probes, ProbeSet))
-"""Probe sets by name."""
-FINAL_PROBES = Format(_write_probes, partial(_read_probes, FinalProbe))
-"""Probes that learned from all items."""
-ARRAYS = Format(_write_arrays, _read_arrays)
-"""NumPy arrays by name."""
-MEASUREMENTS = Format(_write_measurements, _read_measurements)
-"""The effects of an experiment's interventions."""
-FOUND = Format(_write_found, _read_found)
-"""What an experiment found."""
-FRAMES = Format(_write_frames, _read_frames)
-"""Several tables."""
+def format_for(make: Callable[..., Any]) -> Format:
+    """How the result of a function is written, by its return type; JSON where nothing else is said."""
+    kind = get_type_hints(make)["return"]
+    return _FORMATS[kind] if kind in _FORMATS else records(kind)

@@ -1,5 +1,6 @@
 """A run under way: its folder and recipe, the model once a pass needs it, and who runs passes."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
@@ -7,7 +8,7 @@ from typing import Any
 
 from anchorscope.answers.template import Template, make_template
 from anchorscope.artefacts.run_folder import RunFolder
-from anchorscope.artefacts.step import MadeFrom, Source, Step
+from anchorscope.artefacts.step import MadeFrom, Source, StepResult
 from anchorscope.cost import ModelSize
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Executor, LocalExecutor, Workers, describe
@@ -18,9 +19,9 @@ from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import ModelFacts, read_facts
 from anchorscope.models.loading import load as load_model
-from anchorscope.models.sources import ModelFiles, model_files, source_signature
+from anchorscope.models.sources import ModelFiles, is_shape, model_files, source_signature
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import Planner
+from anchorscope.plan.passes import Place, Planner
 from anchorscope.prepare import solver_device
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
@@ -31,8 +32,8 @@ MODEL_LIBRARIES = ("torch", "transformers")
 """What passes through a model are computed by."""
 FIT_LIBRARIES = ("torch",)
 """What probes are fitted by."""
-TABLE_LIBRARIES = ("torch", "numpy", "scipy")
-"""What tables are computed by."""
+TABLE_LIBRARIES = (*MODEL_LIBRARIES, "numpy", "scipy")
+"""What tables and experiments are computed by."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,13 @@ class Job:
         return ModelSize(known.parameters, known.n_layers, known.d_model)
 
     @cached_property
-    def _record_step(self) -> Step[ModelRecord]:
+    def _record_step(self) -> StepResult:
         recipe = self.recipe
         in_memory = None if self.loaded is None else wrap(*self.loaded).fingerprint()
         seen = in_memory or source_signature(recipe.model, self._files)
-        options = {name: getattr(recipe, name) for name in ("model", "dtype", "device", "trust_remote_code")}
-        made_from = self.made_from(3, MODEL_LIBRARIES, **options, files=seen)
-        return Step(self.folder, "model", (), made_from, records(ModelRecord), self._look_at_model)
+        chosen = self.made_from(3, MODEL_LIBRARIES, ("model", "dtype", "device", "trust_remote_code"))
+        made_from = replace(chosen, options={**chosen.options, "files": seen})
+        return StepResult(self.folder, "model", (), made_from, records(ModelRecord), self._look_at_model)
 
     @cached_property
     def _files(self) -> ModelFiles | None:
@@ -158,12 +159,11 @@ class Job:
         return read_facts(self.recipe.model, self.recipe.trust_remote_code)
 
     @cached_property
-    def template(self) -> Step[Template]:
+    def template(self) -> StepResult:
         """The text around every question; written down where states are kept, as a detector must know it."""
-        made_from = self.made_from(1, MODEL_LIBRARIES, "prompt")
-        return Step(
-            self.folder, "template", (self.model,), made_from, records(Template), lambda: self.writer().template
-        )
+        made_from = self.made_from(1, MODEL_LIBRARIES, ("prompt",))
+        form = records(Template)
+        return StepResult(self.folder, "template", (self.model,), made_from, form, lambda: self.writer().template)
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -181,17 +181,38 @@ class Job:
         return solver_device(self.recipe.device)
 
     @property
+    def cut_places(self) -> list[Place]:
+        """(position, site) of the states under cuts that are kept: all places, or the headline."""
+        if "states-cut" not in self.recipe.keep:
+            return [self.headline]
+        return [(position, site) for position in range(len(self.positions)) for site in range(len(SITES))]
+
+    @property
+    def is_shape(self) -> bool:
+        """Whether the model has random weights."""
+        return is_shape(self.recipe.model)
+
+    @property
+    def model_name(self) -> str:
+        """It stands in the tables, and the model's key does not know it."""
+        return self.record.identity.name
+
+    @property
+    def fit_device(self) -> str:
+        """Where probes are fitted and tables resampled."""
+        return fit_device(self.solver, None if self.workers is None else self.record.numerics)
+
+    @property
     def fits(self) -> Solver:
         """Who fits probes and resamples tables, and on which device."""
-        device = fit_device(self.solver, None if self.workers is None else self.record.numerics)
+        device = self.fit_device
         return Solver(device, self.executor if device != self.solver else None, self.progress)
 
-    def made_from(self, epoch: int, libraries: tuple[str, ...], *options: str, **others: Any) -> MadeFrom:
-        """What a step is made from: its code's epoch, libraries, named options of the recipe, and other values."""
-        chosen = {name: getattr(self.recipe, name) for name in options}
-        return MadeFrom(epoch, {**chosen, **others}, {name: self._versions[name] for name in libraries})
+    def made_from(self, epoch: int, libraries: Sequence[str], options: Sequence[str]) -> MadeFrom:
+        """What a step is made from: its code's epoch, libraries, and options, of the recipe or of this run."""
+        values = {name: getattr(self.recipe if name in Recipe.model_fields else self, name) for name in options}
+        return MadeFrom(epoch, values, {name: self._versions[name] for name in libraries})
 
     @cached_property
     def _versions(self) -> dict[str, str]:
-        """Looked up once a run: every step asks, and each time the whole description of a package would be parsed."""
-        return {name: metadata.version(name) for name in (*MODEL_LIBRARIES, *TABLE_LIBRARIES)}
+        return {name: metadata.version(name) for name in TABLE_LIBRARIES}

@@ -17,7 +17,7 @@ import pytest
 
 from anchorscope.artefacts import sealed_folder
 from anchorscope.artefacts.run_folder import RunFolder, open_run, read_manifest
-from anchorscope.artefacts.step import Format, MadeFrom, Step
+from anchorscope.artefacts.step import Format, MadeFrom, StepResult
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, canonical_hash, folder_beside
 from anchorscope.steps.formats import records
@@ -35,7 +35,7 @@ def below(path: Path) -> dict[str, bytes]:
 
 def make(folder: RunFolder, name: str = "facts/answers", value: Any = (1,), large: bool = False) -> Any:
     """A step, made or read."""
-    return Step(folder, name, (), MadeFrom(), NUMBERS, lambda: list(value), large).value
+    return StepResult(folder, name, (), MadeFrom(), NUMBERS, lambda: list(value), large).value
 
 
 def publish(folder: RunFolder, files: dict[str, str] | None = None, key: str = "key") -> None:
@@ -569,7 +569,7 @@ def failing_at(name: str, path: Path, *, answered: bool) -> None:
     with pytest.raises(OSError, match="No space") as caught, open_run(path) as folder:  # noqa: PT012
         if answered:
             make(folder, "facts/answers")
-        Step(folder, name, (), MadeFrom(), Format(write, list), lambda: [1]).value  # noqa: B018
+        StepResult(folder, name, (), MadeFrom(), Format(write, list), lambda: [1]).value  # noqa: B018
     assert str(path) in str(caught.value.filename)
 
 

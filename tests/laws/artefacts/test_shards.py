@@ -9,7 +9,7 @@ import pytest
 
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.shards import ShardStore, is_shard
-from anchorscope.artefacts.step import MadeFrom, Step
+from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.steps.formats import records
 from anchorscope.verifying import verify
@@ -91,7 +91,7 @@ def stopped(folder, name="facts/clean", ids=(ONE,), **options):
             folder.shards().write(one, b"part")
         raise Incomplete("no worker is left")
 
-    step = Step(folder, name, (), MadeFrom(options=options), NUMBERS, make)
+    step = StepResult(folder, name, (), MadeFrom(options=options), NUMBERS, make)
     with pytest.raises(Incomplete):
         step.value  # noqa: B018
     return folder.work / f"{name}-{step.key[:12]}.shards"
@@ -108,7 +108,7 @@ def test_a_step_that_was_stopped_finds_its_shards_again_and_they_go_when_it_is_s
             found.append((folder.shards().read(ONE), folder.shards().read(TWO)))
             return [1]
 
-        assert Step(folder, "facts/clean", (), MadeFrom(options={"a": 1}), NUMBERS, make).value == [1]
+        assert StepResult(folder, "facts/clean", (), MadeFrom(options={"a": 1}), NUMBERS, make).value == [1]
     assert found == [(b"part", None)]
     assert not place.exists()
 
@@ -118,7 +118,7 @@ def test_other_options_have_other_shards_and_all_go_when_the_step_is_stored(tmp_
         first, second = stopped(folder, a=1), stopped(folder, a=2)
         longer = stopped(folder, "facts/clean-all")
         assert first != second
-        step = Step(folder, "facts/clean", (), MadeFrom(), NUMBERS, lambda: [len(folder.shards().store.ids())])
+        step = StepResult(folder, "facts/clean", (), MadeFrom(), NUMBERS, lambda: [len(folder.shards().store.ids())])
         assert step.value == [0]
         assert not first.exists()
         assert not second.exists()
@@ -144,7 +144,7 @@ def test_a_step_goes_on_while_its_shards_are_written_and_ends_when_all_are(tmp_p
 
         write = NUMBERS.write
         form = NUMBERS._replace(write=lambda value, place: (whole.append("stored"), write(value, place)))
-        Step(folder, "facts/clean", (), MadeFrom(), form, make).value  # noqa: B018
+        StepResult(folder, "facts/clean", (), MadeFrom(), form, make).value  # noqa: B018
     assert whole == [ONE, TWO, "stored"]
 
 
@@ -159,7 +159,7 @@ def test_a_disk_that_is_full_behind_the_last_pass_ends_the_step(tmp_path, monkey
             folder.shards().write(ONE, b"part")
             return [1]
 
-        step = Step(folder, "facts/clean", (), MadeFrom(), NUMBERS, make)
+        step = StepResult(folder, "facts/clean", (), MadeFrom(), NUMBERS, make)
         with pytest.raises(OSError, match="No space left"):
             step.value  # noqa: B018
         assert not step.is_kept
@@ -174,14 +174,14 @@ def test_the_innermost_step_has_the_shards(tmp_path):
             names.append(folder.shards().store.folder.name)
             return [1]
 
-        inner = Step(folder, "facts/inner", (), MadeFrom(), NUMBERS, note)
+        inner = StepResult(folder, "facts/inner", (), MadeFrom(), NUMBERS, note)
 
         def make():
             note()
             inner.value  # noqa: B018
             return note()
 
-        Step(folder, "facts/outer", (), MadeFrom(), NUMBERS, make).value  # noqa: B018
+        StepResult(folder, "facts/outer", (), MadeFrom(), NUMBERS, make).value  # noqa: B018
     assert [name.partition("-")[0] for name in names] == ["outer", "inner", "outer"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from anchorscope.artefacts import run_folder
 from anchorscope.artefacts.run_folder import RunFolder, open_run
-from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
+from anchorscope.artefacts.step import Format, MadeFrom, Source, StepResult
 from anchorscope.steps.formats import records
 from noting import Notes
 
@@ -40,8 +40,8 @@ def a_step(
     form: Format = NUMBERS,
     large: bool = False,
     **made_from: Any,
-) -> Step[Any]:
-    return Step(folder, name, parents, MadeFrom(**made_from), form, work or Counted(), large)
+) -> StepResult:
+    return StepResult(folder, name, parents, MadeFrom(**made_from), form, work or Counted(), large)
 
 
 def index_of(path: Path) -> dict[str, Any]:
@@ -74,13 +74,6 @@ def test_a_step_that_nobody_asks_for_is_neither_made_nor_read(tmp_path: Path) ->
         assert a_step(folder, form=Format(never, never)).is_kept
 
 
-def test_a_step_that_another_ones_work_brings_along_is_kept(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run") as folder:
-        a_step(folder).put([7])
-    with open_run(tmp_path / "run") as folder:
-        assert a_step(folder, work=Counted()).value == [7]
-
-
 def test_steps_are_recorded_with_time_and_memory_in_their_order(tmp_path: Path) -> None:
     for names in (("b", "a"), ("b", "c")):
         with open_run(tmp_path / "run") as folder:
@@ -95,7 +88,7 @@ def test_the_time_of_a_step_is_its_own(tmp_path: Path, monkeypatch: pytest.Monke
     now = [0.0]
     monkeypatch.setattr("anchorscope.artefacts.step.time.monotonic", lambda: now[0])
 
-    def lasting(seconds: float, first: Step[Any] | None = None) -> Callable[[], list[int]]:
+    def lasting(seconds: float, first: StepResult | None = None) -> Callable[[], list[int]]:
         def work() -> list[int]:
             if first is not None:
                 first.value  # noqa: B018
@@ -237,7 +230,7 @@ def test_whatever_a_step_is_made_from_makes_it_anew_and_says_why(
         assert not step.is_kept
         assert step.value == [2]
     (line,) = told.lines
-    assert line.startswith("facts/one is made anew: ")
+    assert line.startswith("facts/one is made again: ")
     assert re.search(why, line)
     assert len(below(tmp_path / "run" / "work")) == 1  # the old result is gone
     with open_run(tmp_path / "run", told) as folder:
@@ -257,7 +250,7 @@ def test_equal_inputs_in_another_order_are_the_same_step(tmp_path: Path) -> None
 def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(tmp_path: Path) -> None:
     made: list[str] = []
 
-    def chain(folder: RunFolder, option: int) -> list[Step[Any]]:
+    def chain(folder: RunFolder, option: int) -> list[StepResult]:
         def work(name: str) -> Callable[[], list[int]]:
             return lambda: [made.append(name), 1][1:]
 

@@ -22,10 +22,11 @@ from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
+from anchorscope.pipeline import steps_of
 from anchorscope.prepare import resolve
 from anchorscope.progress import Silent
 from anchorscope.recipe import make_recipe
-from anchorscope.steps.dataset_steps import DatasetSteps
+from anchorscope.steps.dataset_run import DatasetRun
 from anchorscope.steps.job import Job
 from detector_cases import CLEAN, CUT, PAIRS, added, probe, setting_of, trained_on
 from small_facts import quick_options, rows, write_questions
@@ -96,13 +97,13 @@ def test_scoring_reads_the_states_of_a_run(save_tiny: Callable[[str], Path], tmp
     needs = Needs(tuple((run, "mlp", layer) for run in ("clean", "knockout") for layer in (1, 3)))
     recipe = resolve(make_recipe(quick_options(questions, model=str(model))))
     with open_run(tmp_path / "run", Silent()) as folder:
-        run = DatasetSteps(Job(folder, recipe, None, Silent()), spec)
+        run = DatasetRun(Job(folder, recipe, None, Silent()), spec, steps_of(recipe))
         items = session.items([asked_again[item.item_id] for item in run.used_items])
         assert [item.located for item in items] == [item.located for item in run.used_items]
         assert len(items) == 80
         found = session.features(items, needs).states
         for layer in (1, 3):
-            close(found["clean", "mlp", layer], run.clean.value.states[0, SITES.index("mlp"), layer])
+            close(found["clean", "mlp", layer], run["clean-states"][0, SITES.index("mlp"), layer])
             close(found["knockout", "mlp", layer], run.headline_cut_states()["knockout"][layer])
 
 

@@ -34,10 +34,8 @@ from anchorscope.kept_states import KeptStates, kept_bytes, place_of, read_layer
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.sources import build_shape
 from anchorscope.models.wrapping import has_room_for_twin
-from anchorscope.plan.passes import Planner
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
-from anchorscope.steps.detection_steps import DetectionSteps
 from hf_reference import eager, masked, watch
 from small_facts import rows
 from whole_runs import N_LAYERS, SmallRun, Stop, quick, stopping, watching
@@ -91,7 +89,7 @@ def kept(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Looke
     """A finished run, asked for everything that can be kept."""
     out = small_run.copy("finished", tmp_path_factory.mktemp("kept") / "run")
     recipe = small_run.recipe.model_copy(update={"keep": ("states", "states-cut", "detection")})
-    return Looked(recipe, out, [line for line in quick(recipe, out) if "is made anew" not in line])
+    return Looked(recipe, out, [line for line in quick(recipe, out) if "is made again" not in line])
 
 
 ROWS = (0, 17, 79)
@@ -343,16 +341,11 @@ def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_pa
 
 
 @pytest.mark.parametrize(("free", "fits"), [(200, True), (100, False)])
-def test_a_gpu_without_room_for_a_second_model_is_told(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+def test_a_gpu_has_room_for_a_second_model_or_not(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Linear(25, 1, bias=False)  # 100 bytes; a fifth more is wanted
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 1000))
     has_room = has_room_for_twin(SimpleNamespace(device=torch.device("cuda:0"), model=model))
     assert has_room == fits
-    planner = Planner(n_layers=4, n_heads=4, windows=(None,) * 4, batch_tokens=100, has_room_for_twin=has_room)
-    job = SimpleNamespace(planner=planner, folder=SimpleNamespace(tell=told.append))
-    assert DetectionSteps._has_room_for_another_model(SimpleNamespace(job=job, name="facts")) == fits
-    assert [line.startswith("facts: states of random-weights are left out") for line in told] == [True] * (not fits)
 
 
 def test_a_file_of_states_holds_what_was_put_in_at_its_places(tmp_path: Path) -> None:

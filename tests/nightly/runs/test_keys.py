@@ -14,9 +14,10 @@ from anchorscope.artefacts.run_folder import open_run
 from anchorscope.catalogue import EVIDENCE, EXPERIMENTS
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.interventions.cuts import of_experiments
+from anchorscope.pipeline import steps_of
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.steps import item_steps, job
-from anchorscope.steps.dataset_steps import DatasetSteps
+from anchorscope.steps import dataset_run, job
+from anchorscope.steps.dataset_run import DatasetRun
 from anchorscope.steps.job import Job
 from small_facts import rows, write_questions
 from whole_runs import Notes, SmallRun, quick, tables_of, watching
@@ -80,33 +81,8 @@ def keys(recipe: Recipe, out: Path) -> dict[str, str]:
         work = Job(folder, recipe, None, Notes())
         found: dict[str, str] = {}
         for text in recipe.datasets:
-            one = DatasetSteps(work, parse_spec(text))
-            steps = [
-                one.questions,
-                one.answers,
-                one.labels,
-                one.tokens,
-                one.clean,
-                one.log_probs,
-                one.probes,
-                one.final_probes,
-                one.clean_scores,
-                one.attention_mass,
-                *one.effects.values(),
-                one.cut_states,
-                one.refits,
-                one.permuted_refits,
-                one.principal,
-                one.lost,
-                one.null_scores,
-                one.share_tables,
-                one.tables,
-                one.samples,
-                one.detection_columns,
-                one.detection_states,
-                *one.experiments.values(),
-            ]
-            found |= {step.name: step.key for step in steps}
+            run = DatasetRun(work, parse_spec(text), steps_of(recipe))
+            found |= {run.result(name).name: run.result(name).key for name in run.steps}
         assert work.record is not None
         return found | {"model": folder.steps["model"].key}
 
@@ -208,10 +184,10 @@ def test_code_that_computes_differently_makes_anew_what_follows_from_it(
     folder, before = known
     out, made_from = Path(shutil.copytree(folder, tmp_path / "run")), Job.made_from
 
-    def raised(self: Job, epoch: int, libraries: tuple[str, ...], *options: str, **others: Any) -> Any:
-        return made_from(self, epoch + ("exact_tokens" in options), libraries, *options, **others)
+    def raised(self: Job, epoch: int, libraries: tuple[str, ...], options: tuple[str, ...]) -> Any:
+        return made_from(self, epoch + ("exact_tokens" in options), libraries, options)
 
-    monkeypatch.setattr(item_steps.Job, "made_from", raised)
+    monkeypatch.setattr(dataset_run.Job, "made_from", raised)
     assert anew(before, keys(everything, out)) == USED | {"tokens"}
 
 
@@ -231,12 +207,12 @@ RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
             "question-share",
             "tables",
         ],
-        "facts/tables is made anew: site was 'mlp', now",
+        "facts/tables is made again: site was 'mlp', now",
     ),
     (
         {"evidence": ("zeroing",), "bootstrap": 101},
         ["effects-zeroing", "question-share", "tables"],
-        "facts/tables is made anew: bootstrap was 100, now 101",
+        "facts/tables is made again: bootstrap was 100, now 101",
     ),
 ]
 """Changes that come one after the other; what one option alone makes anew is told by the keys above."""
@@ -292,6 +268,6 @@ def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told
     write_questions(place, rows()[:78])
     with watching() as made:
         told = quick(recipe, out)
-    assert told[0] == "facts/questions is made anew: question file of facts changed"
+    assert told[0] == "facts/questions is made again: question file of facts changed"
     assert {name.removeprefix("facts/") for name in made} == ALL - EFFECTS - FOUND - DETECTION | {"effects-knockout"}
     assert tables_of(out) != small_run.tables

@@ -121,7 +121,7 @@ def test_other_weights_under_the_same_name_make_everything_but_the_questions_ane
     with watching() as made, stopping("facts/probes", "write"), pytest.raises(Stop):
         run_recipe(recipe, run, loaded=loaded, progress=notes)
     assert sorted(made) == sorted(set(steps[: steps.index("facts/probes")]) - {"facts/questions"})  # and all behind
-    assert "facts/answers is made anew: model changed" in notes.lines
+    assert "facts/answers is made again: model changed" in notes.lines
     (old,), (new,) = (
         {path.read_bytes() for path in (folder / "work" / "facts").glob("attention-mass-*/*")} for folder in (out, run)
     )

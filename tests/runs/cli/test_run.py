@@ -368,7 +368,7 @@ def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_w
         "--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--site", "residual", "--no-report"
     )
     assert result.exit_code == 0, result.output
-    assert "facts/tables is made anew: site was 'mlp', now 'residual'" in result.stderr.splitlines()
+    assert "facts/tables is made again: site was 'mlp', now 'residual'" in result.stderr.splitlines()
     assert "facts/answers" not in result.stderr
     after = pl.read_csv(out / "summary.csv")
     assert before.columns == after.columns

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from anchorscope.artefacts.run_folder import open_run
-from anchorscope.artefacts.step import MadeFrom, Step
+from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.cli.main import app
 from anchorscope.finished import open_finished
 from anchorscope.report.answer_card import answer_card
@@ -47,7 +47,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (newer / "link.html").symlink_to(home / "secret.txt")
     (newer / "up").symlink_to(home)
     with open_run(runs / "half") as folder:
-        Step(folder, "popqa/answers", (), MadeFrom(), records(list[int]), lambda: [1]).value  # noqa: B018
+        StepResult(folder, "popqa/answers", (), MadeFrom(), records(list[int]), lambda: [1]).value  # noqa: B018
         folder.write_recipe('model = "small"\ndatasets = ["popqa"]\n')
     (runs / "notes").mkdir()
     (runs / "notes" / "mine.html").write_text(SECRET)

@@ -1,0 +1,340 @@
+"""One dataset of a run: the results of its steps, and what several steps derive from them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.answers.choose import QuestionSample
+from anchorscope.artefacts.sealed_folder import damage
+from anchorscope.artefacts.step import Source, StepResult
+from anchorscope.catalogue import DETECTION_RUNS
+from anchorscope.datasets import atlas
+from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
+from anchorscope.datasets.files import hash_of
+from anchorscope.engine.sequences import SITES
+from anchorscope.errors import UserError
+from anchorscope.evidence.clean import with_log_probs
+from anchorscope.evidence.effects import Scoring, measured_places
+from anchorscope.evidence.measured import Measured
+from anchorscope.files import canonical_hash
+from anchorscope.interventions.cuts import of_experiments, with_draws
+from anchorscope.interventions.intervention import Intervention, Setting
+from anchorscope.items import Item
+from anchorscope.kept_states import kept_bytes, parse_layers, place_of, read_whole, refuse_full_disk
+from anchorscope.plan.passes import Place
+from anchorscope.prepare import ask
+from anchorscope.probes.crossfit import Splits, make_splits
+from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.question_share.principal import default_directions
+from anchorscope.question_share.shares import ShareItems
+from anchorscope.stats.estimate import group_weights
+from anchorscope.stats.streams import priorities, stream
+from anchorscope.steps.formats import format_for
+from anchorscope.steps.job import Job
+
+FILE, MODEL = "file", "model"
+"""What steps need that no step makes: the question file and the model."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row of the pipeline's table: what a result is made from, and how."""
+
+    name: str
+    needs: tuple[str, ...]
+    """Steps before it, `FILE` or `MODEL`: the key depends on theirs."""
+    options: tuple[str, ...]
+    """Recipe options that change the result, or attributes of `Job` that do."""
+    make: Callable[["DatasetRun"], Any]
+    """Its return type says how the result is written to the run folder (`formats.format_for`)."""
+    epoch: int = 1
+    """Raise it when the code comes to give other numbers: every run then makes the step again."""
+    large: bool = False
+    """Dropped when the run is finished, and made only where another step needs it."""
+    shares: str = ""
+    """The pass whose result several steps take a part of; they are made together, while it is in memory."""
+    libraries: tuple[str, ...] = ()
+    """Whose versions change the result."""
+
+
+class DatasetRun:
+    """One dataset of a run; `run["probes"]` is the result of that step: in memory, read from the folder, or made."""
+
+    def __init__(self, job: Job, spec: DatasetSpec, table: Sequence[Step]) -> None:
+        self.job, self.spec, self.name = job, spec, spec.name
+        self.steps = {step.name: step for step in table}
+        self.source = question_source(job, spec)
+        self._results: dict[str, StepResult] = {}
+        self._passes: dict[str, Any] = {}
+        self._sharing: set[str] = set()
+
+    # Results of steps.
+
+    def __getitem__(self, name: str) -> Any:
+        return self.result(name).value
+
+    def result(self, name: str) -> StepResult:
+        """A step's key, and its value once it is asked for."""
+        if name not in self._results:
+            step, sources = self.steps[name], {FILE: self.source}
+            needs = [
+                sources.get(need) or (self.job.model if need == MODEL else self.result(need)) for need in step.needs
+            ]
+            made_from = self.job.made_from(step.epoch, step.libraries, step.options)
+            form, full_name = format_for(step.make), f"{self.name}/{name}"
+            self._results[name] = StepResult(
+                self.job.folder, full_name, needs, made_from, form, lambda: self._make(step), step.large
+            )
+        return self._results[name]
+
+    def _make(self, step: Step) -> Any:
+        value = step.make(self)
+        if step.shares and step.shares not in self._sharing:
+            self._sharing.add(step.shares)
+            for other in self.missing():
+                if other.shares == step.shares and other is not step:
+                    self.result(other.name).value  # noqa: B018 - made and stored
+            self._sharing.discard(step.shares)
+            self._passes.pop(step.shares, None)
+        return value
+
+    def run_once(self, name: str, run: Callable[[], T]) -> T:
+        """What a pass gave; it's held until all steps that share it are made."""
+        if name not in self._passes:
+            self._passes[name] = run()
+        return self._passes[name]
+
+    def forget_values(self) -> None:
+        """Frees the memory of all results; they can still be read from the folder."""
+        self._results.clear()
+
+    def is_kept(self, name: str) -> bool:
+        """Whether the folder holds a step's result."""
+        return f"{self.name}/{name}" in self.job.folder.steps and self.result(name).is_kept
+
+    def missing(self) -> list[Step]:
+        """The steps that the run's results need and the folder lacks, in order."""
+        wanted: set[str] = set()
+        for step in reversed(self.steps.values()):
+            if (not step.large or step.name in wanted | self.kept_steps) and not self.is_kept(step.name):
+                wanted |= {step.name, *step.needs}
+        return [step for step in self.steps.values() if step.name in wanted and not self.is_kept(step.name)]
+
+    @property
+    def kept_steps(self) -> set[str]:
+        """Large steps whose results the user wants to keep."""
+        steps = {"states": "clean-states", "states-cut": "cut-states", "detection": "detection-states"}
+        return {steps[name] for name in self.job.recipe.keep}
+
+    @property
+    def key(self) -> str:
+        """The key of all that this dataset contributes to the results."""
+        return canonical_hash([self.result(name).key for name, step in self.steps.items() if not step.large])
+
+    # Items.
+
+    @property
+    def asked(self) -> QuestionSample:
+        """The questions; not stored yet where they are new, as a refused run leaves nothing."""
+        return self["questions"] if self.is_kept("questions") else self.read_questions
+
+    @cached_property
+    def read_questions(self) -> QuestionSample:
+        """The questions, read from their file."""
+        expected = None if self.spec.path is None else self.source.key
+        return ask(self.job.recipe, self.spec, self.job.progress, expected)
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """All questions that were asked, with answer, label and tokens."""
+        rows = zip(self["questions"].questions, self["answers"], self["labels"], self["tokens"], strict=True)
+        return [Item(*row) for row in rows]
+
+    @cached_property
+    def used(self) -> NDArray[np.int64]:
+        """Which of them are used; all arrays below run over these."""
+        return np.flatnonzero([item.is_used for item in self.items])
+
+    @cached_property
+    def used_items(self) -> list[Item]:
+        """The used items."""
+        return [self.items[index] for index in self.used]
+
+    @cached_property
+    def item_ids(self) -> list[str]:
+        """Their ids."""
+        return [item.item_id for item in self.used_items]
+
+    @cached_property
+    def items_with_log_probs(self) -> list[Item]:
+        """All items; supplied answers have the log-probabilities of the clean pass."""
+        answers = with_log_probs([item.answer for item in self.used_items], self["log-probs"])
+        items = list(self.items)
+        for index, answer in zip(self.used, answers, strict=True):
+            items[index] = replace(items[index], answer=answer)
+        return items
+
+    @cached_property
+    def groups(self) -> NDArray[np.int64]:
+        """The group of every used item."""
+        return np.array([item.label.group for item in self.used_items], dtype=np.int64)
+
+    @cached_property
+    def splits(self) -> Splits:
+        """Folds, halves and inner folds of the used items."""
+        recipe, ids = self.job.recipe, self.item_ids
+        truth = np.array([item.label.truthful for item in self.used_items], dtype=bool)
+        relations = [item.question.relation for item in self.used_items]
+        order = priorities(recipe.seed, "folds", ids)
+        folds = grouped_folds(self.groups, truth_strata(truth, relations), recipe.folds, order)
+        return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids, relations=relations)
+
+    @cached_property
+    def share_items(self) -> ShareItems:
+        """The used items as the question share sees them."""
+        relations = [item.question.relation for item in self.used_items]
+        splits = self.splits
+        return ShareItems(splits.labels, self.groups, splits.folds, relations, self.item_ids, self.job.recipe.seed)
+
+    @cached_property
+    def weights(self) -> NDArray[np.float32]:
+        """Bootstrap weights over groups, [resample, item]."""
+        recipe = self.job.recipe
+        return group_weights(self.groups, recipe.bootstrap, stream(recipe.seed, "bootstrap", self.name))
+
+    # Probes and cuts.
+
+    @property
+    def probe_names(self) -> list[str]:
+        """Every site and position, as probes are named."""
+        return [f"{site}/{position}" for position in self.job.positions for site in SITES]
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        """The probes in the order of positions and sites."""
+        probes = self["probes"]
+        in_order = [tuple(probes[f"{site}/{position}"] for site in SITES) for position in self.job.positions]
+        return Scoring(tuple(in_order), self.splits.folds)
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What interventions are given beside the items."""
+        job, recipe = self.job, self.job.recipe
+        return Setting(
+            job.positions,
+            recipe.edges,
+            recipe.seed,
+            job.writer,
+            recipe.evidence_items,
+            job.planner.context,
+            lambda: dict(zip(self.item_ids, self["attention-mass"], strict=True)),
+        )
+
+    def interventions(self, experiment: str) -> list[Intervention]:
+        """The interventions of an experiment, every draw of a random one."""
+        number = self.job.recipe.random_cuts
+        assert number is not None, "the number of random cuts is chosen before any is made"
+        return with_draws(of_experiments([experiment]), number)
+
+    @property
+    def keeping_states(self) -> list[Intervention]:
+        """The interventions whose states are kept, every draw of each."""
+        return [intervention for intervention in self.interventions("knockout") if intervention.keeps_states]
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether so much is run that compiling the model pays."""
+        own = sum(len(item.located.input_ids) - item.located.prefix_length for item in self.used_items)
+        return self.job.planner.worth_compiling(own * (1 + len(self.interventions("knockout"))))
+
+    @property
+    def all_places(self) -> list[Place]:
+        """Every position and site."""
+        return [(position, site) for position in range(len(self.job.positions)) for site in range(len(SITES))]
+
+    @property
+    def headline_index(self) -> int:
+        """The headline's number among all places."""
+        return self.all_places.index(self.job.headline)
+
+    @property
+    def headline_layer(self) -> int:
+        """Where the inner folds' AUC, over all folds, is highest."""
+        probes = self["probes"]["/".join((self.job.recipe.site, self.job.recipe.position))]
+        return int(np.argmax(probes.inner_auc[0].mean(axis=0)))
+
+    @property
+    def n_directions(self) -> int:
+        """Principal directions that states are reduced to for the question share."""
+        n_items, width = len(self.used_items), self.job.record.identity.d_model
+        asked = self.job.recipe.directions or default_directions(n_items, width)
+        return min(asked, n_items - 1, width)
+
+    def headline_cut_states(self) -> dict[str, Tensor]:
+        """States under the cuts at the headline, [layer, item, d_model] each."""
+        index = self.job.cut_places.index(self.job.headline)
+        return {name: states[index] for name, states in self["cut-states"].items()}
+
+    @cached_property
+    def measured(self) -> dict[tuple[str, str], Measured]:
+        """Log-odds before and after every intervention, per (site, position)."""
+        effects = [effect for measurements in self.effects for effect in measurements.effects]
+        return measured_places(
+            self.splits, self.groups, self.job.positions, self["probes"], self["clean-scores"], effects
+        )
+
+    @property
+    def effects(self) -> list[Any]:
+        """What every experiment's interventions did (`Measurements`)."""
+        return [self[name] for name in self.steps if name.startswith("effects-")]
+
+    # Kept states.
+
+    @property
+    def kept_layers(self) -> tuple[int, ...]:
+        """The layers whose states are kept, where any are."""
+        return parse_layers(self.job.recipe.keep_layers, self.job.record.identity.n_layers)
+
+    def kept_states(self, intervention: str, step: str) -> Tensor | None:
+        """States that an earlier run in this folder kept, if they are whole and those of this step."""
+        folder, name = self.job.folder, place_of(self.name, intervention)
+        facts = folder.results.get(name)
+        if facts is None or damage(folder.path, {name: facts}) is not None:
+            return None
+        return read_whole(folder.path / name, self.result(step).key, self.job.record.identity.n_layers)
+
+    def check_room(self) -> None:
+        """Refuses a disk that is too small for the states, and says how much those that are kept will take."""
+        job, keep = self.job, self.job.recipe.keep
+        n_files = ("states" in keep) + len(self.keeping_states) * ("states-cut" in keep)
+        n_places = n_files * len(self.all_places) + len(DETECTION_RUNS) * ("detection" in keep)
+        identity, n_items = job.record.identity, len(self.used_items)
+        width = identity.d_model, getattr(torch, identity.dtype).itemsize
+        size = kept_bytes(n_places, len(self.kept_layers), n_items, *width)
+        passing = kept_bytes(len(self.all_places), identity.n_layers, n_items, *width)
+        refuse_full_disk(job.folder.path, passing, size)
+        if size:
+            states = f"{', '.join(keep)} of {n_items} items"
+            job.progress.note(f"{self.name}: {states} take {size / 1e6:,.1f} MB in the run folder")
+
+
+def question_source(job: Job, spec: DatasetSpec) -> Source:
+    """What a dataset's questions depend on: the content of its file, as it is now."""
+    name = f"question file of {spec.name}"
+    if spec.path is None:
+        return Source(name, canonical_hash(repr(atlas.load())) if spec.name in BUILT_IN else spec.name)
+    try:
+        return Source(name, hash_of(spec.path, job.progress))
+    except UserError:
+        record = job.folder.steps.get(f"{spec.name}/questions")
+        if record is None:
+            return Source(name, "missing")  # reading it says what is wrong
+        job.folder.tell(f"{spec.path} cannot be read any more; the questions that were read from it are used")
+        return Source(name, record.made_from["parents"][name])

@@ -1,0 +1,544 @@
+"""How each step of the pipeline's table is made, in the order of the table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.answers.choose import NEEDED, QuestionSample
+from anchorscope.answers.generate import Answer, do_not_fit
+from anchorscope.answers.label import Label, balanced_by, grouped_by, label_answers
+from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
+from anchorscope.datasets.question import Question
+from anchorscope.engine.capture import AttentionMass
+from anchorscope.engine.sequences import SITES
+from anchorscope.evidence.clean import CleanRun, run_clean, with_log_probs
+from anchorscope.evidence.detection import (
+    agreement_columns,
+    boosted_states,
+    clean_states_at,
+    confidence_columns,
+    truth_column,
+)
+from anchorscope.evidence.effects import CutStates, Effect, Measurements, measure, measured_places, refuse_no_ops
+from anchorscope.evidence.share_nulls import (
+    ANSWER_ONLY,
+    QUESTION_ONLY,
+    RANDOM_WEIGHTS,
+    answer_only_states,
+    random_weight_states,
+)
+from anchorscope.evidence.share_tables import ShareContext, share_frame, share_items_frame
+from anchorscope.evidence.share_tests import HeadlineStates, headline_states, null_areas, tested_share, tests_frame
+from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
+from anchorscope.execute.run_passes import key_word_writer, run_answers, run_samples
+from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
+from anchorscope.interventions.intervention import Intervention
+from anchorscope.items import Item
+from anchorscope.kept_states import CLEAN, KeptStates
+from anchorscope.plan.decoding import SamplesPass, plan_answers
+from anchorscope.plan.interventions import Missing, passes_of, plan_experiment
+from anchorscope.plan.passes import Place
+from anchorscope.probes.crossfit import (
+    PROBES,
+    FinalProbe,
+    ProbeSet,
+    fit_final_probes,
+    fit_probes,
+    refit_logits,
+    score_clean,
+)
+from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
+from anchorscope.progress import Silent
+from anchorscope.question_share.evidence import Lost
+from anchorscope.question_share.intervals import ShareDraws
+from anchorscope.question_share.principal import principal_states
+from anchorscope.question_share.shares import Shares, held_out_scores, knockout_share, question_shares
+from anchorscope.result_tables import (
+    confidence,
+    counts_frame,
+    effects_frame,
+    experiment_items_frame,
+    experiments_frame,
+    items_frame,
+    probe_tensors,
+    unavailable_frame,
+    unused_frames,
+)
+from anchorscope.results import DatasetResult, LeftOut
+from anchorscope.schema import FEATURE_SCHEMA, SHARE_CALL_SCHEMA
+from anchorscope.spans.locate import ItemTokens, locate_fitting
+from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
+from anchorscope.stats.streams import priorities, stream
+from anchorscope.steps.dataset_run import DatasetRun
+
+Arrays = dict[str, NDArray[np.floating]]
+TEMPERATURE, TOP_P = 1.0, 1.0
+"""Of the sampled answers: the model's own distribution."""
+_STATES = "states"  # in the place of a cut's name
+
+
+# Questions, answers, labels, tokens.
+
+
+def questions(run: DatasetRun) -> QuestionSample:
+    """The questions that are asked."""
+    return run.read_questions
+
+
+def answers(run: DatasetRun) -> list[Answer]:
+    """The model's own answers, or those that the questions bring."""
+    job, writer = run.job, run.job.writer()
+    work = plan_answers(
+        run["questions"].questions,
+        writer.tokenizer,
+        writer.template,
+        job.recipe.max_new_tokens,
+        job.planner.batch_tokens,
+        job.planner.context,
+    )
+    return run_answers(job.executor, work, job.progress)
+
+
+def labels(run: DatasetRun) -> list[Label]:
+    """Which answers are true, which are used, and which belong together."""
+    recipe = run.job.recipe
+    return label_answers(
+        run["questions"].questions, run["answers"], recipe.balance, recipe.group_by, recipe.max_per_class, recipe.seed
+    )
+
+
+def tokens(run: DatasetRun) -> list[ItemTokens | None]:
+    """The exact tokens of every answered question."""
+    job, writer = run.job, run.job.writer()
+
+    def asker() -> Asker:
+        write = key_word_writer(job.executor, job.planner.batch_tokens, job.progress)
+        return Asker(writer.tokenizer, job.text_side.needs_bos, job.planner.context, write)
+
+    def words(questions: Sequence[Question]) -> list[QuestionSpans]:
+        return question_words(job.recipe.exact_tokens, questions, asker)
+
+    return locate_fitting(writer.tokenizer, writer.template, run["questions"].questions, words, run["answers"])
+
+
+# The clean pass, and probes.
+
+
+def _clean_pass(run: DatasetRun) -> CleanRun:
+    job = run.job
+    return run.run_once(
+        "clean",
+        lambda: run_clean(
+            job.executor,
+            job.planner,
+            run.used_items,
+            job.positions,
+            job.progress,
+            run.is_compiled,
+            job.recipe.edges,
+            job.headline[1],
+        ),
+    )
+
+
+def clean_states(run: DatasetRun) -> Tensor:
+    """States of the clean pass, [position, site, layer, item, d_model]."""
+    kept = run.kept_states(CLEAN, "clean-states")
+    return _clean_pass(run).clean.states if kept is None else kept
+
+
+def log_probs(run: DatasetRun) -> list[tuple[float, ...]]:
+    """How likely the model finds every token of supplied answers."""
+    return _clean_pass(run).clean.log_probs
+
+
+def attention_mass(run: DatasetRun) -> list[AttentionMass]:
+    """How much attention each token of every used item receives."""
+    return _clean_pass(run).attention
+
+
+def before_answer(run: DatasetRun) -> Tensor:
+    """States that have seen the question only, at the headline site, [layer, item, d_model]."""
+    return _clean_pass(run).question_only[0]
+
+
+def probes(run: DatasetRun) -> dict[str, ProbeSet]:
+    """The cross-fitted probes of every site and position."""
+    fitted = run.job.fits(fit_probes, run["clean-states"].flatten(0, 1), run.splits, run.probe_names)
+    return dict(zip(run.probe_names, fitted, strict=True))
+
+
+def clean_scores(run: DatasetRun) -> NDArray[np.float32]:
+    """Log-odds of the clean states, [item, position, site, probe, layer]."""
+    scoring = run.scoring
+    return run.job.fits(score_clean, run["clean-states"], scoring.sets, scoring.folds, title="score clean states")
+
+
+def final_probes(run: DatasetRun) -> dict[str, FinalProbe]:
+    """Probes that learn from all items, for use on new ones: at every site and position."""
+    states, order = run["clean-states"].flatten(0, 1), priorities(run.job.recipe.seed, "final probe", run.item_ids)
+    fitted = run.job.fits(
+        fit_final_probes, states, run.splits.strata, run.groups, run.probe_names, order, title="final probes"
+    )
+    return dict(zip(run.probe_names, fitted, strict=True))
+
+
+# Interventions.
+
+
+def effects_of(experiment: str) -> Callable[[DatasetRun], Measurements]:
+    """Makes the log-odds under the interventions of an experiment that keeps no states."""
+
+    def effects(run: DatasetRun) -> Measurements:
+        return _measure(run, experiment)[0]
+
+    return effects
+
+
+def knockout_effects(run: DatasetRun) -> Measurements:
+    """Log-odds under the knockout and its controls."""
+    return _cut_pass(run)[0]
+
+
+def cut_states(run: DatasetRun) -> dict[str, Tensor]:
+    """States under the cuts where they are kept, [place, layer, item, d_model]."""
+    names = [intervention.draw_name for intervention in run.keeping_states]
+    kept = {name: run.kept_states(name, "cut-states") for name in names}
+    if all(states is not None for states in kept.values()):
+        return {name: states.flatten(0, 1) for name, states in kept.items() if states is not None}
+    where = [run.all_places.index(place) for place in run.job.cut_places]
+    return {name: states[where] if len(states) > len(where) else states for name, states in _cut_pass(run)[1].items()}
+
+
+def principal(run: DatasetRun) -> dict[str, Tensor]:
+    """Clean and cut states along their principal directions, [place, layer, item, direction]; controls' at the
+    headline only."""
+    reduced = {}
+    for name, states in {CLEAN: run["clean-states"].flatten(0, 1), **_cut_pass(run)[1]}.items():
+        if name not in (CLEAN, KNOCKOUT) and len(states) > 1:
+            states = states[[run.headline_index]]
+        reduced[name] = _along_directions(run, states.flatten(0, 1), name).unflatten(0, states.shape[:2])
+    return reduced
+
+
+def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
+    return run.job.fits(principal_states, states, run.n_directions, title=f"principal directions: {name}")
+
+
+def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
+    return run.run_once("cuts", lambda: _measure(run, KNOCKOUT, partial(_draw_first_chart, run)))
+
+
+def _measure(
+    run: DatasetRun, experiment: str, after_pass: Callable[[Sequence[Effect]], None] = lambda effects: None
+) -> tuple[Measurements, CutStates]:
+    job, items, setting = run.job, run.used_items, run.setting
+    planned, missing = plan_experiment(run.interventions(experiment), items, setting, job.planner.windows, NEEDED)
+    passes = passes_of(planned, items, setting, job.planner, run.is_compiled)
+
+    def keep(intervention: Intervention) -> list[Place]:
+        return run.all_places if intervention.name == KNOCKOUT else job.cut_places
+
+    effects, states = measure(job.executor, passes, run.scoring, setting, keep, job.progress, after_pass)
+    refuse_no_ops(effects, run["clean-scores"])
+    return Measurements(effects, missing), states
+
+
+def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
+    """The chart of what there is so far: it's there long before the controls and the report."""
+    job = run.job
+    if job.first_chart is None:
+        return
+    headline = (job.recipe.site, job.recipe.position)
+    fitted, scores = run["probes"], run["clean-scores"]
+    measured = measured_places(run.splits, run.groups, job.positions, fitted, scores, effects)[headline]
+    variants = {effect.intervention: effect.variant for effect in effects}
+    curves = first_curves(job.record.identity.name, run.name, headline, measured, variants, run.weights)
+    layers = tuple(fitted["/".join(headline)].reference[0].tolist())
+    job.first_chart.draw(run.name, curves, layers, job.record.identity.n_layers)
+
+
+def refits(run: DatasetRun) -> Arrays:
+    """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
+    states = run.headline_cut_states()
+    first = [intervention.name for intervention in run.keeping_states if intervention.draw == 0]
+    return {name: run.job.fits(refit_logits, name, states[name], run.splits, title=f"refit {name}") for name in first}
+
+
+def permuted_refits(run: DatasetRun) -> Arrays:
+    """AUC of probes trained on the cut states and permuted labels, [permutation]: what chance is for the refit."""
+    job, states = run.job, run.headline_cut_states()[KNOCKOUT]
+    reference = run["probes"][f"{job.recipe.site}/{job.recipe.position}"].reference[0]
+    permuted = permuted_truth(run.splits, stream(job.recipe.seed, "permuted labels", run.name))
+    return {KNOCKOUT: job.fits(permuted_areas, states, run.splits, reference, permuted, title="permuted labels")}
+
+
+# The question share.
+
+
+def lost_evidence(run: DatasetRun) -> Arrays:
+    """The parts of every cut's `Lost`, by name, and the principal states of the headline layer for the tests."""
+    states, headline = run["principal-states"], run.headline_index
+    shares = run.job.fits(question_shares, states, run.share_items, headline, title="question share")
+    at_headline = headline_states(states, headline, run.headline_layer)
+    kept = {f"{_STATES}/{name}": tensor.numpy() for name, tensor in at_headline._asdict().items()}
+    return kept | {
+        f"{cut}/{part}": array for cut, lost in shares.found.items() for part, array in lost.stored().items()
+    }
+
+
+def answer_alone(run: DatasetRun) -> Tensor:
+    """States of the answer without its question, [layer, item, d_model]."""
+    job = run.job
+    states = answer_only_states(job.executor, job.planner, run.used_items, run.setting, job.headline, job.progress)
+    return states[0]
+
+
+def null_scores(run: DatasetRun) -> Arrays:
+    """Log-odds by probes that read the question only or the answer only, at the headline place, [layer, item]."""
+    states = {QUESTION_ONLY: run["before-answer"], ANSWER_ONLY: run["answer-alone"]}
+    return {
+        name: run.job.fits(held_out_scores, _along_directions(run, one, name), run.share_items, name, title=name)
+        for name, one in states.items()
+    }
+
+
+def lost_by_random_weights(run: DatasetRun) -> Arrays:
+    """What the knockout takes from random weights of the model's shape; made where asked for."""
+    job = run.job
+    states = random_weight_states(job.executor, job.planner, run.used_items, run.setting, job.headline, job.progress)
+    clean, cut = (_along_directions(run, one[0], RANDOM_WEIGHTS) for one in states)
+    lost = job.fits(knockout_share, clean, cut, run.share_items, RANDOM_WEIGHTS, title="question share")
+    return {f"{RANDOM_WEIGHTS}/{part}": array for part, array in lost.stored().items()}
+
+
+def share_tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
+    """question_share, question_share_items, question_share_tests, and the shares of single items."""
+    job, shares, layer = run.job, _shares(run), run.headline_layer
+    job.progress.start("question share: intervals and tests", 1)
+    places = [(SITES[site], job.positions[position]) for position, site in run.all_places]
+    context = ShareContext(job.record.identity.name, run.name, run.item_ids, run.groups, places, run.n_directions)
+    n_splits = next(iter(shares.found.values())).by_split.shape[-1]
+    draws = ShareDraws(run.weights, n_splits, stream(job.recipe.seed, "share draws", run.name))
+    given = with_log_probs([item.answer for item in run.used_items], run["log-probs"])
+    confidences = np.array([np.mean(answer.log_probs) if answer.log_probs else np.nan for answer in given])
+    states = HeadlineStates(*(torch.as_tensor(run["lost-evidence"][f"{_STATES}/{name}"]) for name in ("clean", "cut")))
+    fits = replace(job.fits, progress=Silent())  # they are part of one line
+    tested = tested_share(
+        shares, layer, draws, run.share_items, run.used_items, confidences, states, run.n_directions, fits
+    )
+    at_layer = {name: scores[layer] for name, scores in run["null-scores"].items()}
+    ladder = null_areas(at_layer, shares, layer, run.share_items, run.used_items, confidences, draws, fits)
+    calls = {
+        "item_id": run.item_ids,
+        "question_share": tested.items.mean,
+        "question_share_low": tested.items.low,
+        "question_share_high": tested.items.high,
+        "pathway_call": tested.calls,
+    }
+    headline = (job.recipe.site, job.recipe.position)
+    tables = {
+        "question_share": share_frame(shares, draws, context),
+        "question_share_items": share_items_frame(shares, context),
+        "question_share_tests": tests_frame([*tested.tests, *ladder], context, headline, layer),
+        "item_shares": pl.DataFrame(calls, schema=SHARE_CALL_SCHEMA),
+    }
+    job.progress.advance(1)
+    job.progress.finish()
+    return tables
+
+
+def _shares(run: DatasetRun) -> Shares:
+    """What every cut took."""
+    parts: dict[str, Arrays] = {}
+    stored = run["lost-evidence"] | (run[f"lost-{RANDOM_WEIGHTS}"] if run.job.recipe.random_weights else {})
+    for name, array in stored.items():
+        cut, _, part = name.rpartition("/")
+        if cut != _STATES:
+            parts.setdefault(cut, {})[part] = array
+    lost = {name: Lost(**parts[name]) for name in sorted(parts)}  # in one order, read or made
+    return Shares(lost, run.job.record.identity.n_layers, run.headline_index)
+
+
+# What detectors read (`--keep detection`).
+
+
+def samples(run: DatasetRun) -> list[list[str]]:
+    """Sampled answers to the questions of the used items."""
+    job, writer = run.job, run.job.writer()
+    asked = [replace(item.question, model_answer=None) for item in run.used_items]
+    longest, batch = job.recipe.max_new_tokens, job.planner.batch_tokens
+    plan = plan_answers(asked, writer.tokenizer, writer.template, longest, batch)
+    work = SamplesPass(plan, max(SAMPLES), job.recipe.seed, TEMPERATURE, TOP_P)
+    return [[answer.text for answer in drawn] for drawn in run_samples(job.executor, work, job.progress)]
+
+
+def detection_columns(run: DatasetRun) -> Arrays:
+    """Numbers of the used items, by the names of features.parquet."""
+    job, items = run.job, run.used_items
+    return {
+        **confidence_columns(job.executor, job.planner, items, run.setting, job.progress),
+        **truth_column(job.executor, job.planner, items, job.writer(), job.progress),
+        **agreement_columns(items, run["detection-samples"]),
+    }
+
+
+def detection_states(run: DatasetRun) -> dict[str, Tensor]:
+    """States at the headline place in the runs of `DETECTION_RUNS`, [layer, item, d_model]."""
+    kept = {name: run.kept_states(name, "detection-states") for name in DETECTION_RUNS}
+    if all(states is not None for states in kept.values()):
+        return {name: states[0, 0] for name, states in kept.items() if states is not None}
+    job, items, setting = run.job, run.used_items, run.setting
+    states = {"answer-only": run["answer-alone"], "question-only": run["before-answer"]}
+    states |= boosted_states(job.executor, job.planner, items, setting, job.headline, run.is_compiled, job.progress)
+    if job.planner.has_room_for_twin:
+        title = "random weights, clean"
+        states[RANDOM_WEIGHTS] = clean_states_at(
+            job.executor, job.planner, items, setting, job.headline, title, job.progress, random_weights=True
+        )
+    else:
+        job.folder.tell(
+            f"{run.name}: states of {RANDOM_WEIGHTS} are left out; a second model of this size does not fit "
+            f"beside the first"
+        )
+    return states
+
+
+# Tables and experiments.
+
+
+def tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
+    """Curves, scores, pathways and summary."""
+    recipe, used = run.job.recipe, run.used_items
+    given = with_log_probs([item.answer for item in used], run["log-probs"])
+    sure = [confidence(answer) for answer in given]
+    evidence = Evidence(
+        model=run.job.record.identity.name,
+        dataset=run.name,
+        item_ids=run.item_ids,
+        questions=[item.question.question for item in used],
+        answers=[answer.text for answer in given],
+        relations=[item.question.relation for item in used],
+        confidence_mean=[mean for mean, _ in sure],
+        confidence_min=[least for _, least in sure],
+        variants={effect.intervention: effect.variant for made in run.effects for effect in made.effects},
+        places=run.measured,
+        refits=run["refits"],
+        headline=(recipe.site, recipe.position),
+        weights=run.weights,
+        permuted=run["permuted-refits"],
+    )
+    return run.job.fits(evidence_tables, evidence, title="evidence")
+
+
+def experiment_of(experiment: Experiment) -> Callable[[DatasetRun], Found]:
+    """Makes what an experiment beyond interventions finds."""
+
+    def run_experiment(run: DatasetRun) -> Found:
+        return experiment.run(_experiment_inputs(run))
+
+    return run_experiment
+
+
+def _experiment_inputs(run: DatasetRun) -> ExperimentInputs:
+    job, recipe, (position, site) = run.job, run.job.recipe, run.job.headline
+    return ExperimentInputs(
+        dataset=run.name,
+        items=run.items_with_log_probs,
+        used=run.used,
+        states=lambda: run["clean-states"][position, site],
+        cut_states=run.headline_cut_states,
+        scoring=run.scoring,
+        splits=run.splits,
+        measured=run.measured[recipe.site, recipe.position],
+        headline=job.headline,
+        weights=run.weights,
+        setting=run.setting,
+        window=recipe.window,
+        max_new_tokens=recipe.max_new_tokens,
+        executor=job.executor,
+        planner=job.planner,
+        device=job.solver,
+        progress=job.progress,
+    )
+
+
+# What the run publishes.
+
+
+def dataset_result(run: DatasetRun) -> DatasetResult:
+    """Everything that a dataset contributes to the result files."""
+    job, headline = run.job, (run.job.recipe.site, run.job.recipe.position)
+    shared = dict(run["question-share"])
+    item_shares = shared.pop("item_shares")
+    found = {name: run[f"experiment-{name}"] for name in _experiment_names(run)}
+    missing = [absent for made in run.effects for absent in made.missing]
+    missing += [Missing(name, why) for name, result in found.items() for why in result.missing]
+    folds = dict(zip(run.used.tolist(), run.splits.folds.tolist(), strict=True))
+    sets, asked = run["probes"], [item.question for item in run.used_items]
+    effects = [effect for made in run.effects for effect in made.effects]
+    too_long = do_not_fit(run["answers"], job.planner.context)
+    return DatasetResult(
+        name=run.name,
+        items=items_frame(run.items_with_log_probs, folds, run["tables"]["pathways"], headline, item_shares),
+        effects=effects_frame(run.name, run.item_ids, PROBES, job.positions, run["clean-scores"], effects),
+        counts=counts_frame(run.name, run["questions"], run.items),
+        tables={**run["tables"], **shared},
+        experiments=experiments_frame(job.record.identity.name, run.name, headline, found),
+        experiment_items=experiment_items_frame(run.name, run.item_ids, found),
+        unavailable=unavailable_frame(run.name, missing),
+        probes=probe_tensors(run.name, PROBES, sets, run["final-probes"]),
+        reference_layers=tuple(sets["/".join(headline)].reference[0].tolist()),
+        balanced_by=balanced_by(asked, job.recipe.balance),
+        grouped_by=grouped_by(asked, job.recipe.group_by),
+        unconverged=tuple(name for fitted in sets.values() for name in fitted.unconverged),
+        kept=_kept(run),
+        features=_features(run) if "detection" in job.recipe.keep else None,
+        notes=(
+            *((f"{run.name}: {too_long}",) if too_long else ()),
+            *dict.fromkeys(note for fitted in sets.values() for note in fitted.notes),
+        ),
+    )
+
+
+def _experiment_names(run: DatasetRun) -> list[str]:
+    return [experiment.name for experiment in chosen_experiments(run.job.recipe.evidence)]
+
+
+def _features(run: DatasetRun) -> pl.DataFrame:
+    """features.parquet."""
+    columns = {"item_id": run.item_ids, **run["detection-columns"]}
+    return pl.DataFrame({name: columns[name] for name in FEATURE_SCHEMA}, schema=FEATURE_SCHEMA)
+
+
+def _kept(run: DatasetRun) -> list[KeptStates]:
+    """The states that the run keeps."""
+    job, keep = run.job, run.job.recipe.keep
+
+    def kept(step: str, name: str, states: Tensor, positions: tuple[str, ...], sites: tuple[str, ...]) -> KeptStates:
+        ids, key = tuple(run.item_ids), run.result(step).key
+        return KeptStates(run.name, name, states, positions, run.kept_layers, ids, key, sites)
+
+    states = [kept("clean-states", CLEAN, run["clean-states"], job.positions, SITES)] if "states" in keep else []
+    if "states-cut" in keep:
+        for name, cut in run["cut-states"].items():
+            by_place = cut.unflatten(0, (len(job.positions), len(SITES)))
+            states.append(kept("cut-states", name, by_place, job.positions, SITES))
+    if "detection" in keep:
+        for name, one in run["detection-states"].items():
+            headline = (job.recipe.position,), (job.recipe.site,)
+            states.append(kept("detection-states", name, one[None, None], *headline))
+    return states
+
+
+def left_out(run: DatasetRun, reason: str) -> LeftOut:
+    """A dataset with too few answers: its items and counts."""
+    rows = zip(run["questions"].questions, run["answers"], run["labels"], strict=True)
+    items = [Item(*row, None) for row in rows]
+    return LeftOut(run.name, reason, *unused_frames(run.name, run["questions"], items))
