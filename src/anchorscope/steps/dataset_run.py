@@ -96,7 +96,7 @@ class DatasetRun:
 
     def _make(self, step: Step) -> Any:
         value = step.make(self)
-        if step.shares and step.shares not in self._sharing:
+        if step.shares in self._passes and step.shares not in self._sharing:  # a pass was run
             self._sharing.add(step.shares)
             for other in self.missing():
                 if other.shares == step.shares and other is not step:

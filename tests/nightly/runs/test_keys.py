@@ -32,7 +32,8 @@ CUT = {"principal-states", *SHARES, *KEPT, *FOUND}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *TABLES}
 STATES = {"clean-states", "log-probs", "final-probes", *PROBED, *CUT}
 DETECTION = {"detection-samples", "detection-columns", "detection-states"}
-USED = {"attention-mass", "detection-columns", "detection-states", *STATES}
+ALONE = {"before-answer", "answer-alone"}
+USED = {"attention-mass", *ALONE, "detection-columns", "detection-states", *STATES}
 LABELS = {"labels", "detection-samples", *USED}
 ANSWERS = {"answers", "tokens", *LABELS}
 ALL = {"questions", *ANSWERS}
@@ -52,14 +53,17 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "group_by": ("answer", LABELS),
     "max_per_class": (31, LABELS),
     "exact_tokens": ("rules", USED | {"tokens"}),
-    "position": ("answer_end", STATES | {"detection-states"}),
+    "position": ("answer_end", STATES - {"log-probs"} | ALONE | {"detection-states"}),
     "folds": (4, PROBED),
-    "edges": ("direct", EFFECTS | CUT | {"attention-mass", "null-scores", "detection-columns", "detection-states"}),
+    "edges": (
+        "direct",
+        EFFECTS | CUT | {"attention-mass", "answer-alone", "null-scores", *DETECTION} - {"detection-samples"},
+    ),
     "random_cuts": (3, {"effects-knockout"} | CUT),
     "evidence_items": (61, MANY_PASSES | TABLES),
     "directions": (9, {"principal-states", "null-scores", *SHARES}),
-    "random_weights": (True, {"question-share"}),
-    "site": ("residual", CUT | {"null-scores", "detection-states"}),
+    "random_weights": (True, {"question-share", "lost-random-weights"}),
+    "site": ("residual", CUT | ALONE | {"null-scores", "detection-states"}),
     "keep": (("states", "states-cut", "detection"), KEPT),
     "window": (2, FOUND),
     "bootstrap": (101, {"question-share", *TABLES}),
@@ -95,7 +99,7 @@ def anew(before: dict[str, str], after: dict[str, str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def everything(small_recipe: Recipe) -> Recipe:
-    return small_recipe.model_copy(update={"evidence": EVIDENCE, "evidence_items": 60})
+    return small_recipe.model_copy(update={"evidence": EVIDENCE, "evidence_items": 60, "keep": ("detection",)})
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +202,8 @@ RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
         {"site": "residual"},
         [
             "clean-states",
+            "before-answer",
+            "answer-alone",
             "principal-states",
             "cut-states",
             "refits",

@@ -58,23 +58,20 @@ def test_what_is_planned_is_made(small_run: SmallRun, which: str, options: dict[
     assert any(step.seconds for step in measured)  # from which the time left is known at once
 
 
-def test_the_first_plan_of_a_new_run_names_the_steps_that_the_next_one_finds(
-    small_run: SmallRun, tmp_path: Path
-) -> None:
+def test_a_new_run_plans_every_step_before_the_first_is_made(small_run: SmallRun, tmp_path: Path) -> None:
     listener = Watching()
     everything = {"evidence": ("all",), "keep": ("detection",), "random_weights": True}
     recipe = make_recipe({**small_run.recipe.model_dump(), **everything})
     with stopping("facts/clean-states"), pytest.raises(Stop):
         run_recipe(recipe, tmp_path / "run", progress=listener)
-    first, second = listener.plans
-    assert to_make(first) == to_make(second) | {"facts/answers", "facts/labels", "facts/tokens"}
-    assert {"facts/effects-patching", "facts/experiment-saliency", "facts/detection-states"} <= to_make(second)
-    assert {step.name for step in second if step.seconds is not None} >= {"facts/questions", "facts/answers"}
-    costs = {step.name: step.cost for step in second}
+    (plan,) = listener.plans
+    assert {"facts/answers", "facts/effects-patching", "facts/experiment-saliency", "facts/tables"} <= to_make(plan)
+    assert {"facts/detection-states", "facts/lost-random-weights"} <= to_make(plan)
+    costs = {step.name: step.cost for step in plan}
     assert costs["facts/answers"] == 0  # they were supplied
     assert costs["facts/effects-knockout"] > costs["facts/clean-states"] > 0
 
 
 def test_a_finished_run_plans_nothing(small_run: SmallRun, tmp_path: Path) -> None:
     told = watched(small_run.recipe, small_run.copy("finished", tmp_path / "run"))
-    assert (told.made, [list(plan) for plan in told.plans]) == ([], [[]])
+    assert (told.made, told.plans) == ([], [])
