@@ -200,11 +200,9 @@ def run(
     tokenizer: Any = None,
     fresh: bool = False,
     progress: Progress | Literal["auto"] | None = "auto",
-    executor: str = "local",
+    executor: str | None = None,
     workers: int | None = None,
-    lease: float | None = None,
     mixed: bool = False,
-    devices_per_worker: int | None = None,
     **options: Any,
 ) -> Run:
     """Runs the main job into the folder `out`, or resumes it, and returns what it found.
@@ -213,9 +211,8 @@ def run(
     and files, or the questions themselves: a list of dicts, a data frame of polars or pandas, a `datasets.Dataset`.
     Without `out` the folder is runs/MODEL-DATASETS; `fresh` starts it over. `progress="auto"` shows progress in a
     notebook or a terminal, None shows nothing, and any object with the methods of `anchorscope.progress.Progress` is
-    called. `executor` says who runs the model: "local", "processes:N", "ray" or "ray:HOST:PORT", the same bytes
-    whichever it is; `workers`, `lease`, `mixed` and `devices_per_worker` are for the last three. The other options are
-    those of `anchorscope run`:
+    called. `executor` says who runs the model: "local", "ray" (this machine) or "ray:HOST:PORT", the same bytes
+    whichever it is; `workers` and `mixed` are for the last two. The other options are those of `anchorscope run`:
     """
     options = {name.replace("-", "_"): value for name, value in options.items()}
     for name in options:
@@ -238,7 +235,7 @@ def run(
         loaded = (model, tokenizer)
     recipe = make_recipe(options)
     folder = default_folder(recipe) if out is None else named_folder(out)
-    choice = choose(executor, workers, lease, mixed, devices_per_worker)
+    choice = choose(executor, workers, mixed)
 
     check_inputs(recipe, loaded is not None or choice.kind == "ray")
 

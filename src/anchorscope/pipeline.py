@@ -26,12 +26,12 @@ from anchorscope.cost import REPORT, choose_random_cuts, dataset_size, report_co
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.worker_groups import WorkerGroups, shared
+from anchorscope.execute.ray_executor import WorkerGroups, WorkerJob, shared
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.process_settings import few_collections, threads
-from anchorscope.prepare import refuse_too_few, rehearse, resolve, worker_job
+from anchorscope.prepare import refuse_too_few, rehearse, resolve
 from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, publish
@@ -149,7 +149,8 @@ def run_recipe(
         if not fresh:
             recipe = _as_begun(folder, recipe, asked)
         held.enter_context(threads(recipe.threads))
-        workers = None if chosen.is_local else known.of(chosen, worker_job(recipe), listener.note)
+        model = WorkerJob(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0)
+        workers = None if chosen.is_local else known.of(chosen, model, listener.note)
         job = Job(folder, recipe, loaded, listener, workers, chosen.mixed, first_chart(folder, recipe))
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})  # all files are read before anything slow

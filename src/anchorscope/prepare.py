@@ -11,7 +11,6 @@ from anchorscope.answers.choose import LabelCounter, QuestionSample, choose_ques
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_spec
 from anchorscope.datasets.rows import parse_columns
 from anchorscope.errors import UserError
-from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.files import make_folder, replacing
 from anchorscope.models.embedded import EMBEDDED, cache_dir
 from anchorscope.models.sources import is_shape, locate
@@ -46,11 +45,6 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
             "threads": (recipe.threads or torch.get_num_threads()) if device == "cpu" else None,
         }
     )
-
-
-def worker_job(recipe: Recipe) -> WorkerJob:
-    """What a worker has to know of a recipe in which every choice was made."""
-    return WorkerJob(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0)
 
 
 def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = None) -> None:

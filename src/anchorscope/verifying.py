@@ -39,7 +39,6 @@ from anchorscope.artefacts.sealed_folder import (
     read_sealed,
     wrong_with,
 )
-from anchorscope.artefacts.shards import is_shard
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, PARTIAL, read_regular
 from anchorscope.progress import Progress, Silent
@@ -164,8 +163,6 @@ def _verify(folder: Path, progress: Progress) -> Verified:
     problems = [*listing.problems, *problems]
     commands = [listing.command] if problems else []
     unlisted = [name for name in _names_below(folder) if name not in listing.files and name not in listing.markers]
-    if listing.kind == RUN:
-        unlisted = [name for name in unlisted if not is_shard(name)]
     n_files = len(listing.files) + len({problem.file for problem in listing.problems})
     for name in _inner(folder, unlisted):
         inner, below = _verify(folder / name, progress), f"{name}/"

@@ -121,7 +121,7 @@ def test_figures_by_name_are_matplotlib_figures_that_show_themselves(finished: P
 def test_the_options_of_run_are_those_of_the_recipe() -> None:
     parameters = inspect.signature(anchorscope.run).parameters
     own = {"out", "tokenizer", "fresh", "progress", "unknown_options"}
-    own |= {"executor", "workers", "lease", "mixed", "devices_per_worker"}
+    own |= {"executor", "workers", "mixed"}
     assert set(parameters) - own == set(Recipe.model_fields)
     defaults = Recipe()
     for name in Recipe.model_fields:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anchorscope.execute.executor import Description, Executor, LocalExecutor
-from anchorscope.execute.wire import pack, unpack
 from anchorscope.plan.passes import DeviceWork
 
 if TYPE_CHECKING:
@@ -35,12 +35,11 @@ class Accelerated(LocalExecutor):
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
         for shard in shards:
-            packed = pack(shard)
-            came = unpack(packed.body, packed.blobs)
+            came = pickle.loads(pickle.dumps(shard))
             if isinstance(came, DeviceWork):
                 self.asked.append(came)
                 came = replace(came, device="cpu")
-            yield unpack(pack(self.worker.run(came, progress), apart=False).body, {})
+            yield pickle.loads(pickle.dumps(self.worker.run(came, progress)))
 
 
 class AcceleratedGroups:
@@ -56,7 +55,7 @@ class AcceleratedGroups:
 
     def for_run(self, folder: Any, lowered: Callable[[int], None], expected: Any) -> Executor:
         """The executor of a run."""
-        self.executor = Accelerated(self._load, lowered=lowered, counted=folder.count_shards)
+        self.executor = Accelerated(self._load, lowered=lowered)
         return self.executor
 
     def counts(self) -> None:

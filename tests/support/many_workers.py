@@ -38,14 +38,9 @@ class ManyWorkers:
         """All that were run, in the order in which that was done."""
         self.told: list[int] = []
         """Every number of tokens that was lowered to."""
-        self.counts = (0, 0)
-        """Batches that were planned, and done."""
 
     def lowered(self, tokens: int) -> None:
         self.told.append(tokens)
-
-    def counted(self, planned: int, done: int) -> None:
-        self.counts = (self.counts[0] + planned, self.counts[1] + done)
 
     @property
     def n_layers(self) -> int:

@@ -5,10 +5,8 @@ Without it such tests are skipped, and the summary says so; on a CI machine (`CI
 
 import os
 import shutil
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -24,11 +22,10 @@ def chromium() -> str:
     return command or _missing("Chromium; run: sh tools/install_chromium.sh, or name one in ANCHORSCOPE_CHROMIUM")
 
 
-def ray() -> ModuleType:
-    """The library Ray."""
+def ray() -> None:
+    """The library Ray; it is not imported, as the product makes its settings before it does so."""
     if find_spec("ray") is None:
         _missing("Ray; run: make install, then .venv/bin/pip install -e '.[test]' -c constraints.txt")
-    return import_module("ray")
 
 
 def embedded_model() -> Path:

@@ -1,34 +1,45 @@
-"""A coordinator beside a Ray head, and a worker behind a network that goes away inside a shard: run by the test."""
+"""A coordinator beside a Ray head, and a worker behind a network that goes away inside a pass: run by the test."""
 
 import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from anchorscope.execute.ray_cluster import import_ray
-from anchorscope.execute.ray_pool import RayPool
-from crew import Crew, Shards, faults_at
-from faulty import FaultyRayWorker
+from anchorscope.execute import ray_executor
+from anchorscope.execute.choose import choose
+from anchorscope.execute.ray_executor import RayExecutor, RayWorkers, WorkerJob, import_ray
+from anchorscope.models.loading import load
+from anchorscope.progress import Silent
+from pass_cases import bits
+from small_shards import parts_here, small_shards
 
 
-def main(folder: Path, address: str, link: str) -> dict[str, Any]:
-    """What became of the shards, and how long it took."""
+def main(model: str, address: str, link: str) -> dict[str, Any]:
+    """Whether the parts are right before and after, and how long it took."""
     ray = import_ray(address)
     ray.init(address, _node_ip_address=address.rpartition(":")[0], log_to_driver=False, logging_level="ERROR")
-    with faults_at(folder):
-        crew = Crew(RayPool(address, 2, worker_class=FaultyRayWorker), Shards.stand_ins(), folder)
-        crew.start()
-        nodes = {one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}
-        before = crew.run() == crew.shards.right
-        with crew.inside_a_shard(lambda pids: subprocess.run(["ip", "link", "set", link, "down"], check=True)):
-            began = time.monotonic()
-            after = crew.run() == crew.shards.right
-            took = time.monotonic() - began
-        crew.pool.close()
-    return {"nodes": sorted(nodes), "before": before, "after": after, "took": took, "told": crew.told}
+    ray_executor.OVERDUE = (5.0, 2.0)
+    told: list[str] = []
+    workers = RayWorkers(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), told.append)
+    lm = load(model, "float32", "cpu", False)
+    shards = small_shards(lm, 24)
+    right = parts_here(lm, shards)
+    executor = RayExecutor(workers, lambda tokens: None, lambda: None)
+    before = [bits(part) for part in executor.map(shards, Silent())] == right
+    nodes = sorted(node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"])
+    began, parts = time.monotonic(), []
+    for part in executor.map(shards, Silent()):
+        parts.append(bits(part))
+        if len(parts) == 3:
+            subprocess.run(["ip", "link", "set", link, "down"], check=True)
+    took = time.monotonic() - began
+    return {"nodes": nodes, "before": before, "after": parts == right, "took": took, "told": told}
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), *sys.argv[2:])) + "\n")
+    sys.stdout.write(json.dumps(main(*sys.argv[1:])) + "\n")
+    sys.stdout.flush()
+    import os
+
+    os._exit(0)  # Ray would look for the other machine first

@@ -1,18 +1,18 @@
 """Shards of a tiny model, and what they give on one machine: shared by the tests of pools and of faults."""
 
-import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
-from anchorscope.execute.wire import Packed, pack, unpack
 from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import OutOfFoldProbes, Planner, StatesPass
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
+from pass_cases import bits
 
 N_FOLDS = 2
 
@@ -58,13 +58,7 @@ def _probes(lm: LanguageModel) -> tuple[tuple[ProbeSet, ...], ...]:
     )
 
 
-def packed_shards(shards: Sequence[StatesPass]) -> dict[str, Packed]:
-    """Every shard as a worker gets it, by its name."""
-    return {f"t{index}": pack(shard) for index, shard in enumerate(shards)}
-
-
-def hashes_here(lm: LanguageModel, packed: dict[str, Packed]) -> dict[str, str]:
-    """sha256 of every shard's packed part, run in this process."""
+def parts_here(lm: LanguageModel, shards: Sequence[StatesPass]) -> list[Any]:
+    """Every shard's part, run in this process, as plain data that are equal where all bits are."""
     worker = Worker(lm)
-    parts = {name: worker.run(unpack(one.body, one.blobs), Silent()) for name, one in packed.items()}
-    return {name: hashlib.sha256(pack(part).body).hexdigest() for name, part in parts.items()}
+    return [bits(worker.run(shard, Silent())) for shard in shards]

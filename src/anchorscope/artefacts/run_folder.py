@@ -33,12 +33,13 @@ from anchorscope.artefacts.sealed_folder import (
     unsealed,
     wrong_with,
 )
-from anchorscope.artefacts.shards import WORK, StoreWriter, drop_shards, stores_below
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, PARTIAL, files_below, remove_files, write_json
 from anchorscope.progress import Progress, Silent
 from anchorscope.schema import SCHEMA_VERSION
 
+WORK = "work"
+"""The folder of the steps."""
 RESULTS = f"results{PARTIAL}"
 """Where results are written before they are put in their place."""
 _MARK = "anchorscope run"
@@ -82,9 +83,6 @@ class RunFolder(OwnFiles):
     is_new: bool = False
     seconds_in_steps: float = 0.0
     """That making steps has taken in this process."""
-    under_way: list[StoreWriter] = field(default_factory=list)
-    """Shards of the steps being made, the innermost last."""
-    _counted: set[str] = field(default_factory=set)  # steps whose shards were counted in this process
 
     @property
     def work(self) -> Path:
@@ -125,24 +123,6 @@ class RunFolder(OwnFiles):
             return (self.path / name).is_symlink() or not (self.path / name).is_dir()
         return super().is_own(name)
 
-    # Shards
-
-    def shards(self) -> StoreWriter | None:
-        """Where the step that is being made keeps results of its shards; None where none is."""
-        return self.under_way[-1] if self.under_way else None
-
-    def count_shards(self, planned: int, done: int) -> None:
-        """Notes how many planned batches the step that is being made has, and how many are done, beside all others."""
-        if not self.under_way:
-            return
-        step = self.under_way[-1].store.folder.relative_to(self.work).as_posix()
-        steps = dict(self.notes.get("shards", {}).get("steps", {}))
-        before = steps.get(step, (0, 0)) if step in self._counted else (0, 0)  # one that was stopped begins again
-        self._counted.add(step)
-        steps[step] = [before[0] + planned, before[1] + done]
-        totals = [sum(counts) for counts in zip(*steps.values(), strict=True)]
-        self.remember("shards", {"planned": totals[0], "done": totals[1], "steps": steps})
-
     # What goes
 
     def drop(self, names: Iterable[str]) -> None:
@@ -160,7 +140,6 @@ class RunFolder(OwnFiles):
         self.steps.clear()
         self.notes = {name: value for name, value in self.notes.items() if name == "recipe"}
         self.drop(files)
-        drop_shards(self.work)
 
     def tidy(self) -> None:
         """Removes what a run that was killed left: files on their way out, steps on their way in."""
@@ -177,7 +156,6 @@ class RunFolder(OwnFiles):
         others = [name for name in (*self.results, *self.arriving) if self.is_own(name)]
         with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
             remove_files(self.path, [*self.step_files(), *others, *self.leaving, INDEX])
-        drop_shards(self.work)
         for made in (*self.work.glob("*"), self.work):
             with contextlib.suppress(OSError):  # empty ones only
                 made.rmdir()
@@ -237,14 +215,13 @@ class RunFolder(OwnFiles):
         self._settle(key)
 
     def _settle(self, key: str) -> None:
-        """The end: large steps go, and shards of steps that were never stored."""
+        """The end: large steps go."""
         self.notes["published"] = key
         dropped = [record for record in self.steps.values() if record.large and not record.dropped]
         files = [name for record in dropped for name in record.files]
         for record in dropped:
             record.dropped, record.files = True, {}
         self.drop(files)
-        drop_shards(self.work)
 
 
 @contextlib.contextmanager
@@ -264,7 +241,7 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
             yield folder
         except (UserError, OSError):
             answered = any(name.endswith("/answers") for name in folder.steps)
-            if folder.is_new and not answered and not any(store.ids() for store in stores_below(folder.work)):
+            if folder.is_new and not answered:
                 folder.abandon()
             raise
 

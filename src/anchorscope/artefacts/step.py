@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from anchorscope.artefacts.run_folder import RunFolder, StepRecord
 from anchorscope.artefacts.sealed_folder import damage, facts_of
-from anchorscope.artefacts.shards import SHARDS, ShardStore, StoreWriter, drop_shards
 from anchorscope.files import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 
 _KEY_SHOWN = 12
@@ -105,12 +104,7 @@ class StepResult:
         _reset_device_peak()
         self.folder.progress.begin(self.name)
         began, inner = time.monotonic(), self.folder.seconds_in_steps
-        with StoreWriter(ShardStore(self._place().with_name(f"{self._place().name}{SHARDS}"))) as shards:
-            self.folder.under_way.append(shards)
-            try:
-                made = self._make()  # other steps may be made on the way; their time is theirs
-            finally:
-                self.folder.under_way.pop()
+        made = self._make()  # other steps may be made on the way; their time is theirs
         own = time.monotonic() - began - (self.folder.seconds_in_steps - inner)
         self.folder.seconds_in_steps += own
         self._store(made, own)
@@ -144,7 +138,6 @@ class StepResult:
         for name in files:
             folder.arriving.pop(name)
         folder.drop([] if before is None else [name for name in before.files if name not in files])
-        drop_shards(folder.work, self.name)
         folder.progress.done(self.name)
 
     def _reason(self, record: StepRecord) -> str:

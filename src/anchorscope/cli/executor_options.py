@@ -8,25 +8,19 @@ from anchorscope.options import RUNNING
 
 _running = in_panel(RUNNING)
 Executor = Annotated[
-    str,
+    str | None,
     _running(
         "--executor",
-        autocompletion=one_of(("local", "processes:2", "ray", "ray:auto")),
-        help="Who runs the model: local (this process), processes:N (N on this machine), ray (starts one here) or "
-        "ray:HOST:PORT (a cluster). The same bytes whichever it is.",
+        autocompletion=one_of(("local", "ray", "ray:auto")),
+        help="Who runs the model: local (this process), ray (workers on this machine) or ray:HOST:PORT (a cluster). "
+        "The same bytes whichever it is. Default: local, and ray with --workers.",
     ),
 ]
 WorkersOption = Annotated[
-    int | None, _running("--workers", help="Number of workers, if --executor does not say it. Default: one per device.")
-]
-Lease = Annotated[
-    float | None,
-    _running("--lease", help="Seconds that a worker has for one batch, before it goes to another. Default: 600."),
+    int | None,
+    _running("--workers", help="Number of workers, on Ray. Default: as many as there is room for, one GPU each."),
 ]
 Mixed = Annotated[
     bool,
     _running("--mixed", help="Allow workers whose last digits differ (device, versions, threads); the report says so."),
-]
-DevicesPerWorker = Annotated[
-    int | None, _running("--devices-per-worker", help="GPUs per worker, for models that do not fit on one. Default: 1.")
 ]

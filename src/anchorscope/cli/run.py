@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
+from anchorscope.cli.executor_options import Executor, Mixed, WorkersOption
 from anchorscope.cli.help_texts import PlainCommand, Quiet, in_panel
 from anchorscope.cli.recipe_options import add_recipe_options, given_options, rare_options, show_every_option
 from anchorscope.cli.terminal import console, emit_json, emit_text, listener, loading, say
@@ -39,11 +39,9 @@ def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
     ] = None,
-    executor: Executor = "local",
+    executor: Executor = None,
     workers: WorkersOption = None,
-    lease: Lease = None,
     mixed: Mixed = False,
-    devices_per_worker: DevicesPerWorker = None,
     dry_run: Annotated[
         bool, _running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
@@ -67,7 +65,7 @@ def run(
             f"model's authors, or take trust_remote_code out of the recipe."
         )
     settled = make_recipe(written | given)
-    choice = choose(executor, workers, lease, mixed, devices_per_worker)
+    choice = choose(executor, workers, mixed)
     if dry_run:
         return _show_preview(settled, as_json, quiet)
     folder = default_folder(settled) if out is None else named_folder(out)
@@ -93,7 +91,7 @@ add_recipe_options(run)
 class RunCommand(PlainCommand):
     """`--help` shows the common options."""
 
-    rare = rare_options() | {"executor", "workers", "lease", "mixed", "devices_per_worker"}
+    rare = rare_options() | {"executor", "workers", "mixed"}
 
 
 def _places(run: "FinishedRun") -> dict[str, str | None]:

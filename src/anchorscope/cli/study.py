@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
+from anchorscope.cli.executor_options import Executor, Mixed, WorkersOption
 from anchorscope.cli.help_texts import AsJson, PlainCommand, Quiet, in_help
 from anchorscope.cli.terminal import INCOMPLETE, emit_json, emit_text, listener, loading, say
 from anchorscope.errors import UserError
@@ -56,11 +56,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    executor: Executor = "local",
+    executor: Executor = None,
     workers: WorkersOption = None,
-    lease: Lease = None,
     mixed: Mixed = False,
-    devices_per_worker: DevicesPerWorker = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +73,7 @@ def run(
             f"Study {str(source)!r} lets code run that comes with a model ({trusting[0]}); add --trust-remote-code if "
             f"you trust the models' authors, or take trust_remote_code out of the study."
         )
-    found, choice = found.with_threads(threads), choose(executor, workers, lease, mixed, devices_per_worker)
+    found, choice = found.with_threads(threads), choose(executor, workers, mixed)
     n, models = len(found.runs), len(found.models)
     told = f"{n} run{'s' * (n != 1)} of {models} model{'s' * (models != 1)}"
     say(f"anchorscope: {found.name}, {told} into {folder}", quiet)
@@ -157,8 +155,7 @@ def _lines(told: "Status") -> list[str]:
     width = max(len(run.name) for run in told.runs)
     lines = [told.line + ("; a process works on it" if told.running else "")]
     for run in told.runs:
-        shards = "" if run.shards is None else f"{run.shards_done} of {run.shards} shards"
         steps = f"{run.steps} step{'s' * (run.steps != 1)}" if run.steps and run.state != "done" else ""
-        more = "; ".join(part for part in (shards, steps, run.error or "") if part)
+        more = "; ".join(part for part in (steps, run.error or "") if part)
         lines.append(f"  {run.name:<{width}}  {run.state:<7}  {more}".rstrip())
     return lines

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from anchorscope.catalogue import RATED
 from anchorscope.cli.completion import several_of
-from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
+from anchorscope.cli.executor_options import Executor, Mixed, WorkersOption
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, listener, loading, say
 from anchorscope.errors import UserError
@@ -47,11 +47,9 @@ def validate(
     ] = None,
     device: Annotated[str, _running(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, _running(help=about("threads"), min=1, max=1024)] = None,
-    executor: Executor = "local",
+    executor: Executor = None,
     workers: WorkersOption = None,
-    lease: Lease = None,
     mixed: Mixed = False,
-    devices_per_worker: DevicesPerWorker = None,
     fresh: Annotated[
         bool, _running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
@@ -60,7 +58,7 @@ def validate(
 ) -> None:
     """Run every experiment on a model whose pathways were planted, and report how well each one finds them."""
     named = tuple(part for part in evidence.split(",") if part)
-    sizes, choice = _read_sizes(world_items), choose(executor, workers, lease, mixed, devices_per_worker)
+    sizes, choice = _read_sizes(world_items), choose(executor, workers, mixed)
     chosen_shares = None if shares is None else _read_shares(shares)
     folder = named_folder(out)
 

@@ -25,7 +25,6 @@ from anchorscope.evidence.probe_scores import (
     words_only,
 )
 from anchorscope.evidence.summary import Row, summarise
-from anchorscope.execute.travelling import known
 from anchorscope.plan.passes import on_device
 from anchorscope.progress import Progress
 from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
@@ -33,7 +32,6 @@ from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMM
 Record = dict[str, object]
 
 
-@known
 @dataclass(frozen=True)
 class Evidence:
     """What the tables of one dataset are made from."""
@@ -58,9 +56,6 @@ class Evidence:
     """Bootstrap weights, [resample, item]."""
     permuted: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
     """AUC [permutation] of probes that learned permuted labels under an intervention, at the headline place."""
-
-
-known(Measured)
 
 
 @on_device

@@ -45,10 +45,6 @@ class Executor(Protocol):
         """Memory ran out: from now on so many tokens run together."""
         ...
 
-    def counted(self, planned: int, done: int) -> None:
-        """So many more batches are planned, and done."""
-        ...
-
     def describe(self) -> Description:
         """The model that shards run on; it is loaded for that if it has to be."""
         ...
@@ -61,12 +57,6 @@ class Executor(Protocol):
 @runtime_checkable
 class ShardFolder(Protocol):
     """What an executor needs of the run folder that it works for."""
-
-    def shards(self) -> Any:
-        """Where parts of the step under way are kept; None where none are."""
-
-    def count_shards(self, planned: int, done: int) -> None:
-        """So many more batches are planned, and done."""
 
     def tell(self, what: str) -> None:
         """Something that the user has to know."""
@@ -92,21 +82,12 @@ class LocalExecutor:
 
     divides = False
 
-    def __init__(
-        self,
-        load: Callable[[], LanguageModel],
-        lowered: Callable[[int], None] = lambda tokens: None,
-        counted: Callable[[int, int], None] = lambda planned, done: None,
-    ) -> None:
-        self._load, self._lowered, self._counted = load, lowered, counted
+    def __init__(self, load: Callable[[], LanguageModel], lowered: Callable[[int], None] = lambda tokens: None) -> None:
+        self._load, self._lowered = load, lowered
 
     def lowered(self, tokens: int) -> None:
         """Memory ran out: from now on so many tokens run together."""
         self._lowered(tokens)
-
-    def counted(self, planned: int, done: int) -> None:
-        """So many more batches are planned, and done."""
-        self._counted(planned, done)
 
     @cached_property
     def worker(self) -> Worker:

@@ -6,12 +6,11 @@ batch, the canary, and tells the hash of its states: a worker whose canary diffe
 """
 
 import hashlib
-import json
 import os
 import platform
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -24,10 +23,7 @@ from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
-from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.sources import model_files
-from anchorscope.plan.passes import planner_for
 
 LIBRARIES = ("torch", "transformers", "numpy")
 """Whose versions are part of the numerics class."""
@@ -50,24 +46,19 @@ class NumericsClass:
     canary: str
     """sha256 of what the fixed batch gave."""
 
-    @classmethod
-    def of(cls, hello: Mapping[str, Any]) -> "NumericsClass":
-        """That of a worker, from what it says of itself."""
-        return cls(**{name: hello.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]
-
     @property
     def on_accelerator(self) -> bool:
         """Whether any layer of the model is elsewhere than on a CPU."""
         return not self.device.startswith(_CPU)
 
 
-def numerics_of(lm: LanguageModel, threads: int | None = None) -> NumericsClass:
-    """The numerics class of a model where it is; `threads` are those of torch where they are not given."""
+def numerics_of(lm: LanguageModel) -> NumericsClass:
+    """The numerics class of a model where it is."""
     on_cpu = all(lm.layer_device(layer).type == "cpu" for layer in range(lm.n_layers))
     return NumericsClass(
         device=_device_name(lm),
         dtype=str(lm.dtype).removeprefix("torch."),
-        threads=(torch.get_num_threads() if threads is None else threads) if on_cpu else 0,
+        threads=torch.get_num_threads() if on_cpu else 0,
         versions=_versions(),
         machine=platform.machine(),
         canary=canary(lm),
@@ -108,61 +99,55 @@ def _canary_sequences(vocabulary: int) -> tuple[list[TokenSequence], dict[int, C
     return sequences, dict.fromkeys(range(len(sequences)), cut)
 
 
-def hello(lm: LanguageModel, job: WorkerJob) -> dict[str, Any]:
-    """What a worker says of itself when it joins, as plain JSON."""
-    found = numerics_of(lm, job.threads or None)
-    told = {name: getattr(found, name) for name in NumericsClass.__dataclass_fields__}
-    files = model_files(job.model) or {}
-    described = _description(lm)
-    return {
-        **told,
-        "anchorscope": installed_version(),
-        "code": code_hash(),
-        "weights": {name: entry["sha256"] for name, entry in files.items()},
-        "fingerprint": described["identity"]["fingerprint"],
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "description": described,
-    }
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker says of itself when it joins."""
+
+    worker: str
+    """Its id, new for every process."""
+    host: str
+    pid: int
+    version: str
+    code: str
+    """sha256 of the package."""
+    files: Mapping[str, str]
+    """sha256 of the model's files."""
+    fingerprint: str
+    description: Any
+    """`executor.Description`."""
 
 
-def _description(lm: LanguageModel) -> dict[str, Any]:
-    """What planning and the manifest have to know of a model, as plain JSON: the coordinator need not load it."""
-    made = {"identity": asdict(lm.identity()), "planner": asdict(planner_for(lm))}
-    plain: dict[str, Any] = json.loads(json.dumps(made))
-    return plain
+def own_facts(worker: str, files: Mapping[str, Any] | None, description: Any, fingerprint: str) -> WorkerFacts:
+    """Those of this process."""
+    hashes = {name: entry["sha256"] for name, entry in (files or {}).items()}
+    host, pid = socket.gethostname(), os.getpid()
+    return WorkerFacts(worker, host, pid, installed_version(), code_hash(), hashes, fingerprint, description)
 
 
-def refuse(found: Mapping[str, Any], expected: Mapping[str, Any], mixed: bool) -> str | None:
-    """Why a worker may not join a run whose numbers came from another one, in one line; None where it may.
+def reason_to_refuse(
+    facts: WorkerFacts, first: WorkerFacts | None, files: Mapping[str, Any] | None, mixed: bool
+) -> str | None:
+    """Why a worker may not join, in one line; None where it may.
 
-    Both are what workers say of themselves. Another version, other code or other weights never may; another numerics
-    class only where the user allows mixed ones.
+    Another version, other code or other weights never may; another numerics class than the `first` worker's only where
+    the user allows mixed ones. `files` are the model's on the machine that asks, where it has them.
     """
-    where = f"A worker on {found.get('host')!s:.60} (process {found.get('pid')!s:.20})"
-    for name, what in (("anchorscope", "version of anchorscope"), ("code", "code of anchorscope")):
-        if found.get(name) != expected.get(name):
-            told = f" {found.get(name)!s:.40} instead of {expected.get(name)!s:.40}" if name == "anchorscope" else ""
-            return f"{where} has another {what}{told}; install the same one everywhere."
-    if wrong := _other_weights(found, expected):
-        return f"{where} has other weights ({wrong}); give every machine the same files of the model."
-    other = differences(NumericsClass.of(found), NumericsClass.of(expected))
+    where = f"A worker on {facts.host} (process {facts.pid})"
+    if (facts.version, facts.code) != (installed_version(), code_hash()):
+        return f"{where} has another version of anchorscope ({facts.version}); install the same one everywhere."
+    expected = {name: entry["sha256"] for name, entry in files.items()} if files else facts.files
+    if first is not None:
+        expected = first.files
+    wrong = [name for name in sorted({*facts.files, *expected}) if facts.files.get(name) != expected.get(name)]
+    if first is not None and not wrong and facts.fingerprint != first.fingerprint:
+        same_dtype = facts.description.numerics.dtype == first.description.numerics.dtype
+        wrong = ["their fingerprint"] if same_dtype else []  # rounded weights have another one
+    if wrong:
+        return f"{where} has other weights ({wrong[0]} differs); give every machine the same files of the model."
+    other = "" if first is None else differences(facts.description.numerics, first.description.numerics)
     if other and not mixed:
         return f"{where} would give other numbers: {other}; use machines of one kind, or allow this with --mixed."
     return None
-
-
-def _other_weights(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Which file differs, or that the weights do once they are loaded; empty where they are the same."""
-    here, there = found.get("weights"), expected.get("weights")
-    if not isinstance(here, Mapping) or not isinstance(there, Mapping):
-        return "it does not say which"
-    for name in sorted({*here, *there}):
-        if here.get(name) != there.get(name):
-            state = "is missing" if name not in here else "is not expected" if name not in there else "differs"
-            return f"{name!s:.80} {state}"
-    same_place = found.get("dtype") == expected.get("dtype")  # rounded weights have another fingerprint
-    return "their fingerprint differs" if same_place and found.get("fingerprint") != expected.get("fingerprint") else ""
 
 
 def differences(found: NumericsClass, expected: NumericsClass) -> str:
@@ -171,14 +156,13 @@ def differences(found: NumericsClass, expected: NumericsClass) -> str:
     for name, what in (("device", "device"), ("dtype", "dtype"), ("machine", "processor")):
         here, there = getattr(found, name), getattr(expected, name)
         if here != there:
-            told.append(f"{what} {here!s:.80} instead of {there!s:.80}")
+            told.append(f"{what} {here} instead of {there}")
     if found.threads != expected.threads:
-        told.append(f"{found.threads!s:.20} threads instead of {expected.threads!s:.20}")
-    versions = [one if isinstance(one, Mapping) else {} for one in (found.versions, expected.versions)]
-    for name in sorted({*versions[0], *versions[1]}):
-        here, there = (one.get(name) for one in versions)
+        told.append(f"{found.threads} threads instead of {expected.threads}")
+    for name in sorted({*found.versions, *expected.versions}):
+        here, there = found.versions.get(name), expected.versions.get(name)
         if here != there:
-            told.append(f"{name!s:.40} {here!s:.40} instead of {there!s:.40}")
+            told.append(f"{name} {here} instead of {there}")
     if found.canary != expected.canary and not told:
         told.append("the same small batch gives other bits")
     return ", ".join(told)

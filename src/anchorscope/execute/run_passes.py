@@ -135,15 +135,12 @@ def _run(
     """
     while True:
         shards: Sequence[Pass] = work.shards() if executor.divides else [work]
-        executor.counted(len(work.batches), 0)
         try:
             with closing(executor.map(shards, progress)) as parts:  # workers are free, whatever the merge meets
                 merged = merge(zip(shards, _checked(parts, kind), strict=True))
         except MemoryRanOut:
-            executor.counted(-len(work.batches), 0)
             work = _halved(executor, work)
             continue
-        executor.counted(0, len(work.batches))
         return merged
 
 

@@ -130,7 +130,7 @@ class Job:
         """Runs passes; the model is loaded when the first one comes."""
         if self.workers is not None:
             return self.workers.for_run(self.folder, self._lowered, lambda: self._begun_with)
-        return LocalExecutor(lambda: self.lm, self._lowered, self.folder.count_shards)
+        return LocalExecutor(lambda: self.lm, self._lowered)
 
     def _lowered(self, tokens: int) -> None:
         self.folder.remember("batch_tokens", min(tokens, self.batch_tokens[1]))

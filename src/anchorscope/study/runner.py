@@ -8,7 +8,7 @@ from pathlib import Path
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.worker_groups import WorkerGroups, shared
+from anchorscope.execute.ray_executor import WorkerGroups, shared
 from anchorscope.models.loading import read_facts
 from anchorscope.models.sources import is_hub_id
 from anchorscope.pipeline import run_recipe

@@ -8,18 +8,15 @@
 | `stopped` | begun, and nobody works on it: the same command goes on with it |
 | `waiting` | not begun, or finished with other options |
 
-`shards` counts the planned batches of the model's passes: how many there are in the steps that were planned so far, and
-how many are done. A run that never counted them has `null` and 0. `steps` counts the steps that the run holds.
+`steps` counts the steps that the run holds.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from anchorscope.artefacts.run_folder import RunFolder, index_in, is_run, read_index, read_manifest
 from anchorscope.artefacts.sealed_folder import MANIFEST, STUDY_MARKER
-from anchorscope.artefacts.shards import WORK, stores_below
 from anchorscope.errors import UserError
 from anchorscope.files import is_locked
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
@@ -28,8 +25,6 @@ from anchorscope.study.study_folder import StudyFolder, look_into
 
 DONE, RUNNING, FAILED, STOPPED, WAITING = STATES = ("done", "running", "failed", "stopped", "waiting")
 """Of a run."""
-SHARDS = "shards"
-"""The note in a run's index that counts them: `done` and `planned`."""
 _MACHINE = {"device": "auto", "dtype": "auto", "evidence_items": None, "batch_tokens": None, "threads": None}
 """Options that a run settles itself where the study leaves them open, with the value that leaves them so."""
 
@@ -40,9 +35,6 @@ class RunState:
 
     name: str
     state: str
-    shards_done: int
-    shards: int | None
-    """None where the run has not counted them."""
     steps: int
     """Steps that the run holds."""
     model: str
@@ -108,12 +100,9 @@ def run_state(folder: StudyFolder, run: StudyRun) -> RunState:
         state, error = RUNNING, None
     elif state != DONE and failed is not None and failed["key"] == run.key:
         state, error = FAILED, failed["line"]
-    done, planned = _shards(index, place)
     return RunState(
         run.name,
         state,
-        done,
-        planned,
         len(index.steps) if index else 0,
         run.model,
         run.recipe.prompt,
@@ -138,17 +127,6 @@ def _index(place: Path) -> RunFolder | None:
         return index_in(place, read_manifest(place)) if (place / MANIFEST).is_file() else None
     except UserError:  # damaged: the run itself will tell
         return RunFolder(place)
-
-
-def _shards(index: RunFolder | None, place: Path) -> tuple[int, int | None]:
-    """Those of every step that was planned; in the step under way, those that are in its store count as done."""
-    told = index.notes.get(SHARDS) if index is not None else None
-    if not isinstance(told, Mapping) or not all(isinstance(told.get(key), int) for key in ("done", "planned")):
-        return 0, None
-    work = place / WORK
-    stored = {store.folder.relative_to(work).as_posix(): len(store.ids()) for store in stores_below(work)}
-    done = sum(max(counts[1], min(counts[0], stored.get(step, 0))) for step, counts in told.get("steps", {}).items())
-    return max(done, told["done"]), told["planned"]
 
 
 def _not_as_asked(place: Path, asked: Recipe) -> str | None:

@@ -16,7 +16,6 @@ from anchorscope.evidence.tables import evidence_tables
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
 from anchorscope.execute.solver import Solver, fit_device
-from anchorscope.execute.wire import pack, unpack
 from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import FUNCTIONS, DeviceWork, plan_device_work
@@ -116,7 +115,7 @@ def test_other_labels_give_other_bits(tiny_llama: LanguageModel) -> None:
 
 def test_only_functions_on_the_list_are_called(tiny_llama: LanguageModel) -> None:
     for name in ("eval", "os.system", "__import__", ""):
-        forged = unpack(pack(DeviceWork("forged", name, ("1",), "cpu")).body, {})
+        forged = DeviceWork("forged", name, ("1",), "cpu")
         with pytest.raises(ValueError, match="is not among fit_probes"):
             Worker(tiny_llama).run(forged, Silent())
     with pytest.raises(AssertionError, match="not on the list"):

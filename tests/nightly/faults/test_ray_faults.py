@@ -1,131 +1,160 @@
-"""Faults on a Ray cluster of two nodes: every one ends with the right answer of every shard, each told once.
-
-Workers are stand-ins without a model; `runs/test_ray_run.py` loses a node in the middle of a real run."""
+"""Faults of workers on a Ray cluster of two nodes: every shard ends with the right bytes, or one line says why not."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import needs
-from anchorscope.execute.pool import MemoryRanOut
-from anchorscope.execute.ray_cluster import import_ray
-from anchorscope.execute.ray_pool import RayPool
-from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
-from repo import SUPPORT
+from anchorscope.errors import Incomplete, MemoryRanOut, UserError
+from anchorscope.execute import ray_executor
+from anchorscope.execute.choose import choose
+from anchorscope.execute.ray_executor import Failure, RayExecutor, RayWorker, RayWorkers, WorkerJob, import_ray
+from anchorscope.execute.worker import Worker
+from anchorscope.models.loading import load
+from anchorscope.progress import Silent
+from pass_cases import bits
+from repo import SOURCES, SUPPORT
+from small_shards import parts_here, small_shards
 
-HERE = SUPPORT
-SOURCES = HERE.parents[1] / "src"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _ray() -> None:
-    needs.ray()
+N = 24
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def cluster() -> Iterator[Any]:
     """Two nodes with a core each, and a token."""
-    folder = tmp_path_factory.mktemp("faults")
-    with faults_at(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCES), str(HERE)]))
-        import_ray(None)  # token and loopback, as the product has them
+    needs.ray()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCES), str(SUPPORT)]))
+        import_ray(None)
         from ray.cluster_utils import Cluster
 
         made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         try:
             made.second = made.add_node(num_cpus=1)
-            made.faults = folder
             yield made
         finally:
             made.shutdown()
 
 
 @pytest.fixture(scope="module")
-def shared_crew(cluster: Any) -> Iterator[Crew]:
-    from faulty import FaultyRayWorker
+def model(save_tiny: Callable[[str], Path]) -> str:
+    return str(save_tiny("llama"))
 
-    pool = RayPool(cluster.address, 2, replacements=20, worker_class=FaultyRayWorker)
-    crew = Crew(pool, Shards.stand_ins(), cluster.faults)
-    try:
-        crew.start()
-        yield crew
-    finally:
-        pool.close()
+
+class Crew:
+    """Two workers, their shards, and the right parts."""
+
+    def __init__(self, address: str, model: str) -> None:
+        lm = load(model, "float32", "cpu", False)
+        self.told: list[str] = []
+        self.shards = small_shards(lm, N)
+        self.right = parts_here(lm, self.shards)
+        self.workers = RayWorkers(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), self.told.append)
+        self.executor = RayExecutor(self.workers, lambda tokens: None, lambda: None)
+
+    @property
+    def pids(self) -> list[int]:
+        return [facts.pid for facts in self.workers.admitted.values()]
+
+    def run(self, strike: Callable[[], None] = lambda: None, after: int = 3) -> list[Any]:
+        """The parts; after some of them something happens."""
+        parts = []
+        for part in self.executor.map(self.shards, Silent()):
+            parts.append(bits(part))
+            if len(parts) == after:
+                strike()
+        return parts
 
 
 @pytest.fixture
-def crew(shared_crew: Crew) -> Crew:
-    """All workers there, no fault left over."""
-    for file in shared_crew.folder.iterdir():
-        file.unlink()
-    shared_crew.told.clear()
-    shared_crew.refused.clear()
-    shared_crew.coordinator.ready(PATIENCE)
-    return shared_crew
+def crew(cluster: Any, model: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+    monkeypatch.setattr(ray_executor, "OVERDUE", (2.0, 2.0))
+    monkeypatch.setattr(ray_executor, "PATIENCE", 60.0)
+    made = Crew(cluster.address, model)
+    yield made
+    made.workers.close()
 
 
-def test_no_fault(crew):
-    assert crew.run() == crew.shards.right
-    assert not crew.told
+def test_no_fault(crew: Crew) -> None:
+    assert crew.run() == crew.right
+    assert crew.told == []
 
 
-def test_killed_inside_a_shard(crew):
-    with crew.inside_a_shard(lambda pids: os.kill(pids[0], signal.SIGKILL)):
-        assert crew.run() == crew.shards.right
-    assert any("ActorDiedError" in line for line in crew.told)
+def test_a_worker_that_is_killed_starts_again(crew: Crew) -> None:
+    crew.workers.description()
+    first = crew.pids[0]
+    assert crew.run(lambda: os.kill(first, signal.SIGKILL)) == crew.right
+    assert crew.run() == crew.right
+    assert any("was lost and started again" in line for line in crew.told)
+    assert crew.workers.lost == 1
 
 
-def test_memory_runs_out_on_one_worker(crew):
-    lost = crew.coordinator.counts.lost
-    crew.fault("memory")
-    with pytest.raises(MemoryRanOut):
-        crew.run()
-    assert crew.run() == crew.shards.right
-    assert crew.coordinator.counts.lost == lost, "the worker lives on"
+def test_a_worker_that_hangs_holds_nothing_up(crew: Crew) -> None:
+    crew.workers.description()
+    first = crew.pids[0]
+    try:
+        assert crew.run(lambda: os.kill(first, signal.SIGSTOP)) == crew.right
+        assert crew.run() == crew.right, "and gets nothing more"
+        assert sum("has not answered" in line for line in crew.told) <= 2
+    finally:
+        os.kill(first, signal.SIGCONT)
 
 
-def test_stopped_inside_a_shard(crew):
-    with crew.inside_a_shard(lambda pids: os.kill(pids[0], signal.SIGSTOP)):
-        began = time.monotonic()
-        assert crew.run() == crew.shards.right
-        assert time.monotonic() - began < LEASE + 60
-    assert any("--lease" in line for line in crew.told)
+def test_a_worker_that_dies_every_time_ends_the_run_with_one_line(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_executor, "RESTARTS", 0)
+    crew.workers.description()
+    with pytest.raises(Incomplete, match=r"A worker was lost 1 times .* run the same command") as error:
+        crew.run(lambda: [os.kill(pid, signal.SIGKILL) for pid in crew.pids] and None)
+    assert "\n" not in str(error.value)
 
 
-def test_a_node_is_lost_inside_a_shard_and_another_one_comes(crew, cluster):
-    crew.fault("weights", "others")
-
-    def strike(pids: list[int]) -> None:
-        cluster.remove_node(cluster.second, allow_graceful=False)
-        while all(map(alive, pids)):  # a worker notices a moment later that its node is gone
-            time.sleep(0.02)
-
-    with crew.inside_a_shard(strike):
-        began = time.monotonic()
-        assert crew.run() == crew.shards.right
-        assert time.monotonic() - began < LEASE + 60
-    assert crew.coordinator.counts.workers == 1
-    assert crew.run() == crew.shards.right, "with half of the capacity"
+def test_a_node_that_is_lost_holds_nothing_up(crew: Crew, cluster: Any) -> None:
+    crew.workers.description()
+    assert crew.run(lambda: cluster.remove_node(cluster.second, allow_graceful=False)) == crew.right
+    assert crew.run() == crew.right, "with half of the capacity"
     cluster.second = cluster.add_node(num_cpus=1)
-    crew.coordinator.ready(PATIENCE)
-    assert crew.run() == crew.shards.right
-    (refused,) = crew.refused
-    assert "other weights" in refused
+    assert crew.run() == crew.right
 
 
-def test_a_cluster_with_another_token_is_not_joined(crew, cluster):
-    text = "import sys; from anchorscope.execute.ray_pool import RayPool; RayPool(sys.argv[1], 1).start({'model': 'm'})"
-    wrong = {**os.environ, "RAY_AUTH_TOKEN": "another" * 8}
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", text, cluster.address], env=wrong, capture_output=True, text=True, check=False
+def test_other_weights_are_refused(crew: Crew) -> None:
+    crew.workers.files = {"model.safetensors": {"sha256": "0" * 64}}
+    with pytest.raises(UserError, match="has other weights"):
+        crew.workers.description()
+
+
+def test_a_cluster_with_another_token_is_not_joined(cluster: Any) -> None:
+    text = (
+        "import sys; from anchorscope.execute.ray_executor import *; join(import_ray(sys.argv[1]), sys.argv[1], None)"
     )
+    wrong = {**os.environ, "RAY_AUTH_TOKEN": "another" * 8, "PYTHONPATH": str(SOURCES)}
+    command = [sys.executable, "-c", text, cluster.address]
+    done = subprocess.run(command, env=wrong, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode
     assert f"UserError: The Ray cluster at '{cluster.address}' cannot be joined" in done.stderr
-    assert time.monotonic() - began < 60
+
+
+def test_a_port_where_nothing_listens_is_one_line() -> None:
+    needs.ray()
+    with pytest.raises(UserError, match=r"There is no Ray cluster at '127\.0\.0\.1:1'"):
+        ray_executor.join(import_ray("127.0.0.1:1"), "127.0.0.1:1", None)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(MemoryRanOut("x"), MemoryRanOut), (UserError("x"), UserError), (ValueError("x"), RuntimeError)]
+)
+def test_what_fails_on_a_worker_is_its_answer(
+    error: Exception, kind: type[Exception], model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Worker, "run", fail)
+    _, answer = RayWorker(WorkerJob(model)).run(None)  # type: ignore[arg-type]
+    assert isinstance(answer, Failure)
+    assert answer.kind is kind

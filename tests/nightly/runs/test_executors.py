@@ -1,9 +1,7 @@
 """Whoever runs the model, a run gives the same bytes: tables, probes and kept states, with sampled answers."""
 
-import errno
 import hashlib
 import json
-import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import needs
 from accelerated import AcceleratedGroups
-from anchorscope.artefacts.shards import ShardStore
-from anchorscope.errors import Incomplete, UserError
+from anchorscope.errors import UserError
 from anchorscope.execute import numerics
 from anchorscope.execute.choose import choose
-from anchorscope.execute.worker_groups import WorkerGroups
+from anchorscope.execute.ray_executor import WorkerGroups
 from anchorscope.models.loading import load
 from anchorscope.models.process_settings import threads
 from anchorscope.plan.passes import FUNCTIONS
@@ -49,7 +47,8 @@ def alone(everything: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def groups() -> Iterator[WorkerGroups]:
-    """Two processes, started once for all runs here that go through workers."""
+    """Two workers, started once."""
+    needs.ray()
     made = WorkerGroups()
     yield made
     made.close()
@@ -62,53 +61,18 @@ def numbers_of(out: Path) -> dict[str, str]:
     return {name: hashlib.sha256(one).hexdigest() for name, one in {**tables_of(out), **kept}.items()}
 
 
-def test_two_processes_give_the_same_bytes_as_one(
+def test_two_workers_give_the_same_bytes_as_one_process(
     everything: Recipe, alone: Path, tmp_path: Path, groups: WorkerGroups
 ) -> None:
-    told = quick(everything, tmp_path / "run", choice=choose("processes:2", lease=60), groups=groups)
+    told = quick(everything, tmp_path / "run", choice=choose(workers=2), groups=groups)
     assert numbers_of(tmp_path / "run") == numbers_of(alone)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     workers = manifest["workers"]
-    assert workers["executor"] == "processes"
-    assert workers["workers"] == workers["workers_asked"] == 2
+    assert (workers["executor"], workers["workers"]) == ("ray", 2)
     assert workers["done"] > 50
-    assert workers["retried"] == workers["lost"] == 0
+    assert workers["repeated"] == workers["lost"] == 0
     assert manifest["numerics"] == json.loads((alone / "manifest.json").read_text())["numerics"]
     assert not [line for line in told if "lost" in line]
-    assert not list((tmp_path / "run").rglob("*.shards"))  # nothing is left of the way
-
-
-def test_a_run_whose_disk_is_full_is_incomplete_and_goes_on_within_its_step(
-    small_recipe: Recipe, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: WorkerGroups
-) -> None:
-    two, out = choose("processes:2", lease=60), tmp_path / "run"
-    write, written = ShardStore.write, []
-
-    def full_at_the_fifth(self: ShardStore, name: str, body: bytes, sha256: str | None = None) -> None:
-        write(self, name, body, sha256)
-        written.append(name)
-        if len(written) == 5:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
-
-    monkeypatch.setattr(ShardStore, "write", full_at_the_fifth)
-    with pytest.raises(Incomplete, match=r"The disk is full.*What is done is kept; the same command goes on"):
-        quick(small_recipe, out, choice=two, groups=groups)
-    monkeypatch.setattr(ShardStore, "write", write)
-    left = sorted(path.name.partition(".")[0] for path in out.rglob("*.shards/*"))
-    assert left
-    assert set(left) <= set(written)
-    (damaged := next(out.rglob(f"{left[0]}.safetensors"))).write_bytes(damaged.read_bytes()[:-7])  # cut short meanwhile
-    read, found = ShardStore.read, []
-
-    def noted(self: ShardStore, name: str) -> bytes | None:
-        body = read(self, name)
-        found.extend([name] * (body is not None))
-        return body
-
-    monkeypatch.setattr(ShardStore, "read", noted)
-    quick(small_recipe, out, choice=two, groups=groups)
-    assert sorted(found) == left[1:]  # what was whole was not computed again
-    assert tables_of(out) == small_run.tables
 
 
 def test_a_run_is_not_gone_on_with_elsewhere_unless_that_is_allowed(
@@ -127,7 +91,7 @@ def test_a_run_is_not_gone_on_with_elsewhere_unless_that_is_allowed(
 
 def test_a_model_in_memory_stays_in_this_process(small_recipe: Recipe, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="in memory runs in this process"):
-        quick(small_recipe, tmp_path / "run", loaded=(object(), object()), choice=choose("processes:2"))
+        quick(small_recipe, tmp_path / "run", loaded=(object(), object()), choice=choose(workers=2))
     assert not (tmp_path / "run").exists()
 
 
@@ -146,7 +110,7 @@ def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(small_run: 
     """Here the accelerator is this processor, so that all bytes have to be those of one process."""
     recipe = small_run.recipe
     groups = AcceleratedGroups(lambda: load(recipe.model, recipe.dtype, recipe.device, False))
-    quick(recipe, tmp_path / "run", choice=choose("processes:1"), groups=groups)
+    quick(recipe, tmp_path / "run", choice=choose(workers=1), groups=groups)
     assert tables_of(tmp_path / "run") == small_run.tables
     assert groups.executor is not None
     asked = {work.function for work in groups.executor.asked}

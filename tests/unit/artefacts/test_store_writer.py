@@ -8,7 +8,6 @@ import weakref
 from pathlib import Path
 
 import pytest
-
 from anchorscope.artefacts.shards import ShardStore, StoreWriter
 
 BODY = b"x" * 1000

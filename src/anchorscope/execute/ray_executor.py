@@ -1,0 +1,507 @@
+"""Passes on Ray: on this machine, or on a cluster.
+
+Every worker is an actor with its own copy of the model. Ray places the actors, moves shards and their parts, starts an
+actor that died again and repeats its shard. A shard gives the same bytes wherever and however often it runs; so one
+that takes far longer than any other is given to a second worker as well, and the first part that comes is taken: a
+worker that hangs, or a node that is lost, holds nothing up. Package and model have to be on every machine.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from anchorscope.errors import Incomplete, MemoryRanOut, UserError
+from anchorscope.execute.choose import Choice
+from anchorscope.execute.executor import Description, ShardFolder, describe
+from anchorscope.execute.numerics import (
+    NumericsClass,
+    WorkerFacts,
+    differences,
+    own_facts,
+    reason_to_refuse,
+    refuse_other_class,
+)
+from anchorscope.execute.parts import Part
+from anchorscope.execute.worker import Shard, Worker
+from anchorscope.models.sources import ModelFiles, model_files
+from anchorscope.progress import Progress, Silent
+
+PATIENCE = 1800.0
+"""Seconds without any answer, or without a worker, after which a run gives up; what is done is kept."""
+OVERDUE = 30.0, 4.0
+"""A shard is given to a second worker after so many seconds, and so many times what the slowest one took."""
+RESTARTS = 3
+"""How often Ray starts a worker again that died."""
+_AHEAD = 2  # shards at a worker, so that it never waits
+_WINDOW = 4  # shards per worker that may be done before their turn
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_NUM_REDIS_GET_RETRIES": "4",  # a wrong token is reported after seconds
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # or Ray warns of a change to come
+}
+
+
+@dataclass(frozen=True)
+class WorkerJob:
+    """The model of a worker: it has to be found under this name wherever a worker is."""
+
+    model: str
+    dtype: str = "float32"
+    device: str = "cpu"
+    trust_remote_code: bool = False
+    threads: int = 0
+    """Threads of products on a CPU, which are part of the numbers; 0 leaves them as they are."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a shard has no part."""
+
+    kind: type[Exception]
+    text: str
+
+
+class RayWorker:
+    """The actor: a model, loaded when it is first needed."""
+
+    def __init__(self, job: WorkerJob) -> None:
+        self._job, self._id = job, uuid.uuid4().hex
+
+    @cached_property
+    def _worker(self) -> Worker:
+        import torch
+
+        from anchorscope.models.loading import load
+
+        job = self._job
+        if job.threads:
+            torch.set_num_threads(job.threads)
+        return Worker(load(job.model, job.dtype, job.device, job.trust_remote_code))
+
+    def facts(self) -> WorkerFacts | Failure:
+        """What this worker says of itself; the coordinator need not load the model."""
+        try:
+            lm, files = self._worker.lm, model_files(self._job.model)
+            return own_facts(self._id, files, describe(lm), lm.fingerprint())
+        except UserError as error:
+            return Failure(UserError, str(error))
+
+    def run(self, shard: Shard) -> tuple[str, Part | Failure]:
+        """This worker's id, new after a restart, and the shard's part."""
+        from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
+
+        try:
+            return self._id, self._worker.run(shard, Silent())
+        except UserError as error:
+            return self._id, Failure(UserError, str(error))
+        except Exception as error:
+            if is_device_lost(error):
+                os._exit(1)  # nothing will run here any more; Ray starts another
+            text = traceback.format_exc()
+            if not isinstance(error, MemoryRanOut) and not is_out_of_memory(error):
+                return self._id, Failure(RuntimeError, text)
+            error.__traceback__ = error.__context__ = error.__cause__ = None  # they hold what did not fit
+        free_memory()
+        return self._id, Failure(MemoryRanOut, text)
+
+
+class RayWorkers:
+    """The workers of one model; several runs may share them (a study does)."""
+
+    def __init__(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> None:
+        self.choice, self.job, self.tell = choice, job, tell
+        self.files: ModelFiles | None = model_files(job.model)
+        self.admitted: dict[str, WorkerFacts] = {}
+        """By the workers' ids."""
+        self.other_classes: list[str] = []
+        self.silent: dict[int, Any] = {}
+        """Workers with a call that is overdue: they get nothing more until it is answered."""
+        self.done = self.lost = self.repeated = 0
+        self._joined = False
+
+    @cached_property
+    def actors(self) -> list[Any]:
+        """All workers, there and with their model."""
+        ray = import_ray(self.choice.address)
+        self._joined = join(ray, self.choice.address, (self.choice.workers or 0) * self._cpus or None)
+        try:
+            ray.util.register_serializer(_tensor_type(), serializer=_packed, deserializer=_unpacked)
+            actor = ray.remote(RayWorker).options(
+                num_cpus=self._cpus,
+                num_gpus=self._gpus(ray),
+                max_restarts=RESTARTS,
+                max_task_retries=RESTARTS,
+                scheduling_strategy="SPREAD",
+                runtime_env={"env_vars": dict.fromkeys(_THREADS, str(self.job.threads)) if self.job.threads else {}},
+            )
+            actors = [actor.remote(self.job) for _ in range(self._number(ray))]
+            waiting = {actor.facts.remote(): None for actor in actors}
+            while waiting:
+                ready, _ = ray.wait(list(waiting), timeout=PATIENCE)
+                if not ready:
+                    raise UserError(
+                        f"{len(actors)} workers were asked for, and {len(actors) - len(waiting)} came within "
+                        f"{PATIENCE:g} s; ask for as many as there is room for with --workers. Nothing is lost."
+                    )
+                self._admit(_answer(ray, ready[0]))
+                del waiting[ready[0]]
+            return actors
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def _cpus(self) -> int:
+        return max(1, self.job.threads)
+
+    def _gpus(self, ray: Any) -> int:
+        """GPUs of one worker: one, or as many as there are for each where a model is spread over several."""
+        if self.job.device == "cpu":
+            return 0
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        return max(1, gpus // (self.choice.workers or 1)) if self.job.device == "balanced" else 1
+
+    def _number(self, ray: Any) -> int:
+        """How many workers there are; refused where this machine has no room for them."""
+        has, cpus, gpus = ray.cluster_resources(), self._cpus, self._gpus(ray)
+        room = int(has.get("CPU", 0)) // cpus
+        if gpus:
+            room = min(room, int(has.get("GPU", 0)) // gpus)
+        asked = self.choice.workers
+        if not room or (asked is not None and self.choice.address is None and asked > room):
+            raise UserError(
+                f"{asked or 1} workers of {cpus} cores and {gpus} GPUs were asked for, and Ray has "
+                f"{int(has.get('CPU', 0))} cores and {int(has.get('GPU', 0))} GPUs; ask for fewer --workers or "
+                f"--threads, or give the address of a cluster with --executor ray:HOST:PORT."
+            )
+        return asked or room
+
+    def _admit(self, facts: WorkerFacts | Failure) -> None:
+        """Refuses a worker whose code, weights or, without --mixed, numerics differ from the first one's."""
+        if isinstance(facts, Failure):
+            raise facts.kind(facts.text)
+        first = next(iter(self.admitted.values()), None)
+        reason = reason_to_refuse(facts, first, self.files, self.choice.mixed)
+        if reason is not None:
+            raise UserError(reason)
+        other = "" if first is None else differences(facts.description.numerics, first.description.numerics)
+        if other and other not in self.other_classes:
+            self.other_classes.append(other)
+            self.tell(f"a worker of another numerics class takes part (--mixed): {other}; last digits may differ")
+        self.admitted[facts.worker] = facts
+
+    def check(self, actor: Any, worker: str) -> None:
+        """Admits a worker that was started again before its results are used."""
+        if worker not in self.admitted:
+            import ray
+
+            self.lost += 1
+            self._admit(_answer(ray, actor.facts.remote()))
+            facts = self.admitted[worker]
+            self.tell(
+                f"a worker was lost and started again on {facts.host} (process {facts.pid}); its shard is repeated"
+            )
+
+    def hear_silent(self) -> None:
+        """Workers that have answered are silent no longer."""
+        import ray
+
+        for worker, call in list(self.silent.items()):
+            if ray.wait([call], timeout=0)[0]:
+                del self.silent[worker]
+
+    def for_run(
+        self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
+    ) -> "RayExecutor":
+        """The executor of one run, which is told what happens from now on."""
+        self.tell, self.done, self.lost, self.repeated = folder.tell, 0, 0, 0
+        return RayExecutor(self, lowered, expected)
+
+    def description(self) -> Description:
+        """The model that shards run on."""
+        self.actors  # noqa: B018 - they are there
+        return next(iter(self.admitted.values())).description
+
+    def counts(self) -> dict[str, Any] | None:
+        """What became of shards and workers, for the manifest; None where no worker was needed."""
+        if not self.admitted:
+            return None
+        return {
+            "executor": "ray",
+            "workers": len(self.actors),
+            "done": self.done,
+            "repeated": self.repeated,
+            "lost": self.lost,
+            "other_classes": list(self.other_classes),
+        }
+
+    def close(self) -> None:
+        """Ends the workers, and the local Ray, or leaves the cluster."""
+        import ray
+
+        for actor in self.__dict__.pop("actors", ()):
+            with contextlib.suppress(Exception):  # it is gone, or so is the cluster
+                ray.kill(actor, no_restart=True)
+        if self._joined:
+            self._joined = False
+            ray.shutdown()
+
+
+@dataclass
+class RayExecutor:
+    """Runs the passes of one run on workers."""
+
+    workers: RayWorkers
+    on_lowered: Callable[[int], None]
+    expected: Callable[[], NumericsClass | None]
+    divides: bool = field(default=True, init=False)
+    _is_checked: bool = field(default=False, init=False)
+
+    def lowered(self, tokens: int) -> None:
+        """Memory ran out: from now on so many tokens run together."""
+        self.on_lowered(tokens)
+
+    @property
+    def n_layers(self) -> int:
+        """How many blocks the model has."""
+        return self.describe().planner.n_layers
+
+    def describe(self) -> Description:
+        """The model that shards run on."""
+        return self.workers.description()
+
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Generator[Part, None, None]:
+        """The part of each shard, in their order."""
+        workers = self.workers
+        if not self._is_checked:
+            refuse_other_class(self.describe().numerics, self.expected(), workers.choice.mixed, workers.tell)
+            self._is_checked = True
+        title = getattr(shards[0], "title", "shards") if shards else "shards"
+        progress.start(f"{title} on {len(workers.actors)} workers", sum(map(_n_items, shards)))
+        try:
+            yield from _Handed(workers, shards, progress).parts()
+        finally:
+            progress.finish()
+
+
+class _Handed:
+    """The shards of one pass, and which worker has which."""
+
+    def __init__(self, workers: RayWorkers, shards: Sequence[Shard], progress: Progress) -> None:
+        self.workers, self.shards, self.progress = workers, shards, progress
+        self.at: dict[Any, tuple[int, int, float]] = {}
+        """Shard, worker and time of every call under way."""
+        self.done: dict[int, Part] = {}
+        self.given = 0
+        """Parts that were given."""
+        self.next = 0
+        self.slowest = 0.0
+
+    def parts(self) -> Iterator[Part]:
+        """All parts, in order."""
+        import ray
+
+        heard = time.monotonic()
+        while self.given < len(self.shards):
+            self.hand_out()
+            ready, _ = ray.wait(list(self.at), timeout=min(OVERDUE[0] / 4, PATIENCE))
+            for call in ready:
+                self.take(call, ray)
+                heard = time.monotonic()
+            if time.monotonic() - heard > PATIENCE:
+                raise Incomplete(
+                    f"No worker has answered for {PATIENCE:g} s; what is done is kept: run the same command to resume."
+                )
+            while self.given in self.done:
+                yield self.done.pop(self.given)
+                self.given += 1
+
+    def hand_out(self) -> None:
+        """Gives every worker something to do: the next shard, or one that is overdue elsewhere."""
+        actors, now = self.workers.actors, time.monotonic()
+        self.workers.hear_silent()
+        at_worker = [_AHEAD if worker in self.workers.silent else 0 for worker in range(len(actors))]
+        for _, worker, _ in self.at.values():
+            at_worker[worker] += 1
+        for _ in range(_AHEAD):
+            for worker, actor in enumerate(actors):
+                if at_worker[worker] < _AHEAD and self.next < min(len(self.shards), self.given + _WINDOW * len(actors)):
+                    self.at[actor.run.remote(self.shards[self.next])] = (self.next, worker, now)
+                    self.next += 1
+                    at_worker[worker] += 1
+        idle = [worker for worker, count in enumerate(at_worker) if not count]
+        shards, overdue = [shard for shard, _, _ in self.at.values()], max(OVERDUE[0], OVERDUE[1] * self.slowest)
+        for call, (shard, slow, since) in sorted(self.at.items(), key=lambda entry: entry[1][2]):
+            if idle and now - since > overdue and shards.count(shard) == 1:
+                self.workers.silent.setdefault(slow, call)
+                worker = idle.pop()
+                self.at[actors[worker].run.remote(self.shards[shard])] = (shard, worker, now)
+                self.workers.repeated += 1
+                self.workers.tell(f"a worker has not answered for {overdue:.0f} s; its shard is given to another")
+
+    def take(self, call: Any, ray: Any) -> None:
+        """Takes an answer; a worker that is lost for good leaves its shard to the others."""
+        shard, worker, since = self.at.pop(call)
+        actor = self.workers.actors[worker]
+        try:
+            name, part = ray.get(call)
+            self.workers.check(actor, name)
+        except ray.exceptions.RayActorError as error:
+            raise Incomplete(
+                f"A worker was lost {RESTARTS + 1} times ({_short(error)}); what is done is kept: run the same command "
+                f"to resume."
+            ) from None
+        if isinstance(part, Failure):
+            raise part.kind(part.text)
+        self.slowest = max(self.slowest, time.monotonic() - since)
+        if shard < self.given or shard in self.done:
+            return  # a second worker was faster
+        self.done[shard] = part
+        self.workers.done += 1
+        self.progress.advance(_n_items(self.shards[shard]))
+
+
+def _n_items(shard: Any) -> int:
+    return int(getattr(shard, "n_items", 1))
+
+
+def _answer(ray: Any, call: Any) -> Any:
+    try:
+        return ray.get(call, timeout=PATIENCE)
+    except ray.exceptions.RayError as error:
+        raise Incomplete(f"A worker was lost while it started ({_short(error)}); run the same command again.") from None
+
+
+@contextlib.contextmanager
+def shared(groups: "WorkerGroups | None") -> Iterator["WorkerGroups"]:
+    """Those that were given, which stay open, or new ones, which are closed at the end."""
+    if groups is not None:
+        yield groups
+        return
+    own = WorkerGroups()
+    try:
+        yield own
+    finally:
+        own.close()
+
+
+@dataclass
+class WorkerGroups:
+    """The workers of a command, kept for every run of the same model; only one group is open, as it may fill all
+    devices."""
+
+    open: dict[tuple[Choice, WorkerJob], RayWorkers] = field(default_factory=dict)
+
+    def of(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> RayWorkers:
+        """The workers that run this model this way; those of another model are let go."""
+        if (choice, job) not in self.open:
+            self.close()
+            self.open[choice, job] = RayWorkers(choice, job, tell)
+        return self.open[choice, job]
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for group in self.open.values():
+            group.close()
+        self.open.clear()
+
+
+# Tensors on their way: Ray moves arrays without copying them, and torch's own way copies every one.
+
+
+def _tensor_type() -> type:
+    import torch
+
+    return torch.Tensor
+
+
+def _packed(tensor: Any) -> tuple[Any, str, tuple[int, ...]]:
+    import torch
+
+    flat = tensor.detach().cpu().contiguous()
+    return flat.view(-1).view(torch.uint8).numpy(), str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+
+
+def _unpacked(packed: tuple[Any, str, tuple[int, ...]]) -> Any:
+    import torch
+
+    content, dtype, shape = packed
+    return torch.from_numpy(content.copy()).view(getattr(torch, dtype)).reshape(shape)  # Ray's memory is read only
+
+
+# The cluster.
+
+
+def import_ray(address: str | None) -> Any:
+    """Ray, with its settings made before it is imported: a token, no usage reports, and loopback for a local one.
+
+    Anyone who has imported Ray before keeps their own settings: Ray reads them only once.
+    """
+    is_new = "ray" not in sys.modules
+    for name, value in _SETTINGS.items() if is_new else ():
+        os.environ.setdefault(name, value)
+    if is_new and address is None:
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's switch for loopback, on every system
+        if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # for this run only
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(
+            "Ray is not installed, and workers run on it; install it with: pip install 'anchorscope[ray]'"
+        ) from error
+    return ray
+
+
+def join(ray: Any, address: str | None, cpus: int | None) -> bool:
+    """Starts a local Ray, or joins a cluster; UserError within seconds where there is none.
+
+    A process can be in one cluster only: where it is in one, that one is used, and the answer is False.
+    """
+    if ray.is_initialized():
+        return False
+    # "local": without an address Ray would join whatever cluster it finds.
+    given: Mapping[str, Any] = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+    what = "A local Ray cannot be started"
+    if address is not None:
+        what, given = f"The Ray cluster at {address!r} cannot be joined", {"address": address}
+        if address != "auto":
+            _refuse_silent_port(address)
+    try:
+        ray.init(**given, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # whatever Ray makes of a wrong token, another version, a port of something else
+        raise UserError(
+            f"{what} ({_short(error)}); is the head running, does it have this version of Ray and of Python, and is "
+            f"its token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH?"
+        ) from error
+    return True
+
+
+def _refuse_silent_port(address: str) -> None:
+    """UserError where nothing listens at the address: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"There is no Ray cluster at {address!r} ({error}); start one with: ray start --head, or leave the address "
+            f"out for a local one."
+        ) from None
+
+
+def _short(error: BaseException) -> str:
+    """The first lines of what Ray says, in one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines)[:400] or type(error).__name__
