@@ -76,7 +76,6 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Fit("lost-evidence", ("principal-states", "probes", "labels"), _FITS, make.lost_evidence),
         Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
         Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),
-        Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, epoch=2),
         Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
         Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
         Pass("lost-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.lost_by_random_weights),
@@ -87,6 +86,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
         ),
         Pass("detection-states", ("before-answer", "answer-alone"), ("edges",), make.detection_states, 3, True),
         Table("tables", (*effect_names, "refits", "permuted-refits", "log-probs"), _TABLES, make.tables, epoch=4),
+        Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, epoch=2),
     ]
     optional = {
         "lost-random-weights": recipe.random_weights,

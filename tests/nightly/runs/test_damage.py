@@ -37,6 +37,8 @@ STEPS = (
     "facts/lost-evidence",
     "facts/null-scores",
     "facts/question-share",
+    "facts/before-answer",
+    "facts/answer-alone",
 )
 """Steps of the half-done run."""
 UNREAD = {
@@ -45,6 +47,8 @@ UNREAD = {
     "facts/principal-states",
     "facts/lost-evidence",
     "facts/null-scores",
+    "facts/before-answer",
+    "facts/answer-alone",
 }
 """All that is made from these is there, so that nobody looks at them any more."""
 RESULTS = (
