@@ -38,14 +38,14 @@ def test_want_of_workers_is_exit_code_3_and_the_next_model_goes_on(
 
     monkeypatch.setattr(runner, "run_recipe", run_recipe)
     models = [{"name": name, "model": str(tiny_folder)} for name in ("one", "two")]
-    options = ("--executor", "processes:2", "--lease", "60", "--threads", "1")
+    options = ("--workers", "2", "--threads", "1")
     result = invoke("run", write_study(models=models, seeds=[0, 1]), "--out", tmp_path / "out", *options)
     assert result.exit_code == 3
     assert asked == ["one-seed0", "two-seed0", "two-seed1"]
     assert result.stderr.endswith("incomplete: one-seed0: 2 shards were given out 3 times; the same command goes on.\n")
     first = shared[0][0]
     assert all(groups is first for groups, *_ in shared), "all runs share the workers of their model"
-    assert {tuple(others) for _, *others in shared} == {(choose("processes:2", lease=60), 1)}
+    assert {tuple(others) for _, *others in shared} == {(choose(workers=2), 1)}
 
 
 @pytest.mark.parametrize(
