@@ -15,6 +15,7 @@ from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.files import make_folder, replacing
 from anchorscope.models.embedded import EMBEDDED, cache_dir
 from anchorscope.models.sources import is_shape, locate
+from anchorscope.plugins import check
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 
@@ -69,6 +70,7 @@ def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = Fals
     run: reading them twice costs more than it saves.
     """
     _refuse_random_weights(recipe)
+    check(("families", "datasets"), (*recipe.evidence, recipe.grader))
     if not model_elsewhere and not is_shape(recipe.model):
         locate(recipe.model)
     specs = [parse_spec(text) for text in recipe.datasets]

@@ -20,6 +20,7 @@ from anchorscope.kept_states import CLEAN as CLEAN_RUN
 from anchorscope.kept_states import KeptStates
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
 from anchorscope.plan.passes import Place
+from anchorscope.plugins import versions_of
 from anchorscope.probes.crossfit import refit_logits
 from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
 from anchorscope.question_share.principal import default_directions, principal_states
@@ -60,7 +61,7 @@ class CutSteps(MeasurementSteps):
             options.append("evidence_items")
         if any(one.repeats for one in registered):
             options.append("random_cuts")
-        made_from = self.job.made_from(2, MODEL_LIBRARIES, *options)
+        made_from = self.job.made_from(2, MODEL_LIBRARIES, *options, **versions_of("interventions", experiment))
         parents: list[Step[Any] | Source] = [
             self.probes,
             self.clean_scores,

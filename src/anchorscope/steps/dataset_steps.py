@@ -18,6 +18,7 @@ from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Fou
 from anchorscope.files import canonical_hash
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
+from anchorscope.plugins import versions_of
 from anchorscope.probes.crossfit import PROBES
 from anchorscope.result_tables import (
     confidence,
@@ -90,7 +91,13 @@ class DatasetSteps(DetectionSteps):
 
     def _experiment(self, experiment: Experiment) -> Step[Found]:
         options = ("site", "position", "edges", "evidence_items", "window", "max_new_tokens", "bootstrap", "seed")
-        made_from = self.job.made_from(2, (*MODEL_LIBRARIES, "numpy", "scipy"), *options, device=self.job.solver)
+        made_from = self.job.made_from(
+            2,
+            (*MODEL_LIBRARIES, "numpy", "scipy"),
+            *options,
+            device=self.job.solver,
+            **versions_of("experiments", experiment.name),
+        )
         parents = (self.effects["knockout"], self.log_probs, self.job.model)
         return self._step(
             f"experiment-{experiment.name}", parents, made_from, FOUND, lambda: experiment.run(self._inputs())

@@ -25,6 +25,7 @@ from anchorscope.files import canonical_hash
 from anchorscope.items import Item
 from anchorscope.models.sources import is_shape
 from anchorscope.plan.decoding import plan_answers
+from anchorscope.plugins import versions_of
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
@@ -68,9 +69,9 @@ class ItemSteps:
     @cached_property
     def questions(self) -> Step[QuestionSample]:
         """The questions that are asked."""
-        made_from = self.job.made_from(
-            1, (), "columns", "limit", "yes_no", "on_bad_row", "seed", random_weights=is_shape(self.job.recipe.model)
-        )
+        formats = {} if self.spec.path is None else versions_of("datasets")
+        options = ("columns", "limit", "yes_no", "on_bad_row", "seed")
+        made_from = self.job.made_from(1, (), *options, random_weights=is_shape(self.job.recipe.model), **formats)
         return self._step("questions", (self.source,), made_from, records(QuestionSample), lambda: self._read)
 
     @cached_property
@@ -94,7 +95,9 @@ class ItemSteps:
     @cached_property
     def labels(self) -> Step[list[Label]]:
         """Which answers are true, which are used, and which belong together."""
-        made_from = self.job.made_from(1, (), "balance", "group_by", "max_per_class", "seed")
+        grader = self.job.recipe.grader  # the first one was there before the option
+        other = {} if grader == "rules" else {"grader": grader, **versions_of("graders", grader)}
+        made_from = self.job.made_from(1, (), "balance", "group_by", "max_per_class", "seed", **other)
         return self._step("labels", (self.answers,), made_from, records(list[Label]), self._label)
 
     def _label(self) -> list[Label]:
@@ -106,6 +109,7 @@ class ItemSteps:
             recipe.group_by,
             recipe.max_per_class,
             recipe.seed,
+            recipe.grader,
         )
 
     @cached_property
