@@ -170,11 +170,9 @@ def _guarded(plugin: Plugin, value: Any) -> Any:
     """The same with every function in it wrapped."""
     if isinstance(value, tuple):
         return tuple(_guarded(plugin, part) for part in value)
-    if isinstance(value, type) or not (is_dataclass(value) or callable(value)):
-        return value
-    if not is_dataclass(value):
-        return partial(_call, plugin, value)
-    return replace(value, **{field.name: _guarded(plugin, getattr(value, field.name)) for field in fields(value)})
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _guarded(plugin, getattr(value, field.name)) for field in fields(value)})
+    return partial(_call, plugin, value) if callable(value) and not isinstance(value, type) else value
 
 
 def _call(plugin: Plugin, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
