@@ -7,11 +7,7 @@ from anchorscope.datasets.formats import Format, answer_list
 
 def translate(row: Mapping[str, object]) -> dict[str, object]:
     """The row under the names that anchorscope knows."""
-    return {
-        "question": row["front"],
-        "answers": answer_list(row["back"], "back"),
-        "model_answer": row.get("reply"),
-    }
+    return {"question": row["front"], "answers": answer_list(row["back"], "back"), "model_answer": row.get("reply")}
 
 
 FLASH_CARDS = Format("flash-cards", lambda row: row.keys() >= {"front", "back"}, translate)
