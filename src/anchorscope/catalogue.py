@@ -1,11 +1,13 @@
-"""What exists here: every intervention and every experiment, one entry each.
+"""What exists: every intervention, experiment, detector and grader, one entry each, and the names of plug-ins.
 
 Free of torch and of everything that computes, so that help texts, recipes, reports and docs can read it. Adding an
-experiment takes its own file, its section of the report, and its entry here.
+experiment takes its own file, with its section of the report, and its entry here; or an entry point of another package.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from anchorscope.plugins import WithPlugins, plugins_of
 
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of the entity in it; the token just before that."""
@@ -159,7 +161,7 @@ _ENTRIES = (
     ),
 )
 INTERVENTIONS = {one.name: one for one in _ENTRIES}
-"""In the order in which a report shows them: ways to take the question away, then controls."""
+"""In the order in which a report shows them: ways to take the question away, then controls, then plug-ins."""
 
 CONTROLS = tuple(one.name for one in _ENTRIES if one.control)
 """Interventions that should do little."""
@@ -167,7 +169,7 @@ METHODS = tuple(one.name for one in _ENTRIES if not one.control and one.experime
 """Interventions that take the whole question, or all of its key words, away: they can be asked for the same verdict."""
 
 _EXPERIMENTS = "anchorscope.experiments"
-EXPERIMENTS = {
+_OWN_EXPERIMENTS = {
     one.name: one
     for one in (
         ExperimentEntry(
@@ -296,6 +298,21 @@ EXPERIMENTS = {
         ),
     )
 }
+OWN_EVIDENCE = frozenset((*_OWN_EXPERIMENTS, *INTERVENTIONS))
+"""Names that no plug-in may have for an intervention or an experiment."""
+_ADDED = {name: f"plug-in of {one.package}" for name, one in plugins_of("interventions", OWN_EVIDENCE).items()}
+INTERVENTIONS |= {name: InterventionEntry(name, about, name, name) for name, about in _ADDED.items()}
+EXPERIMENTS = {
+    **_OWN_EXPERIMENTS,
+    **{  # a plug-in's intervention is an experiment of its own, so that it is run where it is asked for by name
+        name: ExperimentEntry(name, about, "", None, False, f"{_EXPERIMENTS}.interventions:SECTION", 10)
+        for name, about in _ADDED.items()
+    },
+    **{
+        name: ExperimentEntry(name, f"plug-in of {plugin.package}", "", plugin.reference, rated=False)
+        for name, plugin in plugins_of("experiments", {*OWN_EVIDENCE, *INTERVENTIONS}).items()
+    },
+}
 """In the order in which they run."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
@@ -387,8 +404,12 @@ _DETECTORS = (
         "pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta", saved=False
     ),
 )
-DETECTORS = {one.name: one for one in _DETECTORS}
-"""In the order in which tables show them: detectors, baselines that need no probe, then variants and controls."""
+OWN_DETECTORS = {one.name: one for one in _DETECTORS}
+DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
+"""In the order in which tables show them: detectors, baselines that need no probe, variants and controls, plug-ins."""
+OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
+GRADERS = {**OWN_GRADERS, **{name: one.reference for name, one in plugins_of("graders", OWN_GRADERS).items()}}
+"""`module:name` of every `Grader`, by name: what decides whether an answer is true."""
 BOOSTS = (1.0, 3.0)
 """α of strengthened attention: scores get + log(1 + α) before the softmax."""
 

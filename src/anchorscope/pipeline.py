@@ -31,6 +31,7 @@ from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.process_settings import few_collections, threads
+from anchorscope.plugins import packages_of
 from anchorscope.prepare import refuse_too_few, rehearse, resolve
 from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
@@ -43,6 +44,8 @@ from anchorscope.system_errors import fault_in_words
 Pass, Fit, Table = (
     partial(Step, libraries=libraries) for libraries in (MODEL_LIBRARIES, FIT_LIBRARIES, TABLE_LIBRARIES)
 )
+_QUESTIONS = ("columns", "limit", "yes_no", "on_bad_row", "seed", "is_shape")
+_LABELS = ("balance", "group_by", "max_per_class", "seed", "grader")
 _ITEMS = ("labels", "tokens", MODEL)
 _CUTS = ("edges", "seed", "random_cuts", "positions")
 _HEADLINE = ("positions", "headline")
@@ -59,10 +62,11 @@ def steps_of(recipe: Recipe) -> list[Step]:
     effects = [_effects(name) for name in recipe.evidence if of_experiments([name])]
     effect_names = [step.name for step in effects]
     weights = ("lost-random-weights",) if recipe.random_weights else ()
+    formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
-        Step("questions", (FILE,), ("columns", "limit", "yes_no", "on_bad_row", "seed", "is_shape"), make.questions),
+        Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
         Pass("answers", ("questions", MODEL), ("prompt", "max_new_tokens"), make.answers, epoch=2),
-        Step("labels", ("answers",), ("balance", "group_by", "max_per_class", "seed"), make.labels),
+        Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
         Step("tokens", ("answers",), ("exact_tokens",), make.tokens),
         Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True, shares="clean"),
         Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2, shares="clean"),
@@ -96,7 +100,8 @@ def steps_of(recipe: Recipe) -> list[Step]:
     }
     for experiment in chosen_experiments(recipe.evidence):
         name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL)
-        table.append(Table(name, needs, _EXPERIMENTS, make.experiment_of(experiment), epoch=2))
+        libraries = (*TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
+        table.append(Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), epoch=2, libraries=libraries))
     return [step for step in table if optional.get(step.name, True)]
 
 
@@ -113,7 +118,8 @@ def _effects(experiment: str) -> Step:
     row = f"effects-{experiment}", tuple(needs), tuple(options)
     if experiment == KNOCKOUT:
         return Pass(*row, make.knockout_effects, epoch=2, shares="cuts")
-    return Pass(*row, make.effects_of(experiment), epoch=2)
+    libraries = (*MODEL_LIBRARIES, *packages_of("interventions", experiment))
+    return Step(*row, make.effects_of(experiment), epoch=2, libraries=libraries)
 
 
 def run_recipe(

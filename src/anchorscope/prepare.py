@@ -14,6 +14,7 @@ from anchorscope.errors import UserError
 from anchorscope.files import make_folder, replacing
 from anchorscope.models.embedded import EMBEDDED, cache_dir
 from anchorscope.models.sources import is_shape, locate
+from anchorscope.plugins import check
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 
@@ -32,6 +33,7 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
     from anchorscope.models.loading import checked_device, choose_device, choose_dtype
 
     _refuse_random_weights(recipe)
+    _check_plugins(recipe)
     device = choose_device(recipe.device)
     if not elsewhere or recipe.device == "auto":
         checked_device(device)
@@ -63,6 +65,7 @@ def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = Fals
     run: reading them twice costs more than it saves.
     """
     _refuse_random_weights(recipe)
+    _check_plugins(recipe)
     if not model_elsewhere and not is_shape(recipe.model):
         locate(recipe.model)
     specs = [parse_spec(text) for text in recipe.datasets]
@@ -78,6 +81,10 @@ def _is_read_at_once(spec: DatasetSpec) -> bool:
         return spec.path.stat().st_size <= _READ_TWICE
     except OSError:  # reading it says what is wrong
         return True
+
+
+def _check_plugins(recipe: Recipe) -> None:
+    check(("families", "datasets"), (*recipe.evidence, recipe.grader))
 
 
 def _refuse_random_weights(recipe: Recipe) -> None:

@@ -19,6 +19,7 @@ from anchorscope.answers.template import PROMPTS
 from anchorscope.catalogue import (
     BALANCE,
     EXACT_TOKENS,
+    GRADERS,
     GROUP_BY,
     KEEP,
     MOST_BATCH_TOKENS,
@@ -125,7 +126,7 @@ class Recipe(BaseModel):
         ("knockout",),
         EVIDENCE,
         ignore("the knockout and its controls are always run, and experiments do not change each other"),
-        offered=(*EVIDENCE_NAMES, "all"),
+        choices=(*EVIDENCE_NAMES, "all"),
         common=True,
     )
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
@@ -138,6 +139,8 @@ class Recipe(BaseModel):
     prompt: str = option("few-shot", DATA, refuse("the question was put in another way"), choices=PROMPTS, common=True)
     """How the question is put: after solved examples, without any, or through the model's chat template (thinking
     switched off)."""
+    grader: str = option("rules", DATA, refuse("another grader labelled the answers"), choices=tuple(GRADERS))
+    """What decides which answers are true: our own rules, or a plug-in's grader."""
     yes_no: str = option("drop", DATA, flag("yes/no questions are in one run and not in the other"), choices=YES_NO)
     """What becomes of questions whose answer is yes or no, which chance gets right half of the time."""
     on_bad_row: str = option(
@@ -183,7 +186,7 @@ class Recipe(BaseModel):
     )
     """Resamples behind every interval."""
     keep: tuple[str, ...] = option(
-        (), OUTPUT, ignore("it says what stays in the folder, not what is measured"), offered=KEEP, common=True
+        (), OUTPUT, ignore("it says what stays in the folder, not what is measured"), choices=KEEP, common=True
     )
     """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and the random
     controls), detection (what detectors read beside both: confidence, P(True), sampled answers, further states)."""
@@ -200,24 +203,19 @@ class Recipe(BaseModel):
     @classmethod
     def _known(cls, value: Any, info: Any) -> Any:
         choices = option_of(cls.model_fields[info.field_name]).choices
-        if choices and value not in choices:
-            raise unknown(info.field_name.replace("_", "-"), value, choices)
+        for word in value if isinstance(value, tuple) else (value,):
+            if choices and word not in choices:
+                raise unknown(info.field_name.replace("_", "-"), word, choices)
         return value
 
     @field_validator("evidence")
     @classmethod
     def _experiments(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if name not in (*EVIDENCE_NAMES, "all"):
-                raise unknown("evidence", name, (*EVIDENCE_NAMES, "all"))
         return chosen_evidence(value)
 
     @field_validator("keep")
     @classmethod
     def _keepable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if name not in KEEP:
-                raise unknown("value of --keep", name, KEEP)
         return tuple(name for name in KEEP if name in value)
 
     @field_validator("columns")
@@ -295,7 +293,7 @@ def about(name: str) -> str:
     field = Recipe.model_fields[name]
     text, choices = " ".join(str(field.description).split()), option_of(field).choices
     if choices:
-        text += f" One of: {', '.join(choices)}."
+        text += f" {'Any' if isinstance(field.default, tuple) else 'One'} of: {', '.join(choices)}."
     if field.default in (None, ()) or field.default is False:
         return text
     return f"{text} Default: {','.join(field.default) if isinstance(field.default, tuple) else field.default}."

@@ -32,6 +32,7 @@ from anchorscope.finished import FinishedRun
 from anchorscope.kept_states import KeptStates, features_place
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK, ModelFiles
+from anchorscope.plugins import installed
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.report.render import write_all
@@ -283,7 +284,7 @@ def versions() -> dict[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "not installed as a package"
-    return found
+    return found | {plugin.package: plugin.version for plugin in installed()}
 
 
 def run_warnings(

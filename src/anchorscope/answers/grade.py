@@ -9,7 +9,7 @@ right only if both are.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anchorscope.answers.grade_names import parse_question, same_name
@@ -189,6 +189,19 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
             grade(part, accepted, question) for part in offered
         )
     return any(_names(parsed, alias, question) for alias in accepted)
+
+
+@dataclass(frozen=True)
+class Grader:
+    """What decides whether answers are true; `--grader` chooses one by name."""
+
+    name: str
+    grade: Callable[[str, Sequence[str], str | None], bool]
+    """From an answer, the accepted ones and the question."""
+
+
+RULES = Grader("rules", grade)
+"""The rules of this file."""
 
 
 def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:

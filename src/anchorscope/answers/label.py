@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.grade import grade
+from anchorscope.catalogue import GRADERS
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise, question_key
 from anchorscope.errors import TooFewAnswers
+from anchorscope.plugins import load_at
 from anchorscope.stats.streams import Priorities, drawn, mixed, priorities
 
 Indices = NDArray[np.int64]
@@ -116,15 +117,23 @@ class Label:
 
 
 def label_answers(
-    questions: Sequence[Question], answers: Sequence[Answer], balance: str, group_by: str, max_per_class: int, seed: int
+    questions: Sequence[Question],
+    answers: Sequence[Answer],
+    balance: str,
+    group_by: str,
+    max_per_class: int,
+    seed: int,
+    grader: str = "rules",
 ) -> list[Label]:
     """Grades, groups and draws."""
+    grade = load_at("graders", grader, GRADERS[grader]).grade
     groups = group_items(questions, [answer.text for answer in answers], group_by)
     graded = [index for index, answer in enumerate(answers) if answer.status == "answered"]
     truthful: dict[int, bool] = {}
     for index in graded:
-        given = questions[index].truthful
-        truthful[index] = _graded(questions[index], answers[index]) if given is None else given
+        asked = questions[index]
+        given = asked.truthful
+        truthful[index] = grade(answers[index].text, asked.answers, asked.question) if given is None else given
     labels = np.array([truthful[index] for index in graded], dtype=bool)
     relations = [questions[index].relation for index in graded]
     order = priorities(seed, "balance", [questions[index].item_id for index in graded])
@@ -136,10 +145,6 @@ def label_answers(
         status = answer.status if index not in used else "used" if is_used else "unbalanced"
         result.append(Label(truthful.get(index), int(groups[index]), status, weight))
     return result
-
-
-def _graded(question: Question, answer: Answer) -> bool:
-    return grade(answer.text, question.answers, question.question)
 
 
 def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: str, too_long: str = "") -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from anchorscope.catalogue import DETECTORS
+from anchorscope.catalogue import DETECTORS, OWN_DETECTORS
 from anchorscope.cli.completion import several_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, listener, loading, say, user_errors
@@ -22,8 +22,8 @@ EXAMPLES = (
 _what, _stats, _running = in_panel("Detectors"), in_panel("Statistics"), in_panel("Running")
 _output = in_panel(OUTPUT)
 _STOPPED = "stopped; nothing half made was kept, the same command starts again"
-_NAMES = ", ".join(name for name, one in DETECTORS.items() if one.variant_of is None)
-_SAVED = [name for name, one in DETECTORS.items() if one.saved]
+_NAMES = ", ".join([*(name for name, one in OWN_DETECTORS.items() if one.variant_of is None), *DETECTORS.plugins])
+_SAVED = [*(name for name, one in OWN_DETECTORS.items() if one.saved), *DETECTORS.plugins]
 _DETECTORS = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
 _BUNDLES = (
     "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence, counterfactual and "

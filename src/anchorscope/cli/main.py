@@ -66,6 +66,9 @@ _COMMANDS = {
     "score": CommandEntry(_FURTHER, "Say how probable it is that answers are true, and which to accept."),
     "detector": CommandEntry(_FURTHER, "Show the card of a saved detector, or publish it on a hub of models."),
     "serve": CommandEntry(_FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
+    "plugins": CommandEntry(
+        _CHECKS, "List what other packages add to anchorscope, where it comes from, and whether it can be used."
+    ),
     "verify": CommandEntry(
         _CHECKS,
         "Check every file of a run against its size and sha256. Exit code 0: all are whole; 2: some are damaged.",

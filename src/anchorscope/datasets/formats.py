@@ -23,6 +23,7 @@ from typing import Any
 
 from anchorscope.datasets.relations import BY_NUMBER, with_property_words
 from anchorscope.datasets.rows import KNOWN, Unusable, list_from_text, own_names, shown
+from anchorscope.plugins import load_all
 
 _SINGLE = (str, int, float)
 
@@ -440,9 +441,10 @@ FORMATS = (
     Format("DPR", lambda row: row.keys() == {"1", "2"}, _dpr),
     PLAIN,
 )
-"""Every format; the first that recognises a row names the file."""
+"""Every format of our own; the first that recognises a row names the file."""
 
 
 def recognise_format(row: Mapping[str, object]) -> Format | None:
-    """The format of a row, or None."""
-    return next((form for form in FORMATS if form.recognises(row)), None)
+    """The format of a row, or None; plug-ins come before the plain one, which nearly every file has."""
+    every = (*FORMATS[:-1], *load_all("datasets"), PLAIN)
+    return next((form for form in every if form.recognises(row)), None)

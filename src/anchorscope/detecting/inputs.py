@@ -9,14 +9,13 @@ import polars as pl
 from anchorscope.catalogue import DETECTORS
 from anchorscope.errors import UserError, unknown
 from anchorscope.finished import FinishedRun, open_finished
+from anchorscope.plugins import check
 from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
 
 LEAST_PER_CLASS = 30
 """True and false answers that a dataset needs to be looked at at all."""
 KEEP = "--keep states,states-cut,detection"
 """The option under which a run keeps all that detectors read."""
-SAVED = tuple(name for name, one in DETECTORS.items() if one.saved and one.variant_of is None)
-"""Detectors that can be saved."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,13 @@ class DetectOptions:
         for name in (*self.detectors, *(self.bundles or ())):
             if name not in DETECTORS:
                 raise unknown("detector", name, tuple(DETECTORS))
+        check((), (*(self.detectors or DETECTORS), *(self.bundles or ())))
         for name in self.bundles or ():
             if not DETECTORS[name].saved:
+                others = [other for other, one in DETECTORS.items() if one.saved and one.variant_of is None]
                 raise UserError(
                     f"The detector {name!r} cannot be saved: it is there to compare with, and new answers do not have "
-                    f"what it reads; choose others with --bundles: {', '.join(SAVED)}."
+                    f"what it reads; choose others with --bundles: {', '.join(others)}."
                 )
         if self.fit_only and self.bundles == ():
             raise UserError("With --fit-only detectors are saved and nothing else is done; name some with --bundles.")

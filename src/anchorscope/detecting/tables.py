@@ -18,8 +18,6 @@ AGAINST = ("probe", "probe+confidence")
 """What every detector is compared with."""
 DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "pr-delta", "counterfactual", "anchor")
 """Detectors whose curves are drawn."""
-ABROAD = tuple(name for name, one in DETECTORS.items() if one.variant_of is None)
-"""Detectors that are tried on other data."""
 GRADER_ERRORS = (5 / 114, 10 / 291)
 """Shares of answers called true that are false, and called false that are true, by the grader, on the sample of answers
 that its rules had not seen (docs/grading.md)."""
@@ -86,7 +84,7 @@ class Evaluation:
 
     def elsewhere(self, trained: TrainedOn, others: Sequence[Dataset], tables: Tables) -> None:
         """The same detectors on other data."""
-        names = [name for name in trained.names if name in self.names and name in ABROAD]
+        names = [name for name in trained.names if name in self.names and DETECTORS[name].variant_of is None]
         self.progress.start(f"{trained.dataset.name} elsewhere", len(names) * len(others))
         for other in others:
             for prevalence in ("balanced", "natural"):

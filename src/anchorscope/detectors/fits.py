@@ -26,6 +26,7 @@ from anchorscope.detectors.single import (
     fit_probe,
     fit_probe_confidence,
 )
+from anchorscope.plugins import load
 
 KNOCKOUT, RANDOM = "knockout", "random"
 
@@ -54,7 +55,8 @@ class DetectorFits:
     def fit(self, name: str) -> DetectorFit:
         """The detector of that name."""
         if name not in self.made:
-            self.made[name] = self._recipes[name]()
+            own = name not in DETECTORS.plugins
+            self.made[name] = self._recipes[name]() if own else load(DETECTORS.plugins[name]).fit(self.data)
         return self.made[name]
 
     def missing(self, name: str) -> str | None:
@@ -142,6 +144,8 @@ _BOOSTED = tuple(boost_run(side, alpha) for side in ("question", "answer") for a
 
 def _reads(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The runs (beyond the clean one) and columns without which a detector cannot be."""
+    if name in DETECTORS.plugins:
+        return (plugin := load(DETECTORS.plugins[name])).runs, plugin.columns
     if name in _COLUMNS:
         return (), _COLUMNS[name]
     if name in ("question-only", "random-weights"):

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from anchorscope.catalogue import DetectorEntry
 from anchorscope.detectors.bank import fit_bank
 from anchorscope.detectors.data import BestLayerFits, TrainingData
 from anchorscope.detectors.fitted import Fitted
@@ -30,6 +31,23 @@ class DetectorFit:
     """Log-odds of each item by a fit that never saw it."""
     build: Callable[[int], Fitted] | None
     """The detector of one training set, as it is used; None for a baseline that is there to compare with only."""
+
+
+@dataclass(frozen=True)
+class DetectorPlugin:
+    """A detector of another package."""
+
+    entry: DetectorEntry
+    """Its name and words, as the catalogue has them of our own."""
+    fit: Callable[[TrainingData], DetectorFit]
+    runs: tuple[str, ...] = ()
+    """Runs beside the clean one, and columns of plain numbers, without which it can't be fitted."""
+    columns: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As in the column `detector`."""
+        return self.entry.name
 
 
 def stacked_sum(stacked: Stacked, number: int, parts: tuple[Fitted, ...], columns: tuple[str, ...] = ()) -> WeightedSum:

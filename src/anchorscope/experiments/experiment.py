@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,7 @@ from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import Calls, plain_calls
 from anchorscope.items import Item
+from anchorscope.plugins import load_at
 from anchorscope.progress import Progress
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.streams import stream
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anchorscope.evidence.draws import Draws
     from anchorscope.evidence.effects import CutStates, Scoring
     from anchorscope.execute.executor import Executor
+    from anchorscope.experiments.section import SectionSpec
     from anchorscope.interventions.intervention import Setting
     from anchorscope.plan.passes import Planner
     from anchorscope.probes.crossfit import ProbeSet, Splits
@@ -188,9 +189,11 @@ class Experiment:
     about: str
     """What is computed, for the dry run."""
     run: Callable[[ExperimentInputs], Found]
+    section: SectionSpec | None = None
+    """A plug-in's section of the page; of our own experiments the catalogue names it."""
 
 
 def chosen_experiments(evidence: Sequence[str]) -> list[Experiment]:
     """Those asked for that are more than interventions, in the order in which they run."""
-    homes = [entry.home for entry in EXPERIMENTS.values() if entry.name in evidence and entry.home is not None]
-    return [getattr(import_module(module), name) for module, _, name in (home.partition(":") for home in homes)]
+    homes = {name: entry.home for name, entry in EXPERIMENTS.items() if name in evidence and entry.home is not None}
+    return [load_at("experiments", name, home) for name, home in homes.items()]

@@ -35,6 +35,7 @@ from anchorscope.interventions.rewrites import (
     PATCH_SELF,
 )
 from anchorscope.items import Item
+from anchorscope.plugins import WithPlugins
 
 EXACT = 14
 """Candidates all of whose sets are looked at: sixteen thousand."""
@@ -152,7 +153,7 @@ DIRECT = Intervention(ENTRIES["direct"], question_tokens, edges="direct")
 ZEROING = Intervention(ENTRIES["zeroing"], question_tokens, how="zero")
 
 
-INTERVENTIONS: dict[str, Intervention] = {
+_OWN = {
     one.name: one
     for one in (
         KNOCKOUT,
@@ -172,11 +173,13 @@ INTERVENTIONS: dict[str, Intervention] = {
         ANSWER_BARE,
     )
 }
+INTERVENTIONS = WithPlugins(_OWN, "interventions")
+"""Every intervention by name."""
 
 
 def of_experiments(names: Sequence[str]) -> list[Intervention]:
     """The interventions of the named experiments."""
-    return [one for one in INTERVENTIONS.values() if one.entry.experiment in names]
+    return [INTERVENTIONS[name] for name in INTERVENTIONS if ENTRIES[name].experiment in names]
 
 
 def with_draws(interventions: Sequence[Intervention], number: int) -> list[Intervention]:

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from anchorscope.models.attention import Attends
+from anchorscope.plugins import load_all
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,17 @@ FAMILIES: tuple[Family, ...] = (
         norm_before_mlp="ln_2",
     ),
 )
-"""All layouts; a model that is listed nowhere is tried with each of them, see `wrapping`."""
+"""All layouts of our own."""
+
+
+def all_families() -> tuple[Family, ...]:
+    """With those of plug-ins; a model that is listed nowhere is tried with each of them, see `wrapping`."""
+    return (*FAMILIES, *load_all("families"))
 
 
 def listed_family(model_type: str) -> Family | None:
     """The table that names this architecture; None if none does."""
-    return next((family for family in FAMILIES if model_type in family.model_types), None)
+    return next((family for family in all_families() if model_type in family.model_types), None)
 
 
 def missing_part(model: nn.Module, family: Family) -> str | None:

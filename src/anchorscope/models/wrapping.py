@@ -16,9 +16,10 @@ from torch import Tensor
 from anchorscope.catalogue import LOADED
 from anchorscope.errors import UserError
 from anchorscope.models.attention import OneSequence
-from anchorscope.models.families import FAMILIES, listed_family, missing_part
+from anchorscope.models.families import FAMILIES, all_families, listed_family, missing_part
 from anchorscope.models.language_model import LanguageModel, make_twin
 from anchorscope.models.sources import build_shape
+from anchorscope.plugins import plugins_of
 
 _TOKENS = 12
 _CUT = 3  # a token with others before and after it
@@ -54,7 +55,7 @@ def _fitted(lm: LanguageModel) -> LanguageModel:
     if listed is not None:
         return _proven(lm.with_family(listed))
     refusals = []
-    for family in FAMILIES:
+    for family in all_families():
         missing = missing_part(lm.model, family)
         if missing is not None:
             refusals.append(f"{family.name}: {missing}")
@@ -64,7 +65,7 @@ def _fitted(lm: LanguageModel) -> LanguageModel:
         if reason is None:
             return candidate
         refusals.insert(0, f"{family.name}: {reason}")  # the nearest miss says most
-    known = ", ".join(sorted(kind for family in FAMILIES for kind in family.model_types))
+    known = ", ".join(sorted(kind for family in all_families() for kind in family.model_types))
     raise UserError(
         f"Model {lm.name!r} is of the architecture {kind!r}, which follows no layout known here "
         f"({refusals[0]}); known: {known}. Choose a model of one of these."
@@ -73,12 +74,15 @@ def _fitted(lm: LanguageModel) -> LanguageModel:
 
 def _proven(lm: LanguageModel) -> LanguageModel:
     missing = missing_part(lm.model, lm.family)
+    reason = missing or disagreement(lm)
+    plugin = plugins_of("families").get(lm.family.name)
+    if reason is not None and plugin is not None:
+        raise plugin.error(f"does not lay out the model {lm.name!r} as it is ({reason})")
     if missing is not None:
         raise UserError(
             f"Model {lm.name!r} does not have the parts of its architecture ({missing}); "
             f"give the plain causal language model, without a wrapper around it."
         )
-    reason = disagreement(lm)
     if reason is not None:
         raise UserError(
             f"Model {lm.name!r} does not compute what its architecture {lm.model.config.model_type!r} says ({reason}); "

@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.catalogue import EXPERIMENTS
+from anchorscope.plugins import load, plugins_of, problem
 from anchorscope.report.assignment_rules import RULES, rule_title
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.forest import (
@@ -418,10 +419,15 @@ class ExperimentFigure(Display):
 
 
 def catalogued_sections() -> list[Any]:
-    """The sections that the catalogue names, in the order of the page; one that is shared comes once."""
+    """The sections that the catalogue names, in the order of the page; one that is shared comes once; then plug-ins'.
+
+    A plug-in that can't be used has none: a run that asked for it has refused it already.
+    """
     entries = sorted(EXPERIMENTS.values(), key=lambda entry: entry.place)
     homes = dict.fromkeys(entry.section for entry in entries if entry.section is not None)
-    return [getattr(import_module(home.partition(":")[0]), home.partition(":")[2]) for home in homes]
+    own = [getattr(import_module(home.partition(":")[0]), home.partition(":")[2]) for home in homes]
+    plugins = [load(plugin) for plugin in plugins_of("experiments").values() if problem(plugin) is None]
+    return [*own, *(experiment.section for experiment in plugins if experiment.section is not None)]
 
 
 def experiment_charts() -> list[ChartSpec]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from typing import Any
 
@@ -211,8 +211,7 @@ class Job:
     def made_from(self, epoch: int, libraries: Sequence[str], options: Sequence[str]) -> MadeFrom:
         """What a step is made from: its code's epoch, libraries, and options, of the recipe or of this run."""
         values = {name: getattr(self.recipe if name in Recipe.model_fields else self, name) for name in options}
-        return MadeFrom(epoch, values, {name: self._versions[name] for name in libraries})
+        return MadeFrom(epoch, values, {name: _version(name) for name in libraries})
 
-    @cached_property
-    def _versions(self) -> dict[str, str]:
-        return {name: metadata.version(name) for name in TABLE_LIBRARIES}
+
+_version = cache(metadata.version)

@@ -2,18 +2,21 @@
 
 import copy
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from anchorscope import plugins
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.errors import UserError
 from anchorscope.models.attention import OneSequence
-from anchorscope.models.families import FAMILIES
+from anchorscope.models.families import FAMILIES, Family
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from tiny_models import SIZES, TINY, tiny_model
@@ -112,6 +115,14 @@ def unlisted(kind: str, **changes: Any) -> Any:
             if parameter.dim() > 1:
                 parameter.mul_(6)
     return model
+
+
+def test_a_plugins_family_that_does_not_fit_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wrong_family", SimpleNamespace(WRONG=Family("Wrong", ("stablelm",), mlp="ffn")))
+    added = (plugins.Plugin("families", "Wrong", "things", "1.0", "wrong_family:WRONG"),)
+    monkeypatch.setattr(plugins, "installed", lambda: added)
+    with pytest.raises(UserError, match=r"'Wrong' of package things 1\.0 .* does not lay out .*'ffn'"):
+        wrap(unlisted("stablelm"), tokenizer=None)
 
 
 @pytest.mark.parametrize(("kind", "layout"), [("stablelm", "Llama"), ("smollm3", "Llama"), ("nemotron", "Llama")])

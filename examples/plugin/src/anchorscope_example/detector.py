@@ -1,0 +1,19 @@
+"""The answer's least likely token: one unlikely word is often the wrong one."""
+
+from anchorscope.catalogue import DetectorEntry
+from anchorscope.detectors.data import TrainingData
+from anchorscope.detectors.single import DetectorFit, DetectorPlugin, fit_columns
+
+COLUMNS = ("log_prob_min",)
+
+
+def fit(data: TrainingData) -> DetectorFit:
+    """A logistic regression on its log-probability."""
+    return fit_columns(data, COLUMNS)
+
+
+LEAST_LIKELY_TOKEN = DetectorPlugin(
+    DetectorEntry("least-likely-token", "the lowest log-probability of the answer's tokens", passes=0),
+    fit,
+    columns=COLUMNS,
+)

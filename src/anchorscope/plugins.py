@@ -1,0 +1,243 @@
+"""What other packages add by entry points: families, dataset formats, interventions, experiments, detectors, graders.
+
+Only their names are read until one is used: then it's imported and checked, and its functions are wrapped, so that an
+error in one names the plug-in. How to write one: docs/extending.md.
+"""
+
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache, partial
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from anchorscope.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the plug-ins of one group are."""
+
+    about: str
+    type: str
+    """`module:name` of the class that an entry point must refer to an object of."""
+    own: str
+    """`module:name` of what anchorscope has itself: a mapping by name, or objects with a `name`."""
+
+
+KINDS = {
+    "families": Kind("model family", "anchorscope.models.families:Family", "anchorscope.models.families:FAMILIES"),
+    "datasets": Kind("dataset format", "anchorscope.datasets.formats:Format", "anchorscope.datasets.formats:FORMATS"),
+    "interventions": Kind(
+        "intervention", "anchorscope.interventions.intervention:Intervention", "anchorscope.catalogue:OWN_EVIDENCE"
+    ),
+    "experiments": Kind(
+        "experiment", "anchorscope.experiments.experiment:Experiment", "anchorscope.catalogue:OWN_EVIDENCE"
+    ),
+    "detectors": Kind("detector", "anchorscope.detectors.single:DetectorPlugin", "anchorscope.catalogue:OWN_DETECTORS"),
+    "graders": Kind("grader", "anchorscope.answers.grade:Grader", "anchorscope.catalogue:OWN_GRADERS"),
+}
+"""By the last part of the entry-point group's name."""
+_TOGETHER = {"interventions": ("interventions", "experiments"), "experiments": ("interventions", "experiments")}
+"""Groups that share one set of names: both are asked for with `--evidence`."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One entry point."""
+
+    group: str
+    """The last part of the group's name."""
+    name: str
+    package: str
+    """The distribution that it comes with."""
+    version: str
+    reference: str
+    """`module:name` of the object."""
+
+    def error(self, what: str) -> UserError:
+        """A mistake of the plug-in, in one line."""
+        return UserError(
+            f"The plug-in {self.name!r} of package {self.package} {self.version} (entry point "
+            f"anchorscope.{self.group}) {what}; fix or uninstall it."
+        )
+
+
+@cache
+def installed() -> tuple[Plugin, ...]:
+    """Every plug-in; none is imported."""
+    found = metadata.entry_points()
+    return tuple(
+        Plugin(group, point.name, point.dist.name, point.dist.version, point.value)
+        for group in KINDS
+        for point in sorted(found.select(group=f"anchorscope.{group}"), key=lambda point: point.name)
+        if point.dist is not None
+    )
+
+
+def plugins_of(group: str, own: Collection[str] = ()) -> dict[str, Plugin]:
+    """The plug-ins of a group by name; one whose name is taken is left out, and refused when plug-ins are checked."""
+    found: dict[str, Plugin] = {}
+    for plugin in installed():
+        if plugin.group == group and plugin.name not in own:
+            found.setdefault(plugin.name, plugin)
+    return found
+
+
+def check(groups: Collection[str], names: Collection[str] = ()) -> None:
+    """Loads all plug-ins of some groups and those of these names; refuses a taken name in any group."""
+    for plugin in installed():
+        _refuse_taken(plugin)
+        if plugin.group in groups or plugin.name in names:
+            load(plugin)
+
+
+def problem(plugin: Plugin) -> str | None:
+    """Why a plug-in can't be used; None if it can."""
+    try:
+        _refuse_taken(plugin)
+        load(plugin)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def load_all(group: str) -> list[Any]:
+    """What all plug-ins of a group add."""
+    return [load(plugin) for plugin in plugins_of(group).values()]
+
+
+@cache
+def load(plugin: Plugin) -> Any:
+    """What a plug-in adds, checked; an error in one of its functions names it."""
+    try:
+        thing = metadata.EntryPoint(plugin.name, plugin.reference, plugin.group).load()
+    except Exception as error:
+        raise plugin.error(f"failed to import: {_in_a_line(error)}") from error
+    kind = _at(KINDS[plugin.group].type)
+    if not isinstance(thing, kind):
+        raise plugin.error(f"is a {type(thing).__name__} and must be a {kind.__name__} ({KINDS[plugin.group].type})")
+    if thing.name != plugin.name:
+        raise plugin.error(f"is called {thing.name!r} by its object; both names must be the same")
+    try:
+        broken = _LAWS[plugin.group](thing)
+    except Exception as error:
+        raise plugin.error(f"failed its first check: {_in_a_line(error)}") from error
+    if broken is not None:
+        raise plugin.error(broken)
+    return _guarded(plugin, thing)
+
+
+def load_at(group: str, name: str, home: str) -> Any:
+    """What the catalogue names by `module:name`, our own or a plug-in's."""
+    plugin = plugins_of(group).get(name)
+    return load(plugin) if plugin is not None and plugin.reference == home else _at(home)
+
+
+def packages_of(group: str, name: str | None = None) -> tuple[str, ...]:
+    """The packages of a group's plug-ins, or of the one with this name: their versions are part of a step's key."""
+    found = {plugin.package for plugin in plugins_of(group).values() if name in (None, plugin.name)}
+    return tuple(sorted(found))
+
+
+class WithPlugins(Mapping[str, T], Generic[T]):
+    """Our own things by name, then those of plug-ins, each imported when it is first asked for."""
+
+    def __init__(self, own: Mapping[str, T], group: str, get: Callable[[Any], T] = lambda thing: thing) -> None:
+        self.own, self.plugins, self._get = own, plugins_of(group, own), get
+
+    def __getitem__(self, name: str) -> T:
+        return self.own[name] if name in self.own else self._get(load(self.plugins[name]))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self.plugins
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.own
+        yield from self.plugins
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self.plugins)
+
+
+def _guarded(plugin: Plugin, value: Any) -> Any:
+    """The same with every function in it wrapped."""
+    if isinstance(value, tuple):
+        return tuple(_guarded(plugin, part) for part in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _guarded(plugin, getattr(value, field.name)) for field in fields(value)})
+    return partial(_call, plugin, value) if callable(value) and not isinstance(value, type) else value
+
+
+def _call(plugin: Plugin, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
+    try:
+        return function(*given, **named)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        if type(error).__module__.startswith("anchorscope."):  # raised on purpose: a bad row, a mistake of the user
+            raise
+        raise plugin.error(f"failed: {_in_a_line(error)}") from error
+
+
+def _in_a_line(error: Exception) -> str:
+    """An exception, and where it was raised."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text = (str(error).splitlines() or [""])[0].rstrip(".")
+    return f"{type(error).__name__}: {text} ({Path(where.filename).name}:{where.lineno})"
+
+
+def _refuse_taken(plugin: Plugin) -> None:
+    if plugin.name in {getattr(thing, "name", thing) for thing in _at(KINDS[plugin.group].own)}:
+        raise plugin.error("has the name of one that anchorscope has itself")
+    together = _TOGETHER.get(plugin.group, (plugin.group,))
+    first = next(other for other in installed() if other.name == plugin.name and other.group in together)
+    if first != plugin:
+        raise plugin.error(f"has the name of a plug-in of package {first.package}")
+
+
+def _at(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _check_family(family: Any) -> str | None:
+    kinds = family.model_types
+    if not isinstance(kinds, tuple) or not kinds or not all(isinstance(kind, str) for kind in kinds):
+        return f"has model_types {kinds!r}, and they must be a tuple of names"
+    own = {kind for other in _at(KINDS["families"].own) for kind in other.model_types}
+    taken = [kind for kind in kinds if kind in own]
+    return f"lays out the model type {taken[0]!r}, which anchorscope does itself" if taken else None
+
+
+def _check_intervention(intervention: Any) -> str | None:
+    if (intervention.keys is None) == (intervention.rewrite is None):
+        return "must have either keys to cut or a rewrite"
+    if intervention.entry.experiment != intervention.name:
+        return f"is of the experiment {intervention.entry.experiment!r}; a plug-in's must have its own name"
+    return None
+
+
+def _check_grader(grader: Any) -> str | None:
+    right, wrong = grader.grade("Paris", ("Paris",), None), grader.grade("", ("Paris",), None)
+    if (right, wrong) == (True, False):
+        return None
+    return f"grades 'Paris' as {right!r} and '' as {wrong!r} where 'Paris' is accepted; they must be True and False"
+
+
+def _check_functions(thing: Any, *names: str) -> str | None:
+    return next((f"has no function {name!r}" for name in names if not callable(getattr(thing, name))), None)
+
+
+_LAWS: dict[str, Callable[[Any], str | None]] = {
+    "families": _check_family,
+    "datasets": lambda thing: _check_functions(thing, "recognises", "translate"),
+    "interventions": _check_intervention,
+    "experiments": lambda thing: _check_functions(thing, "run"),
+    "detectors": lambda thing: _check_functions(thing, "fit"),
+    "graders": _check_grader,
+}
+"""What is wrong with an object, before it's used for the first time; None if nothing is."""
