@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from anchorscope.bench import measuring
-from anchorscope.bench.measuring import Setting
+from anchorscope.bench.measuring import Setting, Workload, synthetic
 from anchorscope.bench.options import Options
-from anchorscope.bench.workload import Workload, synthetic
 from anchorscope.models.language_model import LanguageModel
 
 

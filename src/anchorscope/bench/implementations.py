@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.bench.workload import FOLDS, Item, Workload
+from anchorscope.bench.measuring import FOLDS, Item, Workload
 from anchorscope.engine.batching import Budget, automatic_tokens, plan_batches
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths

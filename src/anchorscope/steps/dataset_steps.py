@@ -10,8 +10,7 @@ from anchorscope.answers.choose import PER_CLASS
 from anchorscope.answers.generate import do_not_fit
 from anchorscope.answers.label import balanced_by, grouped_by, require_enough
 from anchorscope.artefacts.step import Step
-from anchorscope.evidence.clean import with_log_probs
-from anchorscope.evidence.effects import measured_places
+from anchorscope.evidence.effects import measured_places, with_log_probs
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments

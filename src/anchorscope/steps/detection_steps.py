@@ -10,14 +10,16 @@ from torch import Tensor
 
 from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import BOOSTS, DETECTION_RUNS, SAMPLES
-from anchorscope.evidence.detection import (
+from anchorscope.evidence.further_runs import (
+    ANSWER_ONLY,
+    QUESTION_ONLY,
+    RANDOM_WEIGHTS,
     agreement_columns,
     boosted_states,
     clean_states_at,
     confidence_columns,
     truth_column,
 )
-from anchorscope.evidence.share_nulls import ANSWER_ONLY, QUESTION_ONLY, RANDOM_WEIGHTS
 from anchorscope.execute.run_passes import run_samples
 from anchorscope.kept_states import KeptStates
 from anchorscope.plan.decoding import SamplesPass, plan_answers

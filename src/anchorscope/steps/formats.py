@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anchorscope.artefacts.step import Format
-from anchorscope.evidence.clean import CleanStates
-from anchorscope.evidence.effects import Effect, Measurements
+from anchorscope.evidence.effects import CleanStates, Effect, Measurements
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import FinalProbe, ProbeSet

@@ -12,8 +12,7 @@ from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.clean import CleanRun, CleanStates, run_clean
-from anchorscope.evidence.effects import Scoring
+from anchorscope.evidence.effects import CleanRun, CleanStates, Scoring, run_clean
 from anchorscope.interventions.cuts import of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.kept_states import CLEAN as CLEAN_RUN

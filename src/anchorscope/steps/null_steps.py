@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.artefacts.step import MadeFrom, Step
-from anchorscope.evidence.share_nulls import (
+from anchorscope.evidence.further_runs import (
     ANSWER_ONLY,
     QUESTION_ONLY,
     RANDOM_WEIGHTS,

@@ -11,13 +11,20 @@ from numpy.typing import NDArray
 
 from anchorscope.artefacts.step import Step
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.clean import with_log_probs
-from anchorscope.evidence.share_tables import ShareContext, share_frame, share_items_frame
-from anchorscope.evidence.share_tests import HeadlineStates, headline_states, null_areas, tested_share, tests_frame
+from anchorscope.evidence.effects import with_log_probs
+from anchorscope.evidence.share_tables import (
+    HeadlineStates,
+    ShareContext,
+    headline_states,
+    null_areas,
+    share_frame,
+    share_items_frame,
+    tested_share,
+    tests_frame,
+)
 from anchorscope.progress import Silent
 from anchorscope.question_share.evidence import Lost
-from anchorscope.question_share.intervals import ShareDraws
-from anchorscope.question_share.shares import Shares, question_shares
+from anchorscope.question_share.shares import ShareDraws, Shares, question_shares
 from anchorscope.schema import SHARE_CALL_SCHEMA
 from anchorscope.stats.streams import stream
 from anchorscope.steps.formats import ARRAYS, FRAMES

@@ -31,11 +31,25 @@ from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.page_sections import Section
 from anchorscope.report.validation_page import Validation, write_validation
 from anchorscope.report.worlds_section import worlds_section
-from anchorscope.validation.recovery import MAIN_WAYS, SHOWN, confusion_table, recovery_table, sentences
-from anchorscope.validation.scores import Items, read_items, read_scores
-from anchorscope.validation.worlds.run import SIZES, run_worlds
-from anchorscope.validation.worlds.tables import shown_size, worlds_sentences, worlds_summary, worlds_table
-from anchorscope.validation.worlds.world import WORLDS
+from anchorscope.validation.recovery import (
+    MAIN_WAYS,
+    SHOWN,
+    Items,
+    confusion_table,
+    read_items,
+    read_scores,
+    recovery_table,
+    sentences,
+)
+from anchorscope.validation.world_marks import (
+    SIZES,
+    run_worlds,
+    shown_size,
+    worlds_sentences,
+    worlds_summary,
+    worlds_table,
+)
+from anchorscope.validation.worlds import WORLDS
 
 DATASET = "planted"
 SUMMARY = "validation.json"

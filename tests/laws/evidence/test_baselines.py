@@ -6,7 +6,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from anchorscope.datasets.text import words
-from anchorscope.evidence.probe_scores import relation_only, words_only
+from anchorscope.evidence.scores import relation_only, words_only
 from anchorscope.stats.auc import auc
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence.corrected import CELLS, Corrected, cell_sums, correct_shift, curve_samples, reference_samples
+from anchorscope.evidence.delta_p import CELLS, Corrected, cell_sums, correct_shift, curve_samples, reference_samples
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import Q_ANCHORED, noise_at_reference
+from anchorscope.evidence.measured import Q_ANCHORED, Measured, noise_at_reference
 from anchorscope.stats.estimate import group_weights
 from evidence_synthetic import random_measured, sigmoid, slow_shift
 

@@ -5,11 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorscope.evidence.corrected import cell_sums, correct_shift
-from anchorscope.evidence.curves import TRUTHS, Curve, corrected_curves, cross_fitted_curves, plain_curves
+from anchorscope.evidence.delta_p import (
+    TRUTHS,
+    Curve,
+    cell_sums,
+    correct_shift,
+    corrected_curves,
+    cross_fitted_curves,
+    plain_curves,
+)
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.measured import Measured, probability, true_label_probability
-from anchorscope.evidence.pathways import GROUPS, noise_at_reference
+from anchorscope.evidence.measured import GROUPS, Measured, noise_at_reference, probability, true_label_probability
 from anchorscope.stats.estimate import group_weights
 from evidence_synthetic import exact_measured, half_lose_their_signal, permuted, random_measured, sigmoid, slow_shift
 

@@ -7,7 +7,7 @@ import torch
 
 from anchorscope.catalogue import DETECTION_RUNS, boost_name
 from anchorscope.engine.sequences import NO_CUT
-from anchorscope.evidence.detection import (
+from anchorscope.evidence.further_runs import (
     agreement_columns,
     answer_boost,
     boosted_states,

@@ -8,7 +8,6 @@ import torch
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import (
     CutStates,
     Effect,
@@ -17,6 +16,7 @@ from anchorscope.evidence.effects import (
     measured_places,
     refuse_no_op,
     refuse_no_ops,
+    run_clean,
 )
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.cuts import INTERVENTIONS, with_draws

@@ -5,8 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.paired_scores import beyond_baselines, beyond_permuted, join
-from anchorscope.evidence.probe_scores import Scored, baseline_score
+from anchorscope.evidence.scores import Scored, baseline_score, beyond_baselines, beyond_permuted, join
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import group_weights
 

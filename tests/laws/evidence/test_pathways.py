@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from anchorscope.evidence.corrected import correct_shift
+from anchorscope.evidence.delta_p import correct_shift
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.pathways import (
+from anchorscope.evidence.measured import (
     assign,
     at_reference,
     noise_at_reference,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from anchorscope.evidence import corrected as product
+from anchorscope.evidence import delta_p as product
 from anchorscope.evidence.draws import Draws
 from evidence_synthetic import slow_shift
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorscope.evidence.corrected import cell_sums, correct_shift
-from anchorscope.evidence.curves import corrected_curves, plain_curves
+from anchorscope.evidence.delta_p import cell_sums, correct_shift, corrected_curves, plain_curves
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import permuted_flip_share, plain_calls
-from anchorscope.evidence.summary import Row, summarise
+from anchorscope.evidence.measured import Measured, permuted_flip_share, plain_calls
+from anchorscope.evidence.scores import SummaryRow
+from anchorscope.evidence.tables import summarise
 from anchorscope.stats.estimate import Estimate, group_weights
 from evidence_synthetic import half_lose_their_signal, random_measured, sigmoid
 
@@ -27,7 +26,7 @@ class Summary:
     def __init__(self, measured: Measured) -> None:
         self.corrected = correct_shift(measured, drawn(measured))
         self.sums = {name: cell_sums(self.corrected, name) for name in measured.after}
-        self.rows: list[Row] = summarise(self.corrected, self.sums)
+        self.rows: list[SummaryRow] = summarise(self.corrected, self.sums)
 
     def __call__(self, quantity: str, **columns: str | None) -> Estimate:
         found = [

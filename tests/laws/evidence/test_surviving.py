@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.probe_scores import Scored, baseline_score, layer_scores
+from anchorscope.evidence.scores import Scored, baseline_score, layer_scores
 from anchorscope.stats.estimate import group_weights
 from evidence_synthetic import random_measured, sigmoid
 

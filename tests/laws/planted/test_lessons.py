@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anchorscope.planted.language import ALWAYS, CELLS, NEUTRAL, NEVER, make_tokenizer, the_language
-from anchorscope.planted.lessons import JUDGE_ALL, LESSONS, SAY, draw_batch
+from anchorscope.planted.train import JUDGE_ALL, LESSONS, SAY, draw_batch
 
 LANGUAGE = the_language()
 TOKENIZER = make_tokenizer(LANGUAGE)

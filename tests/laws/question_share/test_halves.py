@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.question_share.halves import RIDGE_FOLDS, make_halves
+from anchorscope.question_share.evidence import RIDGE_FOLDS, make_halves
 
 
 def items(n, seed):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.question_share.evidence import GROUPS
-from anchorscope.question_share.intervals import ShareDraws
-from anchorscope.question_share.ridge import Spectrum
+from anchorscope.question_share.evidence import GROUPS, Spectrum
+from anchorscope.question_share.shares import ShareDraws
 
 
 def ridge(states, target, penalty, learned, asked):

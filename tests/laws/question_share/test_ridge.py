@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.question_share.ridge import PENALTIES, OutOfFold, Spectrum, fold_cells, half_cells
+from anchorscope.question_share.evidence import PENALTIES, OutOfFold, Spectrum, fold_cells, half_cells
 
 
 def smoother(case, penalty):

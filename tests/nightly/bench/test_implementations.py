@@ -18,7 +18,7 @@ from anchorscope.bench.implementations import (
     is_foreign,
     make,
 )
-from anchorscope.bench.workload import Item, Workload
+from anchorscope.bench.measuring import Item, Workload
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
 

@@ -68,7 +68,7 @@ def test_a_library_that_fails_is_told_and_ours_is_not_hidden(quick, monkeypatch)
 
 
 def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
-    monkeypatch.setattr("anchorscope.bench.probe_fits.os.cpu_count", lambda: 1)  # a tiny fit, no processes
+    monkeypatch.setattr("anchorscope.bench.session.os.cpu_count", lambda: 1)  # a tiny fit, no processes
     ours, loop = probe_fits.rows(setting)
     assert (ours.way, loop.way, ours.unit) == ("anchorscope", "scikit-learn", "fits")
     assert ours.items == 4 * 5 * 8

@@ -14,7 +14,7 @@ from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.planted.items import Shares
 from anchorscope.report import validation_page
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA
-from anchorscope.validation.scores import METHODS_OF
+from anchorscope.validation.recovery import METHODS_OF
 from anchorscope.validation.validate import Options, read_summary, validate
 from unprinted import unprinted
 

@@ -3,18 +3,14 @@
 import numpy as np
 import pytest
 
-from anchorscope.question_share.gate import beyond_zero, may_call
+from anchorscope.question_share.posterior import beyond_zero, may_call
 from anchorscope.report.worlds_section import TRUTH, smallest_sizes
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.streams import stream
-from anchorscope.validation.worlds.marks import Marks, mark, wilson
-from anchorscope.validation.worlds.quantities import auc_by_truth
-from anchorscope.validation.worlds.run import Found
-from anchorscope.validation.worlds.states import WIDTH, make_states, plant
-from anchorscope.validation.worlds.tables import shown_size, worlds_table
-from anchorscope.validation.worlds.truth import Truth, find_truth
-from anchorscope.validation.worlds.world import WORLDS
+from anchorscope.validation.world_marks import Found, Marks, mark, shown_size, wilson, worlds_table
+from anchorscope.validation.world_rules import auc_by_truth
+from anchorscope.validation.worlds import WIDTH, WORLDS, Truth, find_truth, make_states, plant
 
 MANY = 40_000
 RULES = {"plain", "cross-fitted", "corrected", "question share", "item posterior"}

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from anchorscope.stats import curve_order as order
-from anchorscope.stats.sampled_curve import SampledCurve
+from anchorscope.stats import curves as order
+from anchorscope.stats.curves import SampledCurve
 
 LAYERS = 20
 X = np.arange(LAYERS)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.stats import curve_shape as shape
-from anchorscope.stats.sampled_curve import FEWEST_DRAWS, SampledCurve
+from anchorscope.stats import curves as shape
+from anchorscope.stats.curves import FEWEST_DRAWS, SampledCurve
 
 LAYERS = st.integers(6, 40)
 DEPTHS = st.floats(20.0, 90.0)
