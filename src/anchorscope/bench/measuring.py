@@ -1,28 +1,24 @@
-"""What every implementation is given: token sequences with a common beginning, the keys to cut, and where to read.
+"""What a benchmark measures and how: the items, seconds and peak memory of a piece of work, and the rows they fill.
 
-Two kinds. Real items are questions with answers in the two-shot template, their exact tokens found as in a run; half of
-the answers are another question's, so that probes have two labels. Synthetic items are random tokens: `shared` ones
-that all begin with and `own` ones that follow, of which 4 … 9 are cut; the last is one of 16 tokens, every other of
-which stands for "true". Both are read at the last token, and every cut is from all later queries, in every layer.
-
-How a benchmark measures: seconds and peak memory of a piece of work, the rows they fill, and the model and items.
-
-Peak memory of the host is sampled while the work runs (the peak that the system keeps for a process never falls again,
-so later work would inherit it); that of a GPU comes from torch.
+Every implementation is given token sequences with a common beginning, and keys to cut from all later queries; states
+are read at the last token. Real items are questions with answers in the two-shot template, their exact tokens found as
+in a run; half of the answers are another question's, so that probes have two labels. Synthetic items are random tokens:
+`shared` ones that all begin with and `own` ones that follow, of which 4 … 9 are cut; the last is one of 16 tokens,
+every other of which stands for "true".
 """
 
 import ctypes
 import gc
 import os
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -59,7 +55,6 @@ class Item:
 
     @property
     def length(self) -> int:
-        """Number of tokens."""
         return len(self.ids)
 
 
@@ -99,12 +94,10 @@ class Workload:
 
     @property
     def sequences(self) -> list[TokenSequence]:
-        """As the engine takes them."""
         return [TokenSequence(item.ids, item.length - 1, (item.length - 1,)) for item in self.items]
 
     @property
     def cuts(self) -> list[Cut]:
-        """As the engine takes them."""
         return [Cut(item.keys, "all") for item in self.items]
 
 
@@ -153,9 +146,12 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
         for spans, label in zip(located, labels, strict=True)
         if spans is not None and spans.question_tokens
     )
-    ends = _line_ends(tokenizer)
-    asked = tuple(prompt.ids for prompt in prompts)
-    return Workload(items, f"{len(items)} questions of {dataset}", asked, ends, new_tokens)
+    tokens = tokenizer.batch_decode([[token] for token in range(len(tokenizer))], clean_up_tokenization_spaces=False)
+    breaks = {token for token, text in enumerate(tokens) if "\n" in text}
+    ends = tuple(sorted(breaks | set(tokenizer.all_special_ids)))
+    return Workload(
+        items, f"{len(items)} questions of {dataset}", tuple(prompt.ids for prompt in prompts), ends, new_tokens
+    )
 
 
 def _answer_texts(true: Sequence[str], relations: Sequence[str | None], labels: Sequence[bool]) -> list[str]:
@@ -172,14 +168,6 @@ def _answer_texts(true: Sequence[str], relations: Sequence[str | None], labels: 
     return texts
 
 
-def _line_ends(tokenizer: Any) -> tuple[int, ...]:
-    """Tokens that end an answer: those with a line break, and the special ones."""
-    texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))], clean_up_tokenization_spaces=False)
-    broken = {token for token, text in enumerate(texts) if "\n" in text}
-    return tuple(sorted(broken | set(tokenizer.all_special_ids)))
-
-
-_SAMPLE_SECONDS = 0.01
 _MATMUL_SIZE = {"cpu": 1536, "cuda": 8192}  # large enough that nothing but the multiplying counts
 _MATMUL_REPEATS = 5
 
@@ -189,33 +177,54 @@ class Measured:
     """What one repeat took."""
 
     seconds: float
-    host_added_mb: float
-    """What it took of the host's memory at most, beyond what the process held before."""
-    device_added_mb: float | None
-    """The same of the GPU's; None on the CPU."""
+    added_mb: float
+    """What it took at most of the computing device's memory, beyond what the process held before."""
 
 
 def measure(run: Callable[[], Any], device: torch.device) -> Measured:
     """Runs once and waits for the device."""
     _tidy(device)
-    began_with, on_gpu = held_mb(device), device.type == "cuda"
-    with _Sampler() as sampler:
-        _wait(device)
-        began = time.perf_counter()
-        kept = run()
-        _wait(device)
-        seconds = time.perf_counter() - began
+    held = held_mb(device)
+    began = time.perf_counter()
+    kept = run()
+    _wait(device)
+    seconds = time.perf_counter() - began
+    peak = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmHWM")
     del kept  # only here: what is handed back counts
-    return Measured(
-        seconds=seconds,
-        host_added_mb=max(0.0, sampler.peak - began_with[0]),
-        device_added_mb=torch.cuda.max_memory_allocated(device) / 2**20 - began_with[1] if on_gpu else None,
-    )
+    return Measured(seconds, max(0.0, peak - held))
 
 
-def held_mb(device: torch.device) -> tuple[float, float]:
-    """What this process holds now of the host's memory and of the GPU's."""
-    return _resident_mb(), torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0
+def held_mb(device: torch.device) -> float:
+    """What this process holds now of the computing device's memory."""
+    return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmRSS")
+
+
+def _host_mb(kind: str) -> float:
+    """The process's resident memory (VmRSS) or its peak since it was last reset (VmHWM)."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+        return int(lines[kind].split()[0]) / 2**10
+    except (OSError, KeyError):  # not Linux: the peak so far is all that the system tells
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _tidy(device: torch.device) -> None:
+    """Gives back what earlier work has freed, and forgets its peak, so that neither is counted as this one's."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    with suppress(OSError, AttributeError):  # not Linux, or another C library; the numbers are then a little larger
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
+    _wait(device)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
@@ -234,76 +243,19 @@ def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 def machine(device: torch.device) -> dict[str, Any]:
     """What the numbers were measured on."""
+    processor = "unknown"
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part")))
+        processor = next(names, processor)
     return {
-        "processor": _processor(),
+        "processor": processor,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }
-
-
-class _Sampler:
-    """Watches the process's resident memory from a thread."""
-
-    def __init__(self) -> None:
-        self.peak = _resident_mb()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "_Sampler":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-        self.peak = max(self.peak, _resident_mb())
-
-    def _watch(self) -> None:
-        while not self._over.wait(_SAMPLE_SECONDS):
-            self.peak = max(self.peak, _resident_mb())
-
-
-def _resident_mb() -> float:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    except (OSError, ValueError):  # not Linux: the peak so far is all that the system tells
-        import resource
-
-        unit = 2**20 if sys.platform == "darwin" else 2**10
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-
-
-def _tidy(device: torch.device) -> None:
-    """Gives back what earlier work has freed, so that it is not counted as this one's."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-    if sys.platform == "linux":
-        try:
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
-        except (OSError, AttributeError):  # another C library; the numbers are then a little larger
-            return
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            named = [line.partition(":")[2].strip() for line in file if line.startswith(("model name", "CPU part"))]
-        return named[0] if named else "unknown"
-    except OSError:
-        return "unknown"
 
 
 Say = Callable[[str], None]
@@ -322,8 +274,8 @@ class Setting:
     peak: float
     """Operations per second of large matrix products, measured here."""
     say: Say
-    held: tuple[float, float]
-    """MB that the process with its model holds of the host's memory and of the GPU's."""
+    held: float
+    """MB that the process with its model holds of the computing device's memory."""
 
     @property
     def block_parameters(self) -> int:
@@ -338,14 +290,29 @@ class Setting:
     def workload(self, n: int) -> Workload:
         """That many items, of the kind that was chosen."""
         options, lm = self.options, self.lm
-        if not options.synthetic:
-            made = _real(options, lm, n)
+        if options.synthetic:
+            shared, own = options.shared or SHARED, options.own or OWN
+            made = synthetic(n, shared, own, int(lm.config.vocab_size), options.seed, options.new_tokens)
         else:
-            shared = SHARED if options.shared is None else options.shared
-            length = OWN if options.own is None else options.own
-            made = synthetic(n, shared, length, int(lm.config.vocab_size), options.seed, options.new_tokens)
-        _refuse_windows(lm, made)
+            made = self._real(n)
+        longest = max(item.length for item in made.items)
+        windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
+        if windows and min(windows) < longest:  # the others are given one mask for all layers, which would erase it
+            raise UserError(
+                f"Items have up to {longest} tokens, and layers of {lm.name!r} see only {min(windows)}; the ways could "
+                f"not be compared. Choose shorter items (--shared and --own, at least {LEAST_OWN}) or another model."
+            )
         return made
+
+    def _real(self, n: int) -> Workload:
+        options, lm = self.options, self.lm
+        try:
+            return real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"Real questions need the package {error.name!r}, which is not installed here; install all of "
+                f"anchorscope, or run random tokens with --shared {SHARED} --own {OWN}."
+            ) from error
 
     def race(self, runs: Mapping[str, Callable[[], Any]], title: str) -> dict[str, list[Measured]]:
         """All runs in turn (A B C A B C), so that noise hits all alike."""
@@ -370,27 +337,6 @@ def load_model(options: Options) -> LanguageModel:
     config = sources.shape_config(options.model, sources.SHAPES[_TOKENIZER_OF].vocabulary)
     model = sources.build_shape(config, DTYPES[dtype], target).to(target)
     return wrap(model, None, sources.shape_title(options.model), options.model, random_weights=True)
-
-
-def _real(options: Options, lm: LanguageModel, n: int) -> Workload:
-    try:
-        return real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"Real questions need the package {error.name!r}, which is not installed here; install all of anchorscope, "
-            f"or run random tokens with --shared {SHARED} --own {OWN}."
-        ) from error
-
-
-def _refuse_windows(lm: LanguageModel, workload: Workload) -> None:
-    # The other implementations are given one mask for all layers, which would erase a window.
-    longest = max(item.length for item in workload.items)
-    windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
-    if windows and min(windows) < longest:
-        raise UserError(
-            f"Items have up to {longest} tokens, and layers of {lm.name!r} see only {min(windows)}; the ways could not "
-            f"be compared. Choose shorter items (--shared and --own, at least {LEAST_OWN}) or another model."
-        )
 
 
 @dataclass(frozen=True)
@@ -418,13 +364,10 @@ class Row:
     relative_difference: float | None = None
     """The largest difference over the largest value."""
     difference_is: str | None = None
-    """What the two differences compare."""
     auc_difference: float | None = None
     """Probes only: the largest difference of an AUC on held-out items."""
     peak_memory_mb: float | None = None
     """Of the device that computes, weights included; what other implementations hold is not counted."""
-    host_peak_mb: float | None = None
-    device_peak_mb: float | None = None
     added_memory_mb: float | None = None
     """What the work took beyond the process with its model."""
     share_of_peak: float | None = None
@@ -437,20 +380,10 @@ class Row:
     note: str | None = None
     """Why something is missing."""
 
-    def timed(
-        self,
-        items: int,
-        taken: Sequence[Measured],
-        held: tuple[float, float],
-        tokens: float | None = None,
-        peak_tokens_per_s: float | None = None,
-    ) -> "Row":
-        """The same row with what its repeats took; `held` is what the process with its model holds of both memories."""
+    def timed(self, items: int, taken: Sequence[Measured], setting: Setting, tokens: float | None = None) -> "Row":
+        """The same row with what its repeats took."""
         all_seconds = [repeat.seconds for repeat in taken]
-        seconds = median(all_seconds)
-        host = max(repeat.host_added_mb for repeat in taken)
-        on_gpu = [repeat.device_added_mb for repeat in taken if repeat.device_added_mb is not None]
-        device = max(on_gpu) if on_gpu else None
+        seconds, added = median(all_seconds), max(repeat.added_mb for repeat in taken)
         return replace(
             self,
             items=items,
@@ -459,11 +392,9 @@ class Row:
             seconds_max=max(all_seconds),
             items_per_s=items / seconds,
             tokens_per_s=None if tokens is None else tokens / seconds,
-            peak_memory_mb=held[0] + host if device is None else held[1] + device,
-            host_peak_mb=held[0] + host,
-            device_peak_mb=None if device is None else held[1] + device,
-            added_memory_mb=host if device is None else device,
-            share_of_peak=None if tokens is None or peak_tokens_per_s is None else tokens / seconds / peak_tokens_per_s,
+            peak_memory_mb=setting.held + added,
+            added_memory_mb=added,
+            share_of_peak=None if tokens is None else tokens / seconds / setting.peak_tokens_per_s,
         )
 
 
@@ -471,8 +402,6 @@ def with_speedups(rows: Sequence[Row]) -> list[Row]:
     """The rows with our rate over each one's, within one work."""
     ours = {row.work: row.items_per_s for row in rows if row.way == "anchorscope" and row.items_per_s is not None}
     return [
-        row
-        if row.items_per_s is None or row.work not in ours
-        else replace(row, speedup=ours[row.work] / row.items_per_s)
+        replace(row, speedup=ours[row.work] / row.items_per_s) if row.items_per_s and row.work in ours else row
         for row in rows
     ]

@@ -1,18 +1,11 @@
-"""The works that run the model: the knockout over all layers, the knockout of every single layer, greedy answers.
+"""A whole benchmark: load, measure the machine, time all implementations of every work, show the table.
 
-For states, every implementation is tuned, then checked on a few items against the plain loop in float32 (which also
-warms it up), then timed in turns with the others. Slow ones run fewer items: rates are compared, not seconds. Answers
-are compared with transformers' own `generate` at its best batch size.
-
-The work `probes`: logistic regressions for every layer, fold and strength, against a scikit-learn loop.
-
-Both standardise on the training folds, work in float32 and stop at the same gradient. Where the loop has not the time
-for all layers it runs evenly spaced ones. Compared are the objective that both minimise and the AUC on the held-out
+For states (knockout, single layers), every implementation is tuned, then checked on a few items against the plain loop
+in float32 (which also warms it up), then timed in turns with the others. Slow ones run fewer items: rates are compared,
+not seconds. Greedy answers are compared with transformers' own `generate` at its best batch size. Probes (logistic
+regressions for every layer, fold and strength) race a scikit-learn loop: both standardise on the training folds, work
+in float32 and stop at the same gradient; compared are the objective that both minimise and the AUC on the held-out
 fold.
-
-A whole benchmark: load, measure the machine, time all implementations, judge the targets, show the table.
-
-A target is judged only where the work is the target's own: its model, device, precision and lengths.
 """
 
 import copy
@@ -79,14 +72,16 @@ class StateImplementations:
         for name in names:
             self._prepare(name)
         ready = [name for name in names if name in self.implementations]
-        reference = _Reference(self.setting, work, self.workload) if ready else None
+        if not ready:
+            return [Row(work, name, note=self.missing[name]) for name in names]
+        reference = _Reference(self.setting, work, self.workload)
         rows: dict[str, Row] = {}
         runs: dict[str, Callable[[], object]] = {}
         parts: dict[str, Workload] = {}
         for name in ready:
             row = Row(work, name, setting=self.tuned[name])
             try:
-                rows[name] = self._checked(row, reference)
+                rows[name] = reference.compare(row, _run(self.implementations[name], work, reference.part))
             except CannotDo as error:
                 rows[name] = replace(row, note=str(error))
                 continue
@@ -99,9 +94,7 @@ class StateImplementations:
             runs[name] = lambda name=name: _run(self.implementations[name], work, parts[name])  # type: ignore[misc]
         for name, taken in self.setting.race(runs, work).items():
             tokens = self.implementations[name].tokens(work, parts[name])
-            rows[name] = rows[name].timed(
-                len(parts[name].items), taken, self.setting.held, tokens, self.setting.peak_tokens_per_s
-            )
+            rows[name] = rows[name].timed(len(parts[name].items), taken, self.setting, tokens)
         if work == "knockout" and "anchorscope" in runs:
             rows["anchorscope"] = self._streaming(rows["anchorscope"])
         return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
@@ -139,10 +132,6 @@ class StateImplementations:
                 self.missing[name] = f"fails here with {type(error).__name__}: {reason}"
             else:
                 raise
-
-    def _checked(self, row: Row, reference: "_Reference | None") -> Row:
-        assert reference is not None  # there is one wherever an implementation is ready
-        return reference.compare(row, _run(self.implementations[row.way], row.work, reference.part))
 
     def _affordable(self, name: str, work: str) -> Workload:
         """As many items as one repeat has the time for: whole batches, or a part of one, but never very few."""
@@ -197,7 +186,7 @@ def _float32_copy(setting: Setting) -> LanguageModel | None:
 
 def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
     """One row for the engine, one for `generate`."""
-    names = setting.options.implementations_of("generation")
+    names, n = setting.options.implementations_of("generation"), len(workload.prompts)
     generators: dict[str, Own | PlainBatched] = {}
     tuned: dict[str, str] = {}
     if "anchorscope" in names:
@@ -206,7 +195,7 @@ def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
         tuned["anchorscope"] = f"batches of {own.budget.tokens} tokens"
     if "plain-batched" in names:
         plain = generators["plain-batched"] = PlainBatched(setting.lm)
-        tuned["plain-batched"] = plain.tune_generation(workload)
+        tuned["plain-batched"] = plain.tune_size(n, lambda size: plain.generate(workload.first(size)))
         setting.say(f"plain-batched (generate): {tuned['plain-batched']}")
     answers: dict[str, list[tuple[int, ...]]] = {}
 
@@ -214,10 +203,7 @@ def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
         answers[name] = generators[name].generate(workload)
 
     taken = setting.race({name: partial(generate, name) for name in names}, "generation")
-    n = len(workload.prompts)
-    rows = [
-        Row("generation", name, "questions", setting=tuned[name]).timed(n, taken[name], setting.held) for name in names
-    ]
+    rows = [Row("generation", name, "questions", setting=tuned[name]).timed(n, taken[name], setting) for name in names]
     if len(answers) < 2:
         return rows
     differ = sum(a != b for a, b in zip(*answers.values(), strict=True)) / n
@@ -275,47 +261,34 @@ def held_out_auc(problem: Problem, fitted: Fitted) -> NDArray[np.float64]:
     return areas
 
 
-@dataclass(frozen=True)
-class Difference:
-    """How two solvers' fits of the same problems differ, at most."""
-
-    worse: float
-    """How far the first one's objective lies above the other's, relative; 0 where it never does."""
-    better: float
-    """How far it lies below."""
-    auc: float
-    """Difference of the AUCs on the held-out fold."""
-
-
-def difference(problem: Problem, layers: Sequence[int], ours: Sequence[Fitted], theirs: Sequence[Fitted]) -> Difference:
-    """Compares the fits of some layers."""
+def differences(
+    problem: Problem, layers: Sequence[int], ours: Sequence[Fitted], theirs: Sequence[Fitted]
+) -> tuple[float, float, float]:
+    """How far our objectives lie above theirs and below, relative, and the difference of held-out AUCs; all at most."""
     excess, areas = [0.0], [0.0]
     for layer, a, b in zip(layers, ours, theirs, strict=True):
         excess += (objectives(problem, layer, a) / objectives(problem, layer, b) - 1).tolist()
         areas += np.abs(held_out_auc(problem, a) - held_out_auc(problem, b)).tolist()
-    return Difference(max(excess), -min(excess), max(areas))
+    return max(excess), -min(excess), max(areas)
 
 
 def fit_own(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
     """All layers, folds and strengths at once."""
     states = problem.states if len(layers) == len(problem.states) else problem.states[list(layers)]
-    fit = fit_layers(states, _training_sets(problem), states.device)
-    return [
-        Fitted(weight.T.numpy(), logits.T.numpy(), int((~converged).sum()))
-        for weight, logits, converged in zip(fit.weight, fit.logits, fit.converged, strict=True)
-    ]
-
-
-def _training_sets(problem: Problem) -> TrainingSets:
     learns = torch.as_tensor(np.stack([problem.folds != fold for fold in range(FOLDS)]))
     fold_of_column = torch.arange(FOLDS).repeat_interleave(len(STRENGTHS))
-    return TrainingSets(
+    sets = TrainingSets(
         labels=torch.as_tensor(problem.labels),
         members=learns[fold_of_column],
         scaled_on=learns,
         scaling=fold_of_column,
         strengths=torch.tensor(STRENGTHS).repeat(FOLDS),
     )
+    fit = fit_layers(states, sets, states.device)
+    return [
+        Fitted(weight.T.numpy(), logits.T.numpy(), int((~converged).sum()))
+        for weight, logits, converged in zip(fit.weight, fit.logits, fit.converged, strict=True)
+    ]
 
 
 _MAX_ITERATIONS = 10_000  # none of them may stop the loop before its tolerance does
@@ -411,141 +384,32 @@ def probe_rows(setting: Setting) -> list[Row]:
         by_name = _compared(by_name, problem, _spaced(layers, _COMPARED_LAYERS))
     taken = setting.race(runs, "probes")
     per_layer = problem.fits_per_layer
-    return [by_name[name].timed(len(chosen[name]) * per_layer, taken[name], setting.held) for name in names]
+    return [by_name[name].timed(len(chosen[name]) * per_layer, taken[name], setting) for name in names]
 
 
 def _compared(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
     ours = fit_own(problem, layers)
-    off = difference(problem, layers, ours, fit_sklearn(problem, layers, 1))
-    meaning = f"how far its objective lies above the other's at most, relative, {len(layers)} layers"
+    worse, better, auc_difference = differences(problem, layers, ours, fit_sklearn(problem, layers, 1))
     missed = sum(fitted.unconverged for fitted in ours)
     if missed:
         note = f"{missed} of {len(layers) * problem.fits_per_layer} fits did not converge"
         by_name["anchorscope"] = replace(by_name["anchorscope"], note=note)
-    compared = {}
-    for name, excess in (("anchorscope", off.worse), ("scikit-learn", off.better)):
-        compared[name] = replace(
+    return {
+        name: replace(
             by_name[name],
             max_difference=excess,
             relative_difference=excess,
-            auc_difference=off.auc,
-            difference_is=meaning,
+            auc_difference=auc_difference,
+            difference_is=f"how far its objective lies above the other's at most, relative, {len(layers)} layers",
         )
-    return compared
+        for name, excess in (("anchorscope", worse), ("scikit-learn", better))
+    }
 
 
 def _spaced(layers: Sequence[int], n: int) -> list[int]:
     """That many layers, evenly spaced, at least one."""
     n = max(1, min(n, len(layers)))
     return [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
-
-
-@dataclass(frozen=True)
-class Circumstances:
-    """What was measured, as far as targets ask."""
-
-    model: str
-    device: str
-    """`cpu` or `cuda`."""
-    dtype: str
-    items: int
-    shared: float
-    """Shared tokens of an item."""
-    own: float
-    """Own tokens of an item, on average."""
-    probe_items: int
-
-
-_ANY = (0.0, 1e9)
-
-
-@dataclass(frozen=True)
-class Target:
-    """One promise."""
-
-    device: str
-    model: str
-    work: str
-    measure: str
-    """`speedup` over the fastest of `against`, `streaming_share_of_peak`, or `seconds`."""
-    bound: float
-    """At least this; for seconds, at most this."""
-    against: tuple[str, ...] = ()
-    own: tuple[float, float] = _ANY
-    """The own tokens for which it was stated, beside about 40 shared ones."""
-    probe_items: int = 0
-    items: int = 0
-    """How many items it was stated for, at least."""
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        if self.measure == "seconds":
-            return f"{self.work} at {self.model}: under {self.bound:g} s"
-        if self.measure == "streaming_share_of_peak":
-            return f"{self.work} at {self.model}, probes streaming: at least {self.bound:.0%} of the matmul peak"
-        which = " and ".join(self.against)
-        faster = f"the faster of {which}" if len(self.against) > 1 else which
-        return f"{self.work} at {self.model}: at least {self.bound:g}× {faster}"
-
-
-_PEERS = ("transformer-lens", "nnsight")
-_ABOUT_25 = (20.0, 30.0)
-_24 = (24.0, 24.0)
-_64 = (64.0, 64.0)
-_SMALL = "smollm2-135m"
-
-TARGETS: tuple[Target, ...] = (
-    Target("cpu", _SMALL, "knockout", "speedup", 5.0, ("plain",), _ABOUT_25),
-    Target("cpu", _SMALL, "knockout", "speedup", 2.4, ("plain-batched",), _ABOUT_25),
-    Target("cpu", _SMALL, "knockout", "speedup", 2.4, _PEERS, _ABOUT_25),
-    Target("cpu", _SMALL, "single-layer", "speedup", 10.0, ("plain",), _ABOUT_25),
-    Target("cpu", _SMALL, "single-layer", "speedup", 2.4, ("plain-batched",), _ABOUT_25),
-    Target("cpu", _SMALL, "single-layer", "speedup", 5.0, _PEERS, _ABOUT_25),
-    Target("cpu", _SMALL, "probes", "speedup", 20.0, ("scikit-learn",)),
-    Target("cuda", "shape:llama-3.2-1b", "knockout", "speedup", 100.0, ("plain",), _24),
-    Target("cuda", "shape:llama-3.2-3b", "knockout", "speedup", 80.0, ("plain",), _24),
-    Target("cuda", "shape:qwen3-8b", "knockout", "speedup", 70.0, ("plain",), _24),
-    Target("cuda", "shape:qwen3-32b", "knockout", "speedup", 35.0, ("plain",), _24),
-    Target("cuda", "shape:llama-3.2-1b", "knockout", "streaming_share_of_peak", 0.65, (), _64),
-    Target("cuda", "shape:qwen3-8b", "knockout", "streaming_share_of_peak", 0.72, (), _64),
-    Target("cuda", "shape:qwen3-32b", "knockout", "streaming_share_of_peak", 0.72, (), _64),
-    Target("cuda", "shape:qwen3-32b", "probes", "seconds", 20.0, (), probe_items=3000),
-    Target("cuda", _SMALL, "generation", "speedup", 3.0, ("plain-batched",), items=10_000),
-)
-"""All promises that a benchmark of one machine can judge."""
-
-
-def judge(rows: Sequence[Row], given: Circumstances) -> list[dict[str, Any]]:
-    """Every target that these circumstances are those of, met or not, or why it cannot be told."""
-    works = {row.work for row in rows}
-    return [_judged(target, rows) for target in TARGETS if _applies(target, given) and target.work in works]
-
-
-def _applies(target: Target, given: Circumstances) -> bool:
-    precise = given.dtype == ("float32" if target.device == "cpu" else "bfloat16")
-    enough = given.probe_items >= target.probe_items
-    long = target.own[0] <= given.own <= target.own[1] and (target.own == _ANY or 35 <= given.shared <= 50)
-    many = given.items >= target.items
-    return (target.device, target.model) == (given.device, given.model) and precise and enough and long and many
-
-
-def _judged(target: Target, rows: Sequence[Row]) -> dict[str, Any]:
-    measured = _measured(target, {row.way: row for row in rows if row.work == target.work})
-    met = None
-    if measured is not None:
-        met = measured <= target.bound if target.measure == "seconds" else measured >= target.bound
-    return {"target": target.text, "bound": target.bound, "measured": measured, "met": met}
-
-
-def _measured(target: Target, by_implementation: dict[str, Row]) -> float | None:
-    own = by_implementation.get("anchorscope")
-    if target.measure != "speedup":
-        return None if own is None else getattr(own, target.measure)
-    rows = [by_implementation[name] for name in target.against if name in by_implementation]
-    speedups = [row.speedup for row in rows if row.speedup is not None]
-    # Of several, the faster counts: all of them have to be there.
-    return min(speedups) if len(speedups) == len(target.against) else None
 
 
 def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
@@ -558,18 +422,16 @@ def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
     workload = setting.workload(options.items)
     say(f"{workload.about}, {workload.shared} tokens shared")
     rows = with_speedups(_measure(setting, workload))
-    given = _circumstances(setting, workload)
     return {
         "rows": [asdict(row) for row in rows],
-        "targets": judge(rows, given),
         "model": lm.name,
         "device": str(lm.device),
-        "dtype": given.dtype,
+        "dtype": str(lm.dtype).removeprefix("torch."),
         "workload": {
             "about": workload.about,
             "items": len(workload.items),
             "shared_tokens": workload.shared,
-            "own_tokens_mean": given.own,
+            "own_tokens_mean": workload.tokens / len(workload.items) - workload.shared,
             "probe_items": options.probe_items,
         },
         "repeats": options.repeats,
@@ -593,19 +455,6 @@ def _measure(setting: Setting, workload: Workload) -> list[Row]:
     return rows
 
 
-def _circumstances(setting: Setting, workload: Workload) -> Circumstances:
-    lm = setting.lm
-    return Circumstances(
-        model=setting.options.model,
-        device=lm.device.type,
-        dtype=str(lm.dtype).removeprefix("torch."),
-        items=len(workload.items),
-        shared=workload.shared,
-        own=workload.tokens / len(workload.items) - workload.shared,
-        probe_items=setting.options.probe_items,
-    )
-
-
 _HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "difference", "memory", "of peak")
 
 
@@ -618,8 +467,6 @@ def render(record: dict[str, Any]) -> str:
         f"difference in {row['work']}: {row['difference_is']}" for row in record["rows"] if row["difference_is"]
     )
     parts += ["\n".join(lines) for lines in (notes, chosen, list(meanings)) if lines]
-    if record["targets"]:
-        parts.append("\n".join(_target_line(judged) for judged in record["targets"]))
     return "\n\n".join(parts)
 
 
@@ -666,10 +513,3 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
         right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
         lines.append("  ".join([*left, *right]).rstrip())
     return "\n".join(lines)
-
-
-def _target_line(judged: dict[str, Any]) -> str:
-    """Whether a promise is kept, in a line."""
-    if judged["met"] is None:
-        return f"not judged  {judged['target']} (a way that it needs was not measured)"
-    return f"{'met' if judged['met'] else 'NOT MET':<10}  {judged['target']}: measured {judged['measured']:.3g}"

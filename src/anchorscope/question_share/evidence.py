@@ -1,26 +1,13 @@
-"""Half splits: groups dealt to two halves again and again, so that evidence and what explains it never share a label.
+"""Evidence that was there, and what a cut takes of it, item by item (docs/question-share.md).
 
-In each split a probe learns from one half and scores the other; what the cut state still explains of those scores is
-learned within that other half, out of fold. Halves and folds keep groups whole and balance relation × truth.
+**Halves.** Groups are dealt to two halves again and again. In each split a probe learns from one half and scores the
+other; what the cut state still explains of those scores is learned within that other half, out of fold. So z, the
+clean log-odds, has never seen a label of the half it is used in. (Scores of ordinary cross-fitted probes would not do:
+anything that explains them from states learns, through them, the labels that they were trained on.)
 
-Evidence that was there: z, the clean log-odds of an item by a probe that learned from the other half.
-
-z has never seen a label of the half it is used in. Scores of ordinary cross-fitted probes would not do: whoever
-explains them from states learns, through them, the labels that they were trained on.
-
-Ridge regression within each half, out of fold, for all layers and splits at once.
-
-Only sums over folds are needed (Gram matrices and cross products): what a fold is explained from is its half's sum less
-its own. The penalty of a target is chosen once per layer, from one decomposition of all items, by the leave-one-out
-error that it gives in closed form.
-
-Evidence that was lost, item by item, and how sure the shares of it are.
-
-s = ±1 is the label, z the clean log-odds by a probe of the other half. What the cut state still explains of both, out
-of fold, is taken away: (s − ŝ)(z − ẑ) is the evidence that needs what was cut, s·z is all of it. Both are averaged over
-the splits; the share of a set of items is the ratio of their sums.
-
-Three things that simulations asked for (docs/question-share.md):
+**Lost.** s = ±1 is the label. What the cut state explains of s and z (ridge regression, out of fold) is taken away:
+(s − ŝ)(z − ẑ) is the evidence that needs what was cut, s·z is all of it. Both are averaged over the splits; the share
+of a set of items is the ratio of their sums. Three things that simulations asked for:
 Residuals that are out of fold carry the noise of their own estimation, the same in both: their product is divided by
 1 + its share, which is exact for least squares with equal variances (the HC2 estimator does the same).
 ẑ is penalised ten times less than predicts best: a product of two residuals is unbiased as soon as one of them is.
@@ -362,16 +349,8 @@ class Lost(NamedTuple):
 
     def stored(self) -> dict[str, NDArray[Any]]:
         """The parts by name, numbers in single precision: as they are kept."""
-        return {
-            name: array.astype(np.float32) if array.dtype == np.float64 else array
-            for name, array in self._asdict().items()
-        }
-
-    def shares(self) -> Float[np.ndarray, "problem group"]:
-        """Λ of every group; NaN where it had no evidence at all."""
-        had = (self.members * self.had[:, None]).sum(-1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(had != 0, (self.members * self.lost[:, None]).sum(-1) / had, np.nan)
+        parts = self._asdict().items()
+        return {name: array.astype(np.float32) if array.dtype == np.float64 else array for name, array in parts}
 
 
 def lost_evidence(

@@ -1,22 +1,15 @@
-"""A curve along the layers together with its bootstrap draws: what a statement about a whole curve needs.
+"""Curves along the layers with their bootstrap draws: what a statement about whole curves needs.
 
-An interval at every single layer says nothing about "the lowest of 30 layers", which is picked after the numbers are
-seen. So a curve has one band that holds the true curve in all layers at once in 95 of 100 samples (the sup-t band):
-value ± c · s, where s is the bootstrap's spread at that layer and c the 95th percentile, over the draws, of the
-farthest that any layer strays in units of its s. Whatever is read off the whole band is then covered too.
+**One curve.** An interval at every single layer says nothing about "the lowest of 30 layers", which is picked after
+the numbers are seen. So a curve has one band that holds the true curve in all layers at once in 95 of 100 samples (the
+sup-t band): value ± c · s, where s is the bootstrap's spread at that layer and c the 95th percentile, over the draws,
+of the farthest that any layer strays in units of its s. What depends on a layer that is named beforehand (the first,
+the last) has a percentile interval; what is looked for along the curve is read off the band. A layer is an estimate
+too: its ends are the first and last layer that the draws allow. Infinity means "at no layer".
 
-What a curve does along the layers: where it is lowest, how far it comes back, from where on it is flat.
-
-Each answer is an estimate. What depends on one layer that is named beforehand (the first, the last) has a percentile
-interval; what is looked for along the curve (the lowest, the farthest) is read off a band that holds for all layers at
-once (`sampled_curve.py`), so that looking in 30 places is paid for. A layer is an estimate too: its value is where the
-sample has it, its ends are the first and last layer that the draws allow. Infinity means "at no layer".
-
-Several curves of different questions side by side: which is lowest, do they keep their order, do they converge?
-
-They are independent, but equal seeds may have given them equal draws: the draws of each are put in an order of their
-own first. Noise makes curves lie farther apart and change places more often than they truly do, so intervals come from
-a band over all pairs of curves at once, or have the noise's share taken out.
+**Several curves** of different questions are independent, but equal seeds may have given them equal draws: the draws
+of each are put in an order of their own first. Noise makes curves lie farther apart and change places more often than
+they truly do, so intervals come from a band over all pairs of curves at once, or have the noise's share taken out.
 """
 
 import math
@@ -428,14 +421,14 @@ def _gap_bands(value: Floats, drawn: Floats) -> tuple[Floats, Floats]:
 _METHOD = "intervals of independent samples combined (MOVER)"
 
 
-def mean_of(found: Sequence[Estimate]) -> Estimate:
+def mean_of(parts: Sequence[Estimate]) -> Estimate:
     """The mean; one estimate alone stays what it is."""
-    if len(found) == 1:
-        return found[0]
-    value = sum(one.value for one in found) / len(found)
-    below = _aside([one.value - one.ci_low for one in found]) / len(found)
-    above = _aside([one.ci_high - one.value for one in found]) / len(found)
-    return _combined(value, below, above, min(one.n for one in found))
+    if len(parts) == 1:
+        return parts[0]
+    value = sum(part.value for part in parts) / len(parts)
+    below = _aside([part.value - part.ci_low for part in parts]) / len(parts)
+    above = _aside([part.ci_high - part.value for part in parts]) / len(parts)
+    return _combined(value, below, above, min(part.n for part in parts))
 
 
 def difference_of(first: Estimate, second: Estimate) -> Estimate:
@@ -450,33 +443,18 @@ def ratio_of(first: Estimate, second: Estimate) -> Estimate:
     n = min(first.n, second.n)
     if not (first.value > 0 and second.value > 0):
         return Estimate(math.nan, math.nan, math.nan, n, _METHOD)
-    found = difference_of(_logarithm(first), _logarithm(second))
-    return Estimate(math.exp(found.value), _power(found.ci_low), _power(found.ci_high), n, _METHOD)
+    with np.errstate(divide="ignore", over="ignore"):
+        logs = [np.log(np.maximum([part.value, part.ci_low, part.ci_high], 0.0)) for part in (first, second)]
+        apart = difference_of(*(Estimate(*log.tolist(), n, _METHOD) for log in logs))
+        return Estimate(*np.exp([apart.value, apart.ci_low, apart.ci_high]).tolist(), n, _METHOD)
 
 
 def _aside(distances: Sequence[float]) -> float:
     """Root of the sum of squares; what is not known stays so, however far the others reach."""
-    return math.nan if any(math.isnan(one) for one in distances) else math.hypot(*distances)
+    return math.nan if any(map(math.isnan, distances)) else math.hypot(*distances)
 
 
 def _combined(value: float, below: float, above: float, n: int) -> Estimate:
     if math.isnan(below) or math.isnan(above):
         below = above = math.nan
     return Estimate(value, value - below, value + above, n, _METHOD)
-
-
-def _logarithm(found: Estimate) -> Estimate:
-    return Estimate(_log(found.value), _log(found.ci_low), _log(found.ci_high), found.n, found.method)
-
-
-def _log(value: float) -> float:
-    if math.isnan(value):
-        return value
-    return math.log(value) if value > 0 else -math.inf
-
-
-def _power(value: float) -> float:
-    try:
-        return math.exp(value)
-    except OverflowError:
-        return math.inf
