@@ -47,16 +47,8 @@ class SampledCurve:
     n: int
     """Items that the curve rests on."""
 
-    def __post_init__(self) -> None:
-        if self.value.ndim != 1 or not len(self.value) or self.samples.ndim != 2:
-            raise ValueError(f"a curve needs [layer] and [draw, layer], not {self.value.shape}, {self.samples.shape}")
-        if self.samples.shape[1] != len(self.value):
-            raise ValueError(f"{len(self.value)} layers, but draws of {self.samples.shape[1]}")
-
     def __sub__(self, other: "SampledCurve") -> "SampledCurve":
         """The difference of two curves that were drawn together: draw by draw, as both saw the same questions."""
-        if self.samples.shape != other.samples.shape:
-            raise ValueError(f"drawn together, yet {self.samples.shape} and {other.samples.shape}")
         return SampledCurve(self.value - other.value, self.samples - other.samples, min(self.n, other.n))
 
     def relative_to(self, layer: int) -> "SampledCurve":

@@ -1,11 +1,10 @@
-"""What each experiment of a finished run says of every item: a number, larger where more hangs on the question.
+"""How well each experiment of a finished run finds what was planted: AUCs, recalls, where the label gets in the way.
 
 Everything is read from the run folder, as any other program would: the log-odds of effects.parquet at the item's
-reference layer, the calls of pathways.parquet, and the values per item of experiment_items.parquet.
+reference layer, the calls of pathways.parquet, and the values per item of experiment_items.parquet; each gives a number
+that is larger where more depends on the question.
 
-How well each experiment finds what was planted: areas under curves, recalls, and where the label gets in the way.
-
-Items of both pathways are left out of areas and recalls, as they have no right answer; the confusion table shows where
+Items of both pathways are left out of AUCs and recalls, as they have no right answer; the confusion table shows where
 they go. Only items that the probe calls right count, as the pathways are defined for no others. Every number is given
 over all items and within true and within false answers: a rule that sorts by the label looks fair over all of them.
 """
@@ -31,8 +30,6 @@ from anchorscope.stats.streams import stream
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
 
-METHODS_OF = {name: one.experiment for name, one in INTERVENTIONS.items()}
-"""The experiment that each intervention belongs to."""
 _TAKEN = {
     ("saliency", "question_to_answer"),
     ("saliency", "share"),
@@ -140,12 +137,12 @@ def _interventions(run: Path, items: Items) -> list[Score]:
         .mean()
     )
     found = []
-    for name, experiment in METHODS_OF.items():
+    for name, entry in INTERVENTIONS.items():
         rows = at_reference.filter(pl.col("intervention") == name)
         if rows.height:
             flips = _over_items(rows, "flips", items)
             called = np.where(np.isfinite(flips), flips > 0.5, np.nan)
-            found.append(Score(experiment, name, 100 * _over_items(rows, "lost", items), called))
+            found.append(Score(entry.experiment, name, 100 * _over_items(rows, "lost", items), called))
     return found
 
 

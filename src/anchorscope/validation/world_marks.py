@@ -1,13 +1,9 @@
-"""From replicas to marks: means with intervals, and whether a rule passes in a world.
+"""All rules in all worlds: replicas are drawn, solved together, and marked; tables and sentences of what came out.
 
 A rule passes where all that is defined for it is within its mark: the AUC within true and within false answers, where
 that can be reached at all; the bias of the share; how often it claims two groups in the world's twin; and how many of
 the items that it is sure of it calls wrong. Marks are compared with the means as they are: of ten replicas one false
 alarm is too many, and more replicas tell whether that was chance.
-
-All rules in all worlds: replicas are drawn, solved together, and marked.
-
-What the worlds found, as a table, for programs, and in sentences.
 """
 
 from collections.abc import Sequence
@@ -17,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from scipy.stats import binomtest
 from scipy.stats import t as student
 
 from anchorscope.evidence.measured import ASSIGNMENTS
@@ -96,19 +93,12 @@ def _mean(values: Sequence[float], is_rate: bool) -> Estimate:
         return Estimate(np.nan, np.nan, np.nan, 0, "mean over replicas")
     value = float(known.mean())
     if is_rate:
-        return Estimate(value, *wilson(value, n), n, "share of replicas, Wilson's interval")
+        low, high = binomtest(int(known.sum()), n).proportion_ci(LEVEL, method="wilson")
+        return Estimate(value, float(low), float(high), n, "share of replicas, Wilson's interval")
     if n == 1:
         return Estimate(value, np.nan, np.nan, 1, "one replica")
     half = float(student.ppf((1 + LEVEL) / 2, n - 1) * known.std(ddof=1) / np.sqrt(n))
     return Estimate(value, value - half, value + half, n, "mean over replicas, Student's interval")
-
-
-def wilson(rate: float, n: int) -> tuple[float, float]:
-    """The interval of a rate out of n."""
-    z = 1.96
-    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
-    return max(0.0, min(rate, float(middle - half))), min(1.0, max(rate, float(middle + half)))
 
 
 @dataclass(frozen=True)
@@ -209,7 +199,7 @@ class _Runner:
     def _setting(self, world: World, made: Made) -> Setting:
         """Labels are the same in all worlds but the one with relations."""
         if world.by_relation not in self._settings:
-            self._settings[world.by_relation] = Setting.of(made, self.seed, self.device)
+            self._settings[world.by_relation] = Setting(made, self.seed, self.device)
         return self._settings[world.by_relation]
 
 
@@ -222,7 +212,9 @@ def worlds_table(found: Found) -> pl.DataFrame:
     """One row per world, rule, number of items and quantity; what is so in a world comes first."""
     rows: list[tuple[Any, ...]] = []
     for world, truth in found.truths.items():
-        for quantity, value in _facts(truth).items():
+        facts = {name: getattr(truth, name) for name in ("share", "whole_share", "probe_auc", "label_ceiling")}
+        facts |= dict(zip(("ceiling_true", "ceiling_false"), truth.ceiling, strict=True))
+        for quantity, value in facts.items():
             if np.isfinite(value):
                 rows.append((world, TRUTH, None, quantity, value, None, None, None, None, "from one large draw"))
     for one in found.marks:
@@ -230,17 +222,6 @@ def worlds_table(found: Found) -> pl.DataFrame:
             low, high = (end if np.isfinite(end) else None for end in (e.ci_low, e.ci_high))
             rows.append((one.world, one.rule, one.n, quantity, e.value, low, high, e.n, one.passes, e.method))
     return pl.DataFrame(rows, schema=WORLDS_SCHEMA, orient="row")
-
-
-def _facts(truth: Truth) -> dict[str, float]:
-    return {
-        "share": truth.share,
-        "whole_share": truth.whole_share,
-        "probe_auc": truth.probe_auc,
-        "label_ceiling": truth.label_ceiling,
-        "ceiling_true": truth.ceiling[0],
-        "ceiling_false": truth.ceiling[1],
-    }
 
 
 def shown_size(found: Found) -> int:

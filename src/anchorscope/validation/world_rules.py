@@ -1,17 +1,12 @@
-"""What is measured of a rule in one replica of a world: named numbers, without those that make no sense there.
+"""The rules in a world, by the code that a run uses, and what is measured of each in one replica.
 
-What all replicas of a world share: labels, folds, halves, and the bootstrap's draws. Every item is a group.
-
-The question share in a world: Λ with its interval, whether the held-out thirds differ, and calls of single items.
-
-The rules that sort items by their flips, run on a world's states by the code that a run uses.
-
-Replicas are solved together, as the layers of a model are; then each is a model of one layer.
+Sorting rules sort items by their flips; the question share gives Λ with its interval, whether the held-out thirds
+differ, and calls of single items. Replicas are solved together, as the layers of a model are. All replicas of a world
+share labels, folds, halves and the bootstrap's draws, and every item is a group.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -25,15 +20,7 @@ from anchorscope.evidence.measured import ASSIGNMENTS, Calls, Measured, plain_ca
 from anchorscope.evidence.measured import GROUPS as PATHWAYS
 from anchorscope.probes.crossfit import Scorer, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.question_share.evidence import (
-    GROUPS,
-    CleanEvidence,
-    Halves,
-    Lost,
-    clean_evidence,
-    lost_evidence,
-    make_halves,
-)
+from anchorscope.question_share.evidence import GROUPS, CleanEvidence, Lost, clean_evidence, lost_evidence, make_halves
 from anchorscope.question_share.posterior import (
     ANSWER,
     QUESTION,
@@ -53,21 +40,14 @@ from anchorscope.stats.streams import stream, unnamed
 from anchorscope.validation.worlds import Made, Truth, World
 
 Quantities = dict[str, float]
-"""By the names of `MEANINGS`."""
-MEANINGS = {
-    "auc_true": "how often a question item scores above an answer item, both with true answers, in the same fold",
-    "auc_false": "the same with false answers",
-    "share": "Q-Anchored items among those sorted, or the share of the evidence",
-    "share_bias": "that share less the planted one",
-    "claims": "whether two groups are claimed",
-    "covered": "whether the interval of the share holds the true one",
-    "items_covered": "items whose own interval holds their share",
-    "called_items": "items that are called at all",
-    "wrong_question_calls": "answer items among those called question",
-    "wrong_answer_calls": "question items among those called answer",
-    "sorted_items": "items that the rule speaks of",
-}
-"""Every quantity in words."""
+"""Named numbers of a rule in one replica, without those that make no sense there.
+
+`auc_true`, `auc_false`: how often a question item scores above an answer item of the same fold and truth. `share`:
+Q-Anchored items among those sorted, or the share of the evidence; `share_bias`: less the planted one; `covered`:
+whether its interval holds the true one. `claims`: whether two groups are claimed. `items_covered`: items whose own
+interval holds their share. `called_items`, `wrong_question_calls`, `wrong_answer_calls`: shares of items called, and of
+wrong ones among them. `sorted_items`: how many items the rule speaks of.
+"""
 
 
 def auc_by_truth(
@@ -90,55 +70,26 @@ RESAMPLES = 1000
 """Behind the intervals of shares within a replica."""
 
 
-@dataclass(frozen=True)
 class Setting:
-    """Who learns from whom."""
+    """Who learns from whom in all replicas of a world."""
 
-    labels: Bool[np.ndarray, " item"]
-    relations: Int[np.ndarray, " item"]
-    seed: int
-    device: torch.device
+    def __init__(self, made: Made, seed: int, device: str | torch.device) -> None:
+        self.labels, self.seed, self.device = made.planted.labels, seed, torch.device(device)
+        self.groups = np.arange(len(self.labels))
+        self._ids, self._relations = ([str(value) for value in part] for part in (self.groups, made.planted.relations))
+        strata, order = truth_strata(self.labels, self._relations), unnamed(seed, "worlds folds", len(self.labels))
+        self.folds = grouped_folds(self.groups, strata, N_FOLDS, order)
+        self.halves = make_halves(self.groups, strata, seed, self._ids)
+        self.weights = group_weights(self.groups, RESAMPLES, stream(seed, "worlds bootstrap"))
 
-    @classmethod
-    def of(cls, made: Made, seed: int, device: str | torch.device) -> "Setting":
-        """The setting of a world's replicas."""
-        return cls(made.planted.labels, made.planted.relations, seed, torch.device(device))
-
-    @cached_property
-    def groups(self) -> Int[np.ndarray, " item"]:
-        """Each item its own."""
-        return np.arange(len(self.labels))
-
-    @cached_property
-    def ids(self) -> list[str]:
-        """Names by which splits are drawn."""
-        return [str(place) for place in self.groups]
-
-    @cached_property
-    def strata(self) -> Int[np.ndarray, " item"]:
-        """Relation × truth."""
-        return truth_strata(self.labels, [str(one) for one in self.relations])
-
-    @cached_property
-    def folds(self) -> Int[np.ndarray, " item"]:
-        """Outer folds."""
-        return grouped_folds(self.groups, self.strata, N_FOLDS, unnamed(self.seed, "worlds folds", len(self.labels)))
-
-    @cached_property
     def splits(self) -> Splits:
         """Of the probes behind the sorting rules."""
-        relations = [str(one) for one in self.relations]
-        return make_splits(self.labels, self.groups, self.folds, self.seed, item_ids=self.ids, relations=relations)
+        named = {"item_ids": self._ids, "relations": self._relations}
+        return make_splits(self.labels, self.groups, self.folds, self.seed, **named)
 
-    @cached_property
-    def halves(self) -> Halves:
+    def draws(self) -> ShareDraws:
         """Of the question share."""
-        return make_halves(self.groups, self.strata, self.seed, self.ids)
-
-    @cached_property
-    def weights(self) -> Float[np.ndarray, "resample item"]:
-        """The bootstrap's."""
-        return group_weights(self.groups, RESAMPLES, stream(self.seed, "worlds bootstrap"))
+        return ShareDraws(self.weights, self.halves.n_splits, stream(self.seed, "worlds splits"))
 
 
 QUESTION_SHARE = "question share"
@@ -170,14 +121,14 @@ class ShareRules:
         principal = _principal(made.clean, setting)
         evidence = clean_evidence(principal, setting.halves, setting.labels, setting.device)
         lost = _lost(evidence, made.cut, setting)
-        draws = _draws(setting)
+        draws = setting.draws()
         apart = draws.shares(lost, GROUPS.index("upper third")) - draws.shares(lost, GROUPS.index("lower third"))
         thirds_low, _ = percentile_interval(apart[:, 1:], axis=-1)
         return cls(world, truth, made, setting, evidence, lost, apart[:, 0] / apart[:, 1:].std(axis=1), thirds_low)
 
     def share(self) -> list[Quantities]:
         """Λ and the thirds of every replica."""
-        shares = _draws(self.setting).shares(self.lost, GROUPS.index("all"))
+        shares = self.setting.draws().shares(self.lost, GROUPS.index("all"))
         low, high = percentile_interval(shares[:, 1:], axis=-1)
         return [
             self._aucs(replica, self.lost.predicted[replica])
@@ -258,10 +209,6 @@ def _lost(evidence: CleanEvidence, states: Tensor, setting: Setting) -> Lost:
     return lost_evidence(evidence, principal, setting.halves, setting.labels, setting.folds, setting.device)
 
 
-def _draws(setting: Setting) -> ShareDraws:
-    return ShareDraws(setting.weights, setting.halves.n_splits, stream(setting.seed, "worlds splits"))
-
-
 _RESAMPLES = 200  # enough to tell on which side of zero an interval lies
 
 
@@ -279,7 +226,7 @@ def sorting_rules(world: World, made: Made, setting: Setting) -> dict[str, list[
 
 def _measured(made: Made, setting: Setting) -> Iterator[Measured]:
     """Log-odds of each replica's items, before and after the cut."""
-    splits, device = setting.splits, setting.device
+    splits, device = setting.splits(), setting.device
     (probes,) = fit_probes(made.clean[None], splits, ["world"], device)
     scorer = Scorer([[probes]], splits.folds, device)
     everyone = range(len(splits.labels))

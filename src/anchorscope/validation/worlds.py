@@ -1,28 +1,19 @@
-"""The worlds: what is planted in the states of items, and what makes it hard to find.
+"""The worlds: what is planted in the states of items, what makes it hard to find, and what is so in each.
 
-Every item's state holds evidence for its label in a question part and an answer part, each with noise of its own; the
-cut redraws the question part. Worlds differ in how the evidence is divided between the parts, in what else of the state
-tells how it is divided, and in what goes wrong. A world's *twin* looks the same and has one pathway: all that is tied
-to the pathways is there, but every item has half of its evidence in each part. Who finds two groups in a twin is wrong.
+Every item's state holds evidence for its label in a question part and an answer part, each with noise of its own.
+Worlds differ in how the evidence is divided between the parts, in what else of the state tells how it is divided, and
+in what goes wrong. A world's *twin* looks the same and has one pathway: all that is tied to the pathways is there, but
+every item has half of its evidence in each part. A rule that finds two groups in a twin is wrong.
 
-States of a world's items, clean and cut, in as many replicas as are asked for.
+A state is a set of independent directions, mixed by a rotation: both parts' evidence, what leans with the item's kind,
+the relation's codes, and nuisance that tells nothing. The cut redraws the question's evidence, the question's code of
+the relation and half of the nuisance, and moves all items alike towards "false", as cuts of real models do. A random
+cut redraws a few directions of nuisance. Labels and relations are the same in all replicas.
 
-A state is a set of independent directions, mixed by a rotation. Part by part: the question's evidence, the answer's
-evidence, what leans with the item's kind, the relation's codes, and nuisance that tells nothing. The cut redraws the
-question's evidence, the question's code of the relation and half of the nuisance, and moves all items alike towards
-"false", as cuts of real models do. A random cut redraws a few directions of nuisance.
-
-Labels and relations are the same in all replicas, so that replicas are solved together as problems are.
-
-What an endless sample of a world would tell: the share of the evidence that is the question's, and how well anybody
-could tell the items' kinds.
-
-The share is Λ by its definition, with the best linear probe and the best linear explanation from the cut state, over
-items so many that nothing is left to estimation. Of Gaussian evidence in both parts it is
-[μ_q²/(1 + μ_a²)] / (μ_q² + μ_a²): evidence that both parts have counts as the answer's.
-
-The ceiling is the AUC, within true and within false answers, of whoever knows the world's every number and computes
-the likelihood of both kinds. What is not reached by him is not asked of a rule.
+The truth is what an endless sample would tell. The share is Λ by its definition, with the best linear probe and the
+best linear explanation from the cut state; of Gaussian evidence in both parts it is
+[μ_q²/(1 + μ_a²)] / (μ_q² + μ_a²): evidence that both parts have counts as the answer's. The ceiling is the AUC, within
+true and within false answers, of the likelihood ratio of both kinds: what it doesn't reach is not asked of a rule.
 """
 
 from dataclasses import dataclass, replace

@@ -52,14 +52,6 @@ def test_the_spread_and_whether_it_closes():
     assert apart.ci_high < -10
 
 
-def test_curves_that_are_one_within_the_noise_are_not_said_to_lie_apart():
-    curves = many([VALLEY, VALLEY, VALLEY], noise=5.0)
-    assert order.spread(curves, -1).ci_low == 0
-    closing = order.closing(curves, MIDDLE)
-    assert closing.ci_low <= 0 <= closing.ci_high
-    assert order.crossing(curves, 6).ci_low == 0
-
-
 def test_equal_seeds_do_not_make_curves_move_together():
     same = [drawn(VALLEY - 2 * step, 5.0, seed=1) for step in range(2)]
     _, lead = order.lowest_curve(same, 6)
