@@ -85,9 +85,10 @@ def layer_scores(intervention: str, kind: str, logits: Floats, scored: Scored) -
     loss = np.logaddexp(0, np.where(scored.labels, -logits, logits)).mean(axis=1)
     brier = ((probability(logits) - scored.labels) ** 2).mean(axis=1)
     n, n_groups = len(scored.labels), len(np.unique(scored.groups))
+    rows = np.stack([*intervals, loss, brier], axis=1).tolist()
     return [
-        Score(intervention, kind, layer, *(float(number) for number in numbers), n, n_groups)
-        for layer, numbers in enumerate(zip(*intervals, loss, brier, strict=True))
+        Score(intervention, kind, layer, area, low, high, log_loss, brier_score, n, n_groups)
+        for layer, (area, low, high, log_loss, brier_score) in enumerate(rows)
     ]
 
 

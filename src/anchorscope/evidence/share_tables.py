@@ -260,6 +260,7 @@ def _further(
     if draws.has_evidence(without.had)[0]:
         yield _difference("share_given", draws.shares(without, 0)[0], len(used), group=name)
     for place, feature in enumerate(features):
+        assert of_sets is not None, "features make sets"
         if not all(draws.has_evidence(of_sets.had * side)[0] for side in (feature.high, feature.low)):
             continue  # a share of no evidence says nothing
         high, low = (draws.shares(of_sets, len(GROUPS) + 2 * place + side)[0] for side in range(2))

@@ -149,10 +149,10 @@ def _plain_rows(measured: Measured, draws: Draws, intervention: str) -> list[Sum
     values, members = (np.stack(part, axis=1) for part in zip(*means.values(), strict=True))
     samples = dict(zip(means, _means(values, members, draws.take(ran)), strict=True))
     rows = []
-    for (quantity, group), (_, inside) in means.items():
+    for (quantity, where), (_, inside) in means.items():
         assignment = None if quantity.startswith("mean_probability") else "plain"
         n = _number_of(ran[inside])
-        rows.append(_row(quantity, samples[quantity, group], n, assignment, intervention, group))
+        rows.append(_row(quantity, samples[quantity, where], n, assignment, intervention, where))
     for quantity in ("delta_p_reference", "flip_rate"):
         between = samples[quantity, Q_ANCHORED] - samples[quantity, A_ANCHORED]
         rows.append(_row(f"{quantity}_difference", between, _number_of(ran[own.correct]), "plain", intervention))

@@ -5,6 +5,7 @@ mean of the AUCs within folds, weighted by their true–false pairs. `probes.gri
 for thousands of small sets on a GPU.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -26,7 +27,7 @@ def auc(
     if labels.ndim > 1:
         rows = np.broadcast_to(scores, labels.shape)
         return np.stack([auc(row, own, strata, weights) for row, own in zip(rows, labels, strict=True)])
-    rows = scores.reshape(-1, scores.shape[-1])
+    rows = scores.reshape(math.prod(scores.shape[:-1]), scores.shape[-1])
     weights = np.ascontiguousarray(weights)
     stratum_of = np.zeros(len(labels), np.int64) if strata is None else np.asarray(strata)
     wins, pairs = np.zeros((len(rows), weights.shape[1])), np.zeros(weights.shape[1])

@@ -437,8 +437,9 @@ def ratio_of(first: Estimate, second: Estimate) -> Estimate:
         return Estimate(math.nan, math.nan, math.nan, n, _METHOD)
     with np.errstate(divide="ignore", over="ignore"):
         logs = [np.log(np.maximum([part.value, part.ci_low, part.ci_high], 0.0)) for part in (first, second)]
-        apart = difference_of(*(Estimate(*log.tolist(), n, _METHOD) for log in logs))
-        return Estimate(*np.exp([apart.value, apart.ci_low, apart.ci_high]).tolist(), n, _METHOD)
+        apart = difference_of(*(Estimate(log[0], log[1], log[2], n, _METHOD) for log in logs))
+        value, low, high = np.exp([apart.value, apart.ci_low, apart.ci_high]).tolist()
+        return Estimate(value, low, high, n, _METHOD)
 
 
 def _aside(distances: Sequence[float]) -> float:

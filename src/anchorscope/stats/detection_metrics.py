@@ -15,7 +15,7 @@ share of answers that are accepted, best first; risk is the share of false ones 
 finite sample is above 0 even for a perfect probability (docs/metrics.md).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,96 +36,62 @@ class Running:
     true: Floats
     """Weight of the truthful ones among them."""
     score: Floats
-    """Sum of weight × score down to a place; no columns where it was not asked for."""
-
+    """Sum of weight × score down to a place."""
     pure: Floats
     """Share of true answers among the equal scores that end at each place after the first, [place − 1], where it is
     0 or 1 whatever the weights; NaN where both kinds are."""
 
     @property
     def share(self) -> Floats:
-        """Share of true answers among the equal scores that end at each place after the first, [row, place − 1]."""
-        found = np.broadcast_to(self.pure, (len(self.total), len(self.pure)))
-        mixed = np.flatnonzero(np.isnan(self.pure))
-        if len(mixed):
-            true, total = (table[:, mixed + 1] - table[:, mixed] for table in (self.true, self.total))
-            found = found.copy()
-            found[:, mixed] = np.divide(true, total, out=np.zeros_like(true), where=total > 0)
-        return found
+        """The same for every row, [row, place − 1]."""
+        true, total = np.diff(self.true, axis=1), np.diff(self.total, axis=1)
+        mixed = np.divide(true, total, out=np.zeros_like(true), where=total > 0)
+        return np.ascontiguousarray(np.where(np.isnan(self.pure), mixed, self.pure))
 
     @property
     def false(self) -> Floats:
         """Weight of the false answers down to a place."""
         return self.total - self.true
 
-    def at(self, shares: Floats) -> tuple[Floats, Floats, Floats]:
-        """The three sums at shares of the whole weight, [row, share]; ties are passed in proportion."""
-        found = np.full((3, len(self.total), len(shares)), np.nan)
-        tables = [table for table in (self.total, self.true, self.score) if table.shape[1]]
+    def at(self, shares: Floats) -> Floats:
+        """The three sums at shares of the whole weight, [3, row, share]; ties are passed in proportion."""
+        sums = np.full((3, len(self.total), len(shares)), np.nan)
         for row in np.flatnonzero(self.total[:, -1] > 0):
-            wanted = shares * self.total[row, -1]
-            for kind, table in enumerate(tables):
-                found[kind, row] = np.interp(wanted, self.total[row], table[row])
-        return found[0], found[1], found[2]
+            for kind, table in enumerate((self.total, self.true, self.score)):
+                sums[kind, row] = np.interp(shares * self.total[row, -1], self.total[row], table[row])
+        return sums
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """Items from the highest score to the lowest."""
-
-    score: Floats
-    """[item], in this order."""
-    truthful: Floats
-    """1 or 0."""
-    order: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    """The last item of every set of equal scores."""
-
-    def running(self, weights: NDArray[np.floating], with_scores: bool) -> Iterator[Running]:
-        """Running sums of weights [row, item], some rows at a time."""
-        ends = self._sums(np.stack([np.ones_like(self.truthful), self.truthful]))
-        size, true = np.diff(ends, axis=1)
-        pure = np.where((true == 0) | (true == size), true / size, np.nan)
-        at_once = max(1, _ENTRIES // max(1, len(self.order)))
-        for first in range(0, len(weights), at_once):
-            here = np.take(weights[first : first + at_once], self.order, axis=1).astype(np.float64, copy=False)
-            score = self._sums(here * self.score) if with_scores else np.zeros((len(here), 0))
-            yield Running(self._sums(here), self._sums(here * self.truthful), score, pure)
-
-    def _sums(self, values: Floats) -> Floats:
-        """Of values [row, item], [row, place]."""
-        sums = np.zeros((len(values), values.shape[1] + 1))
-        np.cumsum(values, axis=1, out=sums[:, 1:])
-        return sums if len(self.ends) == values.shape[1] else sums[:, np.append(0, self.ends + 1)]
-
-
-def ranked(scores: ArrayLike, truthful: ArrayLike) -> Ranked:
-    """Items of one detector by score, [item] each."""
+def per_row(
+    measure: Callable[[Running], Floats], scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None
+) -> Floats:
+    """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
     values, labels = np.asarray(scores, np.float64), np.asarray(truthful, bool)
     if values.ndim != 1 or values.shape != labels.shape:
         raise ValueError(f"scores and labels are one number per item, found {values.shape} and {labels.shape}")
     if np.isnan(values).any():
         raise ValueError("a score is not a number")
+    given = np.ones(len(values)) if weights is None else np.asarray(weights)
+    if given.shape[-1] != len(values):
+        raise ValueError(f"one weight per item: {given.shape[-1]} weights, {len(values)} items")
     order = np.argsort(-values, kind="stable")
-    here = values[order]
-    ends = np.flatnonzero(np.append(here[1:] != here[:-1], True)) if len(here) else np.zeros(0, np.int64)
-    return Ranked(here, labels[order].astype(np.float64), order, ends)
+    ranked, true = values[order], labels[order].astype(np.float64)
+    starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
+    places = np.append(starts, len(ranked))
 
+    def sums(table: Floats) -> Floats:
+        whole = np.zeros((len(table), table.shape[1] + 1))
+        np.cumsum(table, axis=1, out=whole[:, 1:])
+        return whole if len(places) == whole.shape[1] else whole[:, places]
 
-def per_row(
-    measure: Callable[[Running], Floats],
-    scores: ArrayLike,
-    truthful: ArrayLike,
-    weights: ArrayLike | None,
-    with_scores: bool = False,
-) -> Floats:
-    """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
-    items = ranked(scores, truthful)
-    given = np.ones(len(items.order)) if weights is None else np.asarray(weights)
-    if given.shape[-1] != len(items.order):
-        raise ValueError(f"one weight per item: {given.shape[-1]} weights, {len(items.order)} items")
-    rows = given.reshape(-1, given.shape[-1])
-    together = np.concatenate([measure(running) for running in items.running(rows, with_scores)])
+    of_ties = np.diff(sums(true[None]))[0] / np.diff(places)
+    pure = np.where((of_ties == 0) | (of_ties == 1), of_ties, np.nan)
+    rows, at_once = given.reshape(-1, given.shape[-1]), max(1, _ENTRIES // max(1, len(values)))
+    parts = []
+    for first in range(0, len(rows), at_once):
+        weight = rows[first : first + at_once, order].astype(np.float64)
+        parts.append(measure(Running(sums(weight), sums(weight * true), sums(weight * ranked), pure)))
+    together = np.concatenate(parts)
     return together.reshape(given.shape[:-1] + together.shape[1:])
 
 
@@ -202,7 +168,7 @@ def _by_mass(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins:
         # The running sums come from high to low.
         return np.stack([np.diff(one, axis=1)[:, ::-1] for one in sums.at(edges)], axis=1)
 
-    return per_row(parts, said, truthful, weights, with_scores=True)
+    return per_row(parts, said, truthful, weights)
 
 
 def _by_width(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:

@@ -84,8 +84,8 @@ class Setting:
 
     def splits(self) -> Splits:
         """Of the probes behind the sorting rules."""
-        named = {"item_ids": self._ids, "relations": self._relations}
-        return make_splits(self.labels, self.groups, self.folds, self.seed, **named)
+        ids, relations = self._ids, self._relations
+        return make_splits(self.labels, self.groups, self.folds, self.seed, item_ids=ids, relations=relations)
 
     def draws(self) -> ShareDraws:
         """Of the question share."""
