@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -104,13 +103,8 @@ def planted_items(n: int, shares: Shares | None = None, seed: int = 0) -> list[P
     return [items[at] for at in rng.permutation(len(items))]
 
 
-def write_items(items: Sequence[PlantedItem], path: Path) -> None:
-    """Writes items as JSON lines that `--dataset PATH` reads; the planted pathway ends in the items' metadata."""
-    path.write_text(json_lines(items), encoding="utf-8")
-
-
 def json_lines(items: Sequence[PlantedItem]) -> str:
-    """The text of that file."""
+    """Items as the JSON lines that `--dataset PATH` reads; the planted pathway ends in the items' metadata."""
     names = ("question", "answers", "subject", "relation", "property_words", "model_answer", "truthful", "pathway")
     rows = ((item.item_id, {**asdict(item), "property_words": [item.relation]}) for item in items)
     return "".join(json.dumps({"id": item_id, **{name: row[name] for name in names}}) + "\n" for item_id, row in rows)
