@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from anchorscope.bench import measuring
-from anchorscope.bench.measuring import Setting
+from anchorscope.bench.measuring import Setting, Workload, synthetic
 from anchorscope.bench.options import Options
-from anchorscope.bench.workload import Workload, synthetic
 from anchorscope.models.language_model import LanguageModel
 
 
@@ -27,7 +26,7 @@ def workload() -> Workload:
 def setting(tiny_llama: LanguageModel) -> Setting:
     """A quick one, that keeps what it is told."""
     options = Options(items=6, probe_items=60, repeats=1, seconds=0.01, shared=6, own=13, new_tokens=4)
-    return Setting(options, tiny_llama, 1e9, lambda text: None, (100.0, 0.0))
+    return Setting(options, tiny_llama, 1e9, lambda text: None, 100.0)
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.clean import run_clean
-from anchorscope.evidence.effects import Scoring, measure
+from anchorscope.evidence.effects import Scoring, measure, run_clean
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.interventions.cuts import KNOCKOUT, NONE

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from anchorscope.stats import detection_metrics as ours
+from anchorscope.stats.auc import auc
 from anchorscope.stats.detection_metrics import ece
 
 TOLERANCE = 1e-9
@@ -32,7 +33,7 @@ def our_values(probability: list[float], truthful: list[bool]) -> dict[str, floa
     given = (np.array(probability), np.array(truthful))
     found = ours.all_metrics(*given)
     return {
-        "roc-auc": float(found["auroc"]),
+        "roc-auc": float(auc(*given)),
         "pr-auc": float(found["auprc"]),
         "ece": float(ece(*given, bins=20, equal_width=True)),
         "prr_normalized": float(found["prr"]),

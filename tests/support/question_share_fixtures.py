@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from anchorscope.probes.folds import grouped_folds
-from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
-from anchorscope.question_share.evidence import Lost, lost_evidence
-from anchorscope.question_share.halves import Halves, make_halves
+from anchorscope.question_share.evidence import CleanEvidence, Halves, Lost, clean_evidence, lost_evidence, make_halves
 from anchorscope.stats.streams import unnamed
 
 

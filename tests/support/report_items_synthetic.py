@@ -6,11 +6,10 @@ import numpy as np
 import polars as pl
 
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.curves import Curve, plain_curves
+from anchorscope.evidence.delta_p import Curve, plain_curves
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.effects import Effect
-from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import noise_at_reference, plain_calls
+from anchorscope.evidence.measured import Measured, noise_at_reference, plain_calls
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, Findings, headline_effects
 from anchorscope.result_tables import effects_frame
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row

@@ -34,7 +34,7 @@ from anchorscope.errors import UserError
 from anchorscope.items import POSITIONS
 from anchorscope.models.fingerprint import tokenizer_fingerprint
 from anchorscope.spans.locate import locate
-from anchorscope.spans.question_spans import question_words
+from anchorscope.spans.question_spans import locate_question_words
 
 SITE = "residual"
 """The only site that vLLM shows."""
@@ -116,18 +116,13 @@ class StateScorer:
             question = Question("vllm", path.stem, asked, ())
             (prompt,) = build_prompts(self.tokenizer, [question], setting.template)
             given = given_answer(self.tokenizer, setting.template, prompt, answer)
-            (words,) = question_words("rules", [question], _nobody)
-            located = locate(self.tokenizer, question, words, prompt, given)
+            located = locate(self.tokenizer, question, locate_question_words(question), prompt, given)
             if tuple(ids[: len(located.input_ids)]) == located.input_ids:
                 return asked, answer, len(given.ids), located.positions[POSITIONS.index(setting.position)]
         raise UserError(
             f"The tokens of {path} are not the detector's {setting.template.kind} prompt and an answer; send that "
             f"prompt, and the answer with it or include_output_tokens."
         )
-
-
-def _nobody() -> Any:
-    raise AssertionError("rules ask no model")
 
 
 @contextmanager

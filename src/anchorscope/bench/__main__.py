@@ -6,7 +6,7 @@ import json
 import sys
 import types
 from pathlib import Path
-from typing import Any, NoReturn, get_type_hints
+from typing import NoReturn, get_type_hints
 
 from anchorscope.bench.options import Options, about, refuse_no_folder, split
 from anchorscope.errors import UserError
@@ -21,51 +21,29 @@ class _OneLine(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures, prints the table or the JSON object, and returns the exit code."""
-    given = vars(_parser().parse_args(arguments))
+    parser = _OneLine(prog="python -m anchorscope.bench", description="Speed here against other ways to do the work.")
+    for name, kind in get_type_hints(Options).items():
+        read = int if isinstance(kind, types.UnionType) else kind if kind in (int, float, str) else split
+        parser.add_argument(f"--{name.replace('_', '-')}", type=read, help=about(name))
+    parser.add_argument("--json", action="store_true", help="One JSON object on standard output.")
+    parser.add_argument("--quiet", action="store_true", help="No progress.")
+    parser.add_argument("--out", type=Path, help="Also write the JSON object to this file.")
+    given = vars(parser.parse_args(arguments))
     as_json, quiet, out = given.pop("json"), given.pop("quiet"), given.pop("out")
     try:
         options = Options(**{name: value for name, value in given.items() if value is not None})
         refuse_no_folder(out)
         from anchorscope.bench.session import render, run_benchmark  # only here: help and mistakes have to come at once
 
-        record = run_benchmark(options, _say if not quiet else _nothing)
+        record = run_benchmark(options, lambda text: None if quiet else print(text, file=sys.stderr))  # noqa: T201
     except UserError as error:
         sys.stderr.write("error: " + " ".join(str(error).split()) + "\n")
         return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped; nothing was measured to the end\n")
-        return 130
     text = json.dumps(record)
     if out is not None:
         out.write_text(text + "\n", encoding="utf-8")
     sys.stdout.write((text if as_json else render(record)) + "\n")
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _OneLine(prog="python -m anchorscope.bench", description="Speed here against other ways to do the work.")
-    for name, kind in get_type_hints(Options).items():
-        flag = f"--{name.replace('_', '-')}"
-        parser.add_argument(flag, type=_reader(kind), help=about(name))
-    parser.add_argument("--json", action="store_true", help="One JSON object on standard output.")
-    parser.add_argument("--quiet", action="store_true", help="No progress.")
-    parser.add_argument("--out", type=Path, help="Also write the JSON object to this file.")
-    return parser
-
-
-def _reader(kind: Any) -> Any:
-    """What turns an option's text into its value."""
-    if isinstance(kind, types.UnionType):
-        return int
-    return kind if kind in (int, float, str) else split
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-
-
-def _nothing(text: str) -> None:
-    pass
 
 
 if __name__ == "__main__":

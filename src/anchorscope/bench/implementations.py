@@ -1,21 +1,13 @@
 """The implementations that are timed: each does all of the work in its own manner, and all give the same states.
 
 `anchorscope` goes through the engine, as a run does it.
-
-`plain` does what papers' scripts do: one item at a time, eager attention, an explicit mask, the whole forward pass with
-all hidden states and the language-model head. For single layers a pre-hook gives one layer the cut mask: a full pass
-per layer.
-
-`plain-batched`, the baseline that counts, is the same done well: batches sorted by length, SDPA, float masks, no
-language-model head; the clean pass needs no mask at all. For single layers the stream before every block is kept from
-one clean pass, and each cut restarts at its own layer.
-
-`transformer-lens` runs TransformerLens 4 through its bridge, with hooks on attention scores. The bridge always computes
-eager attention, which is what makes scores hookable. The language-model head runs on the last position only.
-`start_at_layer` still runs the layers below, so a single layer costs a full pass.
-
-`nnsight` runs traces with SDPA and float masks, stopped before the language-model head. For single layers those below
-the cut are skipped: their output is replaced by the clean stream of an earlier trace.
+`plain` does what papers' scripts do: one item at a time, eager attention, an explicit mask, the whole forward pass. For
+single layers a pre-hook gives one layer the cut mask: a full pass per layer.
+`plain-batched`, the baseline that counts, is the same done well: batches sorted by length, SDPA, no language-model
+head; for single layers each cut restarts at its own layer from the stream of one clean pass.
+`transformer-lens` runs TransformerLens 4 through its bridge, with hooks on attention scores; it always computes eager
+attention, and a single layer costs a full pass, as `start_at_layer` still runs the layers below.
+`nnsight` runs traces with SDPA, stopped before the head; for single layers those below the cut are skipped.
 """
 
 import copy
@@ -24,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
+from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.bench.workload import FOLDS, Item, Workload
+from anchorscope.bench.measuring import FOLDS, Item, Workload
 from anchorscope.engine.batching import Budget, automatic_tokens, plan_batches
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
@@ -81,7 +74,6 @@ class Own:
         return f"batches of {self.budget.tokens} tokens" + (", compiled blocks" if self.compiled else "")
 
     def knockout(self, workload: Workload) -> Tensor:
-        """Clean and masked rows together, behind the shared prefix."""
         return self._states(workload, _clean_and_cut(workload))
 
     def clean(self, workload: Workload) -> Tensor:
@@ -89,7 +81,6 @@ class Own:
         return self._states(workload, [CLEAN])[0]
 
     def single_layer(self, workload: Workload) -> Tensor:
-        """All single layers together, each from its layer on."""
         cuts = dict(enumerate(workload.cuts))
         layers = range(self.lm.n_layers)
         states = self._states(workload, [Variant(cuts, range(layer, layer + 1)) for layer in layers])
@@ -118,11 +109,11 @@ class Own:
         probes = ProbeSet(weights, torch.zeros(shape), np.ones(shape), np.ones(shape), ())
         scorer = Scorer([[probes] * len(SITES)], np.arange(len(workload.items)) % FOLDS, lm.device)
         scores: list[Tensor] = []
-        self._capture(
-            workload,
-            _clean_and_cut(workload),
-            lambda variant, batch, states: scores.append(scorer.score(batch, states)),
-        )
+
+        def score(variant: int, batch: list[int], states: Tensor) -> None:
+            scores.append(scorer.score(batch, states))
+
+        self._capture(workload, _clean_and_cut(workload), score)
         return torch.cat(scores).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
@@ -138,18 +129,14 @@ class Own:
         kept = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
 
         def keep(key: tuple[int, list[int]], states: Tensor) -> None:
-            variant, batch = key
-            copy_rows(kept[variant : variant + 1], batch, states[None])
+            copy_rows(kept[key[0] : key[0] + 1], key[1], states[None])
 
-        def turned(states: Tensor) -> Tensor:
-            return states.transpose(0, 1).contiguous()  # by the device, which does it faster
+        def put(variant: int, batch: list[int], states: Tensor) -> None:
+            turned = states[:, 0, _ATTENTION].transpose(0, 1).contiguous()  # by the device, which does it faster
+            to_host.put((variant, batch), turned)
 
         to_host = ToHost(keep)
-        self._capture(
-            workload,
-            variants,
-            lambda variant, batch, states: to_host.put((variant, batch), turned(states[:, 0, _ATTENTION])),
-        )
+        self._capture(workload, variants, put)
         to_host.finish()
         return kept
 
@@ -174,16 +161,14 @@ class Plain:
         self.lm = lm
 
     def tune(self, workload: Workload) -> str:
-        """There is nothing to choose."""
         self.knockout(workload.first(1))
         return "one item at a time"
 
     @torch.inference_mode()
     def knockout(self, workload: Workload) -> Tensor:
-        """Two passes per item."""
         lm, items = self.lm, workload.items
         states = torch.zeros(2, lm.n_layers, len(items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm.model, "eager"):
+        with attention_kernel(lm, "eager"):
             for index, item in enumerate(items):
                 states[0, :, index] = self._run(item, _causal_mask(item.length, lm.dtype, lm.device))
                 states[1, :, index] = self._run(item, cut_mask([item], lm.dtype, lm.device))
@@ -191,10 +176,9 @@ class Plain:
 
     @torch.inference_mode()
     def single_layer(self, workload: Workload) -> Tensor:
-        """As many passes per item as there are layers."""
         lm, items = self.lm, workload.items
         states = torch.zeros(lm.n_layers, lm.n_layers, len(items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm.model, "eager"):
+        with attention_kernel(lm, "eager"):
             for index, item in enumerate(items):
                 clean = _causal_mask(item.length, lm.dtype, lm.device)
                 cut = cut_mask([item], lm.dtype, lm.device)
@@ -204,7 +188,6 @@ class Plain:
         return states
 
     def tokens(self, work: str, workload: Workload) -> float:
-        """Every pass runs all tokens through all layers."""
         return workload.tokens * (2 if work == "knockout" else self.lm.n_layers)
 
     def _run(self, item: Item, mask: Tensor) -> Tensor:
@@ -234,24 +217,20 @@ class Batched:
 
     @torch.inference_mode()
     def knockout(self, workload: Workload) -> Tensor:
-        """Two passes per batch."""
         lm = self.lm
         states = torch.zeros(2, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm.model, kernel_of(lm)):
-            for batch in by_length(workload, self.size):
-                items = [workload.items[index] for index in batch]
+        with attention_kernel(lm):
+            for batch, items in by_length(workload, self.size):
                 states[0, :, batch] = self.run(items, None)
                 states[1, :, batch] = self.run(items, cut_mask(items, lm.dtype, lm.device))
         return states
 
     @torch.inference_mode()
     def single_layer(self, workload: Workload) -> Tensor:
-        """Every cut layer of a batch in turn."""
         lm = self.lm
         states = torch.zeros(lm.n_layers, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm.model, kernel_of(lm)):
-            for batch in by_length(workload, self.size):
-                items = [workload.items[index] for index in batch]
+        with attention_kernel(lm):
+            for batch, items in by_length(workload, self.size):
                 cut = cut_mask(items, lm.dtype, lm.device)
                 for layer, from_there in enumerate(self.run_single_layers(items, cut)):
                     states[layer, layer:, batch] = from_there
@@ -263,13 +242,16 @@ class Batched:
         return workload.tokens * (2 if work == "knockout" else 1 + (n + 1) / 2 if self.restarts else n)
 
     def tune(self, workload: Workload) -> str:
-        """Finds the best batch size."""
+        return self.tune_size(len(workload.items), lambda size: self.knockout(workload.first(size)))
 
-        def run(size: int) -> int:
+    def tune_size(self, n: int, run: Callable[[int], object]) -> str:
+        """Sets the best batch size for up to n items; `run(size)` runs one batch."""
+
+        def run_batch(size: int) -> None:
             self.size = size
-            return self.knockout(workload.first(size)).shape[2]
+            run(size)
 
-        self.size, description = best_size(self.lm.device, len(workload.items), run)
+        self.size, description = best_size(self.lm.device, n, run_batch)
         return description
 
 
@@ -280,7 +262,6 @@ class PlainBatched(Batched):
         self.lm = lm
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
-        """One pass through the stack of blocks."""
         ids, last = _padded(items, self.lm.device)
         kept: list[Tensor] = []
         with _last_states(self.lm, kept, torch.arange(len(items), device=self.lm.device), last):
@@ -309,21 +290,11 @@ class PlainBatched(Batched):
         """transformers' own `generate`, padded on the left: greedy answers, without the token that ends them."""
         order = sorted(range(len(workload.prompts)), key=lambda index: len(workload.prompts[index]))
         answers: dict[int, tuple[int, ...]] = {}
-        with attention_kernel(self.lm.model, kernel_of(self.lm)):
+        with attention_kernel(self.lm):
             for start in range(0, len(order), self.size):
                 batch = order[start : start + self.size]
                 answers.update(zip(batch, self._generate(workload, batch), strict=True))
         return [answers[index] for index in range(len(order))]
-
-    def tune_generation(self, workload: Workload) -> str:
-        """Finds the best batch size of `generate`."""
-
-        def run(size: int) -> int:
-            self.size = size
-            return len(self.generate(workload.first(size)))
-
-        self.size, description = best_size(self.lm.device, len(workload.prompts), run)
-        return description
 
     @torch.inference_mode()
     def _generate(self, workload: Workload, batch: list[int]) -> list[tuple[int, ...]]:
@@ -341,7 +312,7 @@ class PlainBatched(Batched):
             do_sample=False,
             **ending,
         )
-        return [_until(row, set(ends)) for row in output[:, longest:].tolist()]
+        return [tuple(takewhile(lambda token: token not in ends, row)) for row in output[:, longest:].tolist()]
 
 
 class WithTransformerLens(Batched):
@@ -363,11 +334,9 @@ class WithTransformerLens(Batched):
         )
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
-        """One pass with the mask in every layer."""
         return self._run(items, mask, range(self.lm.n_layers))
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
-        """As many passes as there are layers."""
         for layer in range(self.lm.n_layers):
             yield self._run(items, mask, range(layer, layer + 1))[layer:]
 
@@ -404,7 +373,6 @@ class WithNnsight(Batched):
         self.layers: Any = getattr(part_at(self.traced, lm.family.stack), lm.family.layers)
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
-        """One trace."""
         ids, last = _padded(items, self.lm.device)
         rows = torch.arange(len(items), device=self.lm.device)
         with self.traced.trace(input_ids=ids, attention_mask=mask, use_cache=False) as tracer:
@@ -474,11 +442,12 @@ def make(name: str, lm: LanguageModel) -> Implementation:
         raise CannotDo(f"{needs or name} cannot be imported here ({str(error).splitlines()[0]})") from error
 
 
-def by_length(workload: Workload, size: int) -> Iterator[list[int]]:
-    """Indices of items of about the same length, `size` at a time."""
+def by_length(workload: Workload, size: int) -> Iterator[tuple[list[int], list[Item]]]:
+    """Items of about the same length with their indices, `size` at a time."""
     order = sorted(range(len(workload.items)), key=lambda index: workload.items[index].length)
     for start in range(0, len(order), size):
-        yield order[start : start + size]
+        batch = order[start : start + size]
+        yield batch, [workload.items[index] for index in batch]
 
 
 def _padded(items: Sequence[Item], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -505,14 +474,14 @@ def cut_mask(items: Sequence[Item], dtype: torch.dtype, device: torch.device) ->
 
 
 @contextmanager
-def attention_kernel(model: Any, name: str) -> Iterator[None]:
-    """The model's attention computed by another kernel for a while; all implementations share one model."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation(name)
+def attention_kernel(lm: LanguageModel, name: str | None = None) -> Iterator[None]:
+    """Attention computed by another kernel (the fastest, unless named) for a while; all share one model."""
+    before = lm.model.config._attn_implementation
+    lm.model.set_attn_implementation(name or kernel_of(lm))
     try:
         yield
     finally:
-        model.set_attn_implementation(before)
+        lm.model.set_attn_implementation(before)
 
 
 def kernel_of(lm: LanguageModel) -> str:
@@ -559,47 +528,31 @@ def _first(output: Any) -> Tensor:
     return output[0] if isinstance(output, tuple) else output
 
 
-def _until(tokens: list[int], ends: set[int]) -> tuple[int, ...]:
-    """The tokens before the first that ends an answer."""
-    end = next((index for index, token in enumerate(tokens) if token in ends), len(tokens))
-    return tuple(tokens[:end])
+def best_size(device: torch.device, n: int, run: Callable[[int], object]) -> tuple[int, str]:
+    """The batch size with the best rate, and the rates in words; `run(size)` runs one batch.
 
-
-def best_size(device: torch.device, n: int, run: Callable[[int], int]) -> tuple[int, str]:
-    """The batch size with the best rate, and the rates in words; `run(size)` runs one batch, returns its items.
-
-    Sizes grow until one does not fit or is slower than the one before by a tenth.
+    Sizes grow until one does not fit or is slower than the best by a tenth.
     """
     rates: dict[int, float] = {}
-    for size in SIZES[device.type]:
-        if size > n and rates:
+    for size in sorted({min(size, n) for size in SIZES[device.type]}):
+        seconds = []
+        try:
+            for _ in range(2):
+                began = time.perf_counter()
+                run(size)
+                if device.type == "cuda":
+                    torch.cuda.synchronize(device)
+                seconds.append(time.perf_counter() - began)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            free_memory()
             break
-        rate = _rate(device, min(size, n), run)
-        if rate is None:
-            break
-        rates[min(size, n)] = rate
-        if rate < 0.9 * max(rates.values()):
+        rates[size] = size / min(seconds)
+        if rates[size] < 0.9 * max(rates.values()):
             break
     if not rates:
         return 1, "batch 1 (more does not fit)"
     best = max(rates, key=lambda size: rates[size])
     listed = ", ".join(f"{size}: {rate:.3g}" for size, rate in rates.items())
     return best, f"batch {best} (items/s by batch size {listed})"
-
-
-def _rate(device: torch.device, size: int, run: Callable[[int], int]) -> float | None:
-    """Items per second of the faster of two batches; None if it does not fit."""
-    seconds = []
-    try:
-        for _ in range(2):
-            began = time.perf_counter()
-            done = run(size)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            seconds.append(time.perf_counter() - began)
-        return done / min(seconds)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-    free_memory()
-    return None

@@ -1,26 +1,32 @@
-"""How a benchmark measures: seconds and peak memory of a piece of work, the rows they fill, and the model and items.
+"""What a benchmark measures and how: the items, seconds and peak memory of a piece of work, and the rows they fill.
 
-Peak memory of the host is sampled while the work runs (the peak that the system keeps for a process never falls again,
-so later work would inherit it); that of a GPU comes from torch.
+Every implementation is given token sequences with a common beginning, and keys to cut from all later queries; states
+are read at the last token. Real items are questions with answers in the two-shot template, their exact tokens found as
+in a run; half of the answers are another question's, so that probes have two labels. Synthetic items are random tokens:
+`shared` ones that all begin with and `own` ones that follow, of which 4 … 9 are cut; the last is one of 16 tokens,
+every other of which stands for "true".
 """
 
 import ctypes
 import gc
 import os
 import sys
-import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from statistics import median
-from types import TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 
 from anchorscope.bench.options import Options
-from anchorscope.bench.workload import LEAST_OWN, Workload, real, synthetic
 from anchorscope.engine.batching import block_parameters
+from anchorscope.engine.sequences import Cut, TokenSequence, shared_prefix_length
 from anchorscope.errors import UserError
 from anchorscope.models import sources
 from anchorscope.models.embedded import installed_path
@@ -28,7 +34,140 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import BALANCED, DTYPES, checked_device, choose_device, choose_dtype, load
 from anchorscope.models.wrapping import wrap
 
-_SAMPLE_SECONDS = 0.01
+CUT_FIRST, CUT_LAST = 4, 9
+"""Which of a synthetic item's own tokens are cut."""
+LEAST_OWN = CUT_LAST + 3
+"""Own tokens that a synthetic item needs: tokens follow the last one that is cut."""
+FOLDS = 5
+"""Training sets of the probes, per layer."""
+_LAST_TOKENS = 16  # few, so that the label can be learned from the states
+
+
+@dataclass(frozen=True)
+class Item:
+    """One sequence and its cut."""
+
+    ids: tuple[int, ...]
+    keys: tuple[int, ...]
+    """Positions that later ones may not attend to, in every layer or in one."""
+    label: bool
+    """What a probe is to tell."""
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The items of one measurement."""
+
+    items: tuple[Item, ...]
+    about: str
+    """What the items are, in words."""
+    prompts: tuple[tuple[int, ...], ...] = ()
+    """What `generation` continues, whole prompts."""
+    end_tokens: tuple[int, ...] = ()
+    """Tokens that end an answer; empty where every answer has the same length."""
+    new_tokens: int = 16
+    """The longest answer."""
+
+    def first(self, n: int) -> "Workload":
+        """The same work on fewer items."""
+        return replace(self, items=self.items[:n], prompts=self.prompts[:n])
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all items, without padding."""
+        return sum(item.length for item in self.items)
+
+    @cached_property
+    def shared(self) -> int:
+        """Leading tokens that all items have in common, none of which is cut."""
+        limits = [min(item.keys) for item in self.items]
+        return shared_prefix_length([item.ids for item in self.items], limits)
+
+    @cached_property
+    def shared_by_prompts(self) -> int:
+        """Leading tokens that all prompts have in common."""
+        return shared_prefix_length(self.prompts, [len(ids) - 1 for ids in self.prompts])
+
+    @property
+    def sequences(self) -> list[TokenSequence]:
+        return [TokenSequence(item.ids, item.length - 1, (item.length - 1,)) for item in self.items]
+
+    @property
+    def cuts(self) -> list[Cut]:
+        return [Cut(item.keys, "all") for item in self.items]
+
+
+def synthetic(n: int, shared: int, own: int, vocabulary: int, seed: int, new_tokens: int = 16) -> Workload:
+    """Random tokens of one length."""
+    if own < LEAST_OWN:
+        raise UserError(
+            f"--own {own} is too short: own tokens {CUT_FIRST} to {CUT_LAST} are cut and others must follow; "
+            f"allowed: {LEAST_OWN} or more."
+        )
+    rng = np.random.default_rng(seed)
+    head = tuple(rng.integers(0, vocabulary, shared).tolist())
+    ending = rng.choice(vocabulary, size=_LAST_TOKENS, replace=False)
+    items = []
+    for _ in range(n):
+        last = int(rng.integers(len(ending)))
+        ids = (*head, *rng.integers(0, vocabulary, own - 1).tolist(), int(ending[last]))
+        items.append(Item(ids, tuple(range(shared + CUT_FIRST, shared + CUT_LAST + 1)), last % 2 == 0))
+    about = f"{n} items of {shared} shared and {own} own random tokens"
+    return Workload(tuple(items), about, tuple(item.ids for item in items), (), new_tokens)
+
+
+def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int, new_tokens: int = 16) -> Workload:
+    """Questions of a dataset with true answers and with answers of other questions."""
+    # Only here: on a machine with nothing but torch and transformers, synthetic items are all that is needed.
+    from anchorscope.answers.choose import choose_questions
+    from anchorscope.answers.generate import given_answers
+    from anchorscope.answers.template import build_prompts, make_template
+    from anchorscope.datasets.catalog import open_dataset, parse_spec
+    from anchorscope.spans.locate import locate_all
+    from anchorscope.spans.question_spans import locate_question_words
+
+    questions = choose_questions(open_dataset(parse_spec(dataset)), n, seed).questions
+    order = np.random.default_rng(seed).permutation(len(questions)).tolist()  # any first items are then a fair sample
+    questions = [questions[index] for index in order]
+    template = make_template("few-shot", tokenizer, needs_bos)
+    prompts = build_prompts(tokenizer, questions, template)
+    labels = [index % 2 == 0 for index in range(len(questions))]
+    true = [question.answers[0] for question in questions]
+    texts = _answer_texts(true, [question.relation for question in questions], labels)
+    answers = given_answers(tokenizer, template, prompts, texts)
+    words = [locate_question_words(question) for question in questions]
+    located = locate_all(tokenizer, questions, words, prompts, answers)
+    items = tuple(
+        Item(spans.input_ids, spans.question_tokens, label)
+        for spans, label in zip(located, labels, strict=True)
+        if spans is not None and spans.question_tokens
+    )
+    tokens = tokenizer.batch_decode([[token] for token in range(len(tokenizer))], clean_up_tokenization_spaces=False)
+    breaks = {token for token, text in enumerate(tokens) if "\n" in text}
+    ends = tuple(sorted(breaks | set(tokenizer.all_special_ids)))
+    return Workload(
+        items, f"{len(items)} questions of {dataset}", tuple(prompt.ids for prompt in prompts), ends, new_tokens
+    )
+
+
+def _answer_texts(true: Sequence[str], relations: Sequence[str | None], labels: Sequence[bool]) -> list[str]:
+    """The true answer where the label says so, and elsewhere another one, of the same relation where there is one."""
+    known: defaultdict[str | None, list[str]] = defaultdict(list)
+    for text, relation in zip(true, relations, strict=True):
+        known[relation].append(text)
+    texts = []
+    for index, label in enumerate(labels):
+        others = known[relations[index]]
+        turned = (others[(index + step) % len(others)] for step in range(len(others)))
+        wrong = next((text for text in turned if text != true[index]), f"not {true[index]}")
+        texts.append(true[index] if label else wrong)
+    return texts
+
+
 _MATMUL_SIZE = {"cpu": 1536, "cuda": 8192}  # large enough that nothing but the multiplying counts
 _MATMUL_REPEATS = 5
 
@@ -38,33 +177,54 @@ class Measured:
     """What one repeat took."""
 
     seconds: float
-    host_added_mb: float
-    """What it took of the host's memory at most, beyond what the process held before."""
-    device_added_mb: float | None
-    """The same of the GPU's; None on the CPU."""
+    added_mb: float
+    """What it took at most of the computing device's memory, beyond what the process held before."""
 
 
 def measure(run: Callable[[], Any], device: torch.device) -> Measured:
     """Runs once and waits for the device."""
     _tidy(device)
-    began_with, on_gpu = held_mb(device), device.type == "cuda"
-    with _Sampler() as sampler:
-        _wait(device)
-        began = time.perf_counter()
-        kept = run()
-        _wait(device)
-        seconds = time.perf_counter() - began
+    held = held_mb(device)
+    began = time.perf_counter()
+    kept = run()
+    _wait(device)
+    seconds = time.perf_counter() - began
+    peak = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmHWM")
     del kept  # only here: what is handed back counts
-    return Measured(
-        seconds=seconds,
-        host_added_mb=max(0.0, sampler.peak - began_with[0]),
-        device_added_mb=torch.cuda.max_memory_allocated(device) / 2**20 - began_with[1] if on_gpu else None,
-    )
+    return Measured(seconds, max(0.0, peak - held))
 
 
-def held_mb(device: torch.device) -> tuple[float, float]:
-    """What this process holds now of the host's memory and of the GPU's."""
-    return _resident_mb(), torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0
+def held_mb(device: torch.device) -> float:
+    """What this process holds now of the computing device's memory."""
+    return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmRSS")
+
+
+def _host_mb(kind: str) -> float:
+    """The process's resident memory (VmRSS) or its peak since it was last reset (VmHWM)."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+        return int(lines[kind].split()[0]) / 2**10
+    except (OSError, KeyError):  # not Linux: the peak so far is all that the system tells
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _tidy(device: torch.device) -> None:
+    """Gives back what earlier work has freed, and forgets its peak, so that neither is counted as this one's."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    with suppress(OSError, AttributeError):  # not Linux, or another C library; the numbers are then a little larger
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
+    _wait(device)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
@@ -83,76 +243,19 @@ def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 def machine(device: torch.device) -> dict[str, Any]:
     """What the numbers were measured on."""
+    processor = "unknown"
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part")))
+        processor = next(names, processor)
     return {
-        "processor": _processor(),
+        "processor": processor,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }
-
-
-class _Sampler:
-    """Watches the process's resident memory from a thread."""
-
-    def __init__(self) -> None:
-        self.peak = _resident_mb()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "_Sampler":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-        self.peak = max(self.peak, _resident_mb())
-
-    def _watch(self) -> None:
-        while not self._over.wait(_SAMPLE_SECONDS):
-            self.peak = max(self.peak, _resident_mb())
-
-
-def _resident_mb() -> float:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    except (OSError, ValueError):  # not Linux: the peak so far is all that the system tells
-        import resource
-
-        unit = 2**20 if sys.platform == "darwin" else 2**10
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-
-
-def _tidy(device: torch.device) -> None:
-    """Gives back what earlier work has freed, so that it is not counted as this one's."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-    if sys.platform == "linux":
-        try:
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
-        except (OSError, AttributeError):  # another C library; the numbers are then a little larger
-            return
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            named = [line.partition(":")[2].strip() for line in file if line.startswith(("model name", "CPU part"))]
-        return named[0] if named else "unknown"
-    except OSError:
-        return "unknown"
 
 
 Say = Callable[[str], None]
@@ -171,8 +274,8 @@ class Setting:
     peak: float
     """Operations per second of large matrix products, measured here."""
     say: Say
-    held: tuple[float, float]
-    """MB that the process with its model holds of the host's memory and of the GPU's."""
+    held: float
+    """MB that the process with its model holds of the computing device's memory."""
 
     @property
     def block_parameters(self) -> int:
@@ -187,14 +290,29 @@ class Setting:
     def workload(self, n: int) -> Workload:
         """That many items, of the kind that was chosen."""
         options, lm = self.options, self.lm
-        if not options.synthetic:
-            made = _real(options, lm, n)
+        if options.synthetic:
+            shared, own = options.shared or SHARED, options.own or OWN
+            made = synthetic(n, shared, own, int(lm.config.vocab_size), options.seed, options.new_tokens)
         else:
-            shared = SHARED if options.shared is None else options.shared
-            length = OWN if options.own is None else options.own
-            made = synthetic(n, shared, length, int(lm.config.vocab_size), options.seed, options.new_tokens)
-        _refuse_windows(lm, made)
+            made = self._real(n)
+        longest = max(item.length for item in made.items)
+        windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
+        if windows and min(windows) < longest:  # the others are given one mask for all layers, which would erase it
+            raise UserError(
+                f"Items have up to {longest} tokens, and layers of {lm.name!r} see only {min(windows)}; the ways could "
+                f"not be compared. Choose shorter items (--shared and --own, at least {LEAST_OWN}) or another model."
+            )
         return made
+
+    def _real(self, n: int) -> Workload:
+        options, lm = self.options, self.lm
+        try:
+            return real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"Real questions need the package {error.name!r}, which is not installed here; install all of "
+                f"anchorscope, or run random tokens with --shared {SHARED} --own {OWN}."
+            ) from error
 
     def race(self, runs: Mapping[str, Callable[[], Any]], title: str) -> dict[str, list[Measured]]:
         """All runs in turn (A B C A B C), so that noise hits all alike."""
@@ -219,27 +337,6 @@ def load_model(options: Options) -> LanguageModel:
     config = sources.shape_config(options.model, sources.SHAPES[_TOKENIZER_OF].vocabulary)
     model = sources.build_shape(config, DTYPES[dtype], target).to(target)
     return wrap(model, None, sources.shape_title(options.model), options.model, random_weights=True)
-
-
-def _real(options: Options, lm: LanguageModel, n: int) -> Workload:
-    try:
-        return real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"Real questions need the package {error.name!r}, which is not installed here; install all of anchorscope, "
-            f"or run random tokens with --shared {SHARED} --own {OWN}."
-        ) from error
-
-
-def _refuse_windows(lm: LanguageModel, workload: Workload) -> None:
-    # The other implementations are given one mask for all layers, which would erase a window.
-    longest = max(item.length for item in workload.items)
-    windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
-    if windows and min(windows) < longest:
-        raise UserError(
-            f"Items have up to {longest} tokens, and layers of {lm.name!r} see only {min(windows)}; the ways could not "
-            f"be compared. Choose shorter items (--shared and --own, at least {LEAST_OWN}) or another model."
-        )
 
 
 @dataclass(frozen=True)
@@ -267,13 +364,10 @@ class Row:
     relative_difference: float | None = None
     """The largest difference over the largest value."""
     difference_is: str | None = None
-    """What the two differences compare."""
     auc_difference: float | None = None
     """Probes only: the largest difference of an AUC on held-out items."""
     peak_memory_mb: float | None = None
     """Of the device that computes, weights included; what other implementations hold is not counted."""
-    host_peak_mb: float | None = None
-    device_peak_mb: float | None = None
     added_memory_mb: float | None = None
     """What the work took beyond the process with its model."""
     share_of_peak: float | None = None
@@ -286,20 +380,10 @@ class Row:
     note: str | None = None
     """Why something is missing."""
 
-    def timed(
-        self,
-        items: int,
-        taken: Sequence[Measured],
-        held: tuple[float, float],
-        tokens: float | None = None,
-        peak_tokens_per_s: float | None = None,
-    ) -> "Row":
-        """The same row with what its repeats took; `held` is what the process with its model holds of both memories."""
+    def timed(self, items: int, taken: Sequence[Measured], setting: Setting, tokens: float | None = None) -> "Row":
+        """The same row with what its repeats took."""
         all_seconds = [repeat.seconds for repeat in taken]
-        seconds = median(all_seconds)
-        host = max(repeat.host_added_mb for repeat in taken)
-        on_gpu = [repeat.device_added_mb for repeat in taken if repeat.device_added_mb is not None]
-        device = max(on_gpu) if on_gpu else None
+        seconds, added = median(all_seconds), max(repeat.added_mb for repeat in taken)
         return replace(
             self,
             items=items,
@@ -308,11 +392,9 @@ class Row:
             seconds_max=max(all_seconds),
             items_per_s=items / seconds,
             tokens_per_s=None if tokens is None else tokens / seconds,
-            peak_memory_mb=held[0] + host if device is None else held[1] + device,
-            host_peak_mb=held[0] + host,
-            device_peak_mb=None if device is None else held[1] + device,
-            added_memory_mb=host if device is None else device,
-            share_of_peak=None if tokens is None or peak_tokens_per_s is None else tokens / seconds / peak_tokens_per_s,
+            peak_memory_mb=setting.held + added,
+            added_memory_mb=added,
+            share_of_peak=None if tokens is None else tokens / seconds / setting.peak_tokens_per_s,
         )
 
 
@@ -320,8 +402,6 @@ def with_speedups(rows: Sequence[Row]) -> list[Row]:
     """The rows with our rate over each one's, within one work."""
     ours = {row.work: row.items_per_s for row in rows if row.way == "anchorscope" and row.items_per_s is not None}
     return [
-        row
-        if row.items_per_s is None or row.work not in ours
-        else replace(row, speedup=ours[row.work] / row.items_per_s)
+        replace(row, speedup=ours[row.work] / row.items_per_s) if row.items_per_s and row.work in ours else row
         for row in rows
     ]

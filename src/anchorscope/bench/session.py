@@ -1,124 +1,415 @@
-"""A whole benchmark: load, measure the machine, time all implementations, judge the targets, show the table.
+"""A whole benchmark: load, measure the machine, time all implementations of every work, show the table.
 
-A target is judged only where the work is the target's own: its model, device, precision and lengths.
+For states (knockout, single layers), every implementation is tuned, then checked on a few items against the plain loop
+in float32 (which also warms it up), then timed in turns with the others. Slow ones run fewer items: rates are compared,
+not seconds. Greedy answers are compared with transformers' own `generate` at its best batch size. Probes (logistic
+regressions for every layer, fold and strength) race a scikit-learn loop: both standardise on the training folds, work
+in float32 and stop at the same gradient; compared are the objective that both minimise and the AUC on the held-out
+fold.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import copy
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from statistics import median
 from typing import Any
 
-from anchorscope.bench import passes, probe_fits
-from anchorscope.bench.measuring import Row, Say, Setting, held_mb, load_model, machine, matmul_peak, with_speedups
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.bench.implementations import CannotDo, Implementation, Own, Plain, PlainBatched, is_foreign, make
+from anchorscope.bench.measuring import (
+    FOLDS,
+    Row,
+    Say,
+    Setting,
+    Workload,
+    held_mb,
+    load_model,
+    machine,
+    matmul_peak,
+    with_speedups,
+)
 from anchorscope.bench.options import Options
-from anchorscope.bench.workload import Workload
+from anchorscope.models.devices import is_out_of_memory
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.grid_search import STRENGTHS
+from anchorscope.probes.logistic import TOLERANCE, TrainingSets, fit_layers
+from anchorscope.stats.auc import auc
+from anchorscope.stats.streams import unnamed
+
+_EXPLAINED = {torch.float32: 1e-4}  # of the largest state; what the order of sums can do
+_EXPLAINED_COARSE = 0.15  # in half precision, over tens of layers
+_LEAST = 4  # items of a timed repeat
+_WARM = 8  # prompts of our untimed run
+_CHECKED = {"knockout": 8, "single-layer": 2}  # items whose states are compared
+
+
+@dataclass
+class StateImplementations:
+    """The implementations that give states, each made and tuned once for both works."""
+
+    setting: Setting
+    workload: Workload
+    implementations: dict[str, Implementation] = field(default_factory=dict)
+    tuned: dict[str, str] = field(default_factory=dict)
+    """What each implementation chose when it was tuned."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """Tokens per second of each knockout after tuning, to know how many items an implementation can afford."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Why an implementation cannot run at all."""
+
+    def rows(self, work: str) -> list[Row]:
+        """One row per chosen implementation."""
+        names = self.setting.options.implementations_of(work)
+        for name in names:
+            self._prepare(name)
+        ready = [name for name in names if name in self.implementations]
+        if not ready:
+            return [Row(work, name, note=self.missing[name]) for name in names]
+        reference = _Reference(self.setting, work, self.workload)
+        rows: dict[str, Row] = {}
+        runs: dict[str, Callable[[], object]] = {}
+        parts: dict[str, Workload] = {}
+        for name in ready:
+            row = Row(work, name, setting=self.tuned[name])
+            try:
+                rows[name] = reference.compare(row, _run(self.implementations[name], work, reference.part))
+            except CannotDo as error:
+                rows[name] = replace(row, note=str(error))
+                continue
+            except Exception as error:
+                if not is_foreign(name):
+                    raise
+                rows[name] = replace(row, note=f"fails here with {type(error).__name__}: {str(error)[:160]}")
+                continue
+            parts[name] = self._affordable(name, work)
+            runs[name] = lambda name=name: _run(self.implementations[name], work, parts[name])  # type: ignore[misc]
+        for name, taken in self.setting.race(runs, work).items():
+            tokens = self.implementations[name].tokens(work, parts[name])
+            rows[name] = rows[name].timed(len(parts[name].items), taken, self.setting, tokens)
+        if work == "knockout" and "anchorscope" in runs:
+            rows["anchorscope"] = self._streaming(rows["anchorscope"])
+        return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
+
+    def _streaming(self, row: Row) -> Row:
+        """The row with what the same work takes when probes read the states as they come."""
+        own, setting = self.implementations["anchorscope"], self.setting
+        assert isinstance(own, Own)
+        own.stream(self.workload)  # its first products are slow
+        taken = setting.race({"streaming": lambda: own.stream(self.workload)}, "knockout")["streaming"]
+        seconds = median(repeat.seconds for repeat in taken)
+        share = own.tokens("knockout", self.workload) / seconds / setting.peak_tokens_per_s
+        return replace(row, streaming_items_per_s=len(self.workload.items) / seconds, streaming_share_of_peak=share)
+
+    def _prepare(self, name: str) -> None:
+        if name in self.implementations or name in self.missing:
+            return
+        self.setting.say(f"{name}: prepared")
+        try:
+            implementation = make(name, self.setting.lm)
+            self.tuned[name] = implementation.tune(self.workload)
+            part = self.workload.first(self._batch(implementation))
+            began = time.perf_counter()
+            implementation.knockout(part)
+            self.rates[name] = implementation.tokens("knockout", part) / (time.perf_counter() - began)
+            self.implementations[name] = implementation
+            self.setting.say(f"{name}: {self.tuned[name]}")
+        except CannotDo as error:
+            self.missing[name] = str(error)
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0][:160]
+            if is_out_of_memory(error):
+                self.missing[name] = f"memory does not suffice ({reason})"
+            elif is_foreign(name):  # another library's failure is reported, and the others go on
+                self.missing[name] = f"fails here with {type(error).__name__}: {reason}"
+            else:
+                raise
+
+    def _affordable(self, name: str, work: str) -> Workload:
+        """As many items as one repeat has the time for: whole batches, or a part of one, but never very few."""
+        implementation, n = self.implementations[name], len(self.workload.items)
+        each = implementation.tokens(work, self.workload) / n / self.rates[name]
+        batch, fits = max(2, self._batch(implementation)), int(self.setting.options.seconds / each)
+        return self.workload.first(min(n, fits // batch * batch if fits >= batch else max(_LEAST, fits)))
+
+    def _batch(self, implementation: Implementation) -> int:
+        """Items that an implementation runs together; ours sees all of them, and makes its batches itself."""
+        return int(getattr(implementation, "size", len(self.workload.items)))
+
+
+def _run(implementation: Implementation, work: str, workload: Workload) -> Tensor:
+    return implementation.knockout(workload) if work == "knockout" else implementation.single_layer(workload)
+
+
+class _Reference:
+    """What the plain loop gives in float32, or in the model's own precision where a float32 copy does not fit."""
+
+    def __init__(self, setting: Setting, work: str, workload: Workload) -> None:
+        lm = setting.lm
+        self.part = workload.first(_CHECKED[work])
+        exact = lm if lm.dtype == torch.float32 else _float32_copy(setting)
+        self.precision = str((exact or lm).dtype).removeprefix("torch.")
+        setting.say(f"{work}: reference states of {len(self.part.items)} items in {self.precision}")
+        self.states = _run(Plain(exact or lm), work, self.part).float()
+
+    def compare(self, row: Row, states: Tensor) -> Row:
+        """The row with its differences."""
+        off = float((states.float() - self.states).abs().max())
+        relative = off / float(self.states.abs().max())
+        most = _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
+        against = f"states of {len(self.part.items)} items against plain in {self.precision}"
+        return replace(
+            row,
+            max_difference=off,
+            relative_difference=relative,
+            difference_is=f"largest absolute difference of {against}",
+            note=row.note if relative <= most else f"DIFFERS by {relative:.1%}, more than the precision explains",
+        )
+
+
+def _float32_copy(setting: Setting) -> LanguageModel | None:
+    """The model in float32 beside itself; None if it does not fit."""
+    lm = setting.lm
+    needed = 4 * sum(tensor.numel() for tensor in lm.model.parameters())
+    if lm.device.type == "cuda" and torch.cuda.mem_get_info(lm.device)[0] < 1.5 * needed:
+        return None
+    return replace(lm, model=copy.deepcopy(lm.model).float())
+
+
+def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
+    """One row for the engine, one for `generate`."""
+    names, n = setting.options.implementations_of("generation"), len(workload.prompts)
+    generators: dict[str, Own | PlainBatched] = {}
+    tuned: dict[str, str] = {}
+    if "anchorscope" in names:
+        own = generators["anchorscope"] = Own(setting.lm)
+        own.generate(workload.first(_WARM))
+        tuned["anchorscope"] = f"batches of {own.budget.tokens} tokens"
+    if "plain-batched" in names:
+        plain = generators["plain-batched"] = PlainBatched(setting.lm)
+        tuned["plain-batched"] = plain.tune_size(n, lambda size: plain.generate(workload.first(size)))
+        setting.say(f"plain-batched (generate): {tuned['plain-batched']}")
+    answers: dict[str, list[tuple[int, ...]]] = {}
+
+    def generate(name: str) -> None:
+        answers[name] = generators[name].generate(workload)
+
+    taken = setting.race({name: partial(generate, name) for name in names}, "generation")
+    rows = [Row("generation", name, "questions", setting=tuned[name]).timed(n, taken[name], setting) for name in names]
+    if len(answers) < 2:
+        return rows
+    differ = sum(a != b for a, b in zip(*answers.values(), strict=True)) / n
+    meaning = "share of the answers that differ between the two"
+    return [replace(row, max_difference=differ, relative_difference=differ, difference_is=meaning) for row in rows]
 
 
 @dataclass(frozen=True)
-class Circumstances:
-    """What was measured, as far as targets ask."""
+class Problem:
+    """States and who learns from what."""
 
-    model: str
-    device: str
-    """`cpu` or `cuda`."""
-    dtype: str
-    items: int
-    shared: float
-    """Shared tokens of an item."""
-    own: float
-    """Own tokens of an item, on average."""
-    probe_items: int
-
-
-_ANY = (0.0, 1e9)
-
-
-@dataclass(frozen=True)
-class Target:
-    """One promise."""
-
-    device: str
-    model: str
-    work: str
-    measure: str
-    """`speedup` over the fastest of `against`, `streaming_share_of_peak`, or `seconds`."""
-    bound: float
-    """At least this; for seconds, at most this."""
-    against: tuple[str, ...] = ()
-    own: tuple[float, float] = _ANY
-    """The own tokens for which it was stated, beside about 40 shared ones."""
-    probe_items: int = 0
-    items: int = 0
-    """How many items it was stated for, at least."""
+    states: Tensor
+    """[layer, item, d_model], where the solver runs."""
+    labels: NDArray[np.bool_]
+    folds: NDArray[np.int64]
 
     @property
-    def text(self) -> str:
-        """In words."""
-        if self.measure == "seconds":
-            return f"{self.work} at {self.model}: under {self.bound:g} s"
-        if self.measure == "streaming_share_of_peak":
-            return f"{self.work} at {self.model}, probes streaming: at least {self.bound:.0%} of the matmul peak"
-        which = " and ".join(self.against)
-        faster = f"the faster of {which}" if len(self.against) > 1 else which
-        return f"{self.work} at {self.model}: at least {self.bound:g}× {faster}"
+    def fits_per_layer(self) -> int:
+        """Folds times strengths: the columns of a layer, strength by strength within fold by fold."""
+        return FOLDS * len(STRENGTHS)
 
 
-_PEERS = ("transformer-lens", "nnsight")
-_ABOUT_25 = (20.0, 30.0)
-_24 = (24.0, 24.0)
-_64 = (64.0, 64.0)
-_SMALL = "smollm2-135m"
+@dataclass(frozen=True)
+class Fitted:
+    """One layer's fits."""
 
-TARGETS: tuple[Target, ...] = (
-    Target("cpu", _SMALL, "knockout", "speedup", 5.0, ("plain",), _ABOUT_25),
-    Target("cpu", _SMALL, "knockout", "speedup", 2.4, ("plain-batched",), _ABOUT_25),
-    Target("cpu", _SMALL, "knockout", "speedup", 2.4, _PEERS, _ABOUT_25),
-    Target("cpu", _SMALL, "single-layer", "speedup", 10.0, ("plain",), _ABOUT_25),
-    Target("cpu", _SMALL, "single-layer", "speedup", 2.4, ("plain-batched",), _ABOUT_25),
-    Target("cpu", _SMALL, "single-layer", "speedup", 5.0, _PEERS, _ABOUT_25),
-    Target("cpu", _SMALL, "probes", "speedup", 20.0, ("scikit-learn",)),
-    Target("cuda", "shape:llama-3.2-1b", "knockout", "speedup", 100.0, ("plain",), _24),
-    Target("cuda", "shape:llama-3.2-3b", "knockout", "speedup", 80.0, ("plain",), _24),
-    Target("cuda", "shape:qwen3-8b", "knockout", "speedup", 70.0, ("plain",), _24),
-    Target("cuda", "shape:qwen3-32b", "knockout", "speedup", 35.0, ("plain",), _24),
-    Target("cuda", "shape:llama-3.2-1b", "knockout", "streaming_share_of_peak", 0.65, (), _64),
-    Target("cuda", "shape:qwen3-8b", "knockout", "streaming_share_of_peak", 0.72, (), _64),
-    Target("cuda", "shape:qwen3-32b", "knockout", "streaming_share_of_peak", 0.72, (), _64),
-    Target("cuda", "shape:qwen3-32b", "probes", "seconds", 20.0, (), probe_items=3000),
-    Target("cuda", _SMALL, "generation", "speedup", 3.0, ("plain-batched",), items=10_000),
-)
-"""All promises that a benchmark of one machine can judge."""
+    weight: NDArray[np.float32]
+    """Acting on raw states, [d_model, column]."""
+    logits: NDArray[np.float32]
+    """Log-odds of every item, [item, column]."""
+    unconverged: int = 0
+    """Columns that did not reach the solver's tolerance."""
 
 
-def judge(rows: Sequence[Row], given: Circumstances) -> list[dict[str, Any]]:
-    """Every target that these circumstances are those of, met or not, or why it cannot be told."""
-    works = {row.work for row in rows}
-    return [_judged(target, rows) for target in TARGETS if _applies(target, given) and target.work in works]
+def objectives(problem: Problem, layer: int, fitted: Fitted) -> NDArray[np.float64]:
+    """Mean loss plus penalty on the training folds, in standardised coordinates, [column]."""
+    states = problem.states[layer].double().cpu().numpy()
+    values = np.empty(problem.fits_per_layer)
+    for column in range(problem.fits_per_layer):
+        fold, strength = divmod(column, len(STRENGTHS))
+        learns = problem.folds != fold
+        logits = fitted.logits[:, column].astype(np.float64)
+        loss = np.logaddexp(0, np.where(problem.labels, -logits, logits))[learns].mean()
+        scaled = fitted.weight[:, column] * states[learns].std(axis=0)
+        values[column] = loss + 0.5 * float(scaled @ scaled) / (STRENGTHS[strength] * int(learns.sum()))
+    return values
 
 
-def _applies(target: Target, given: Circumstances) -> bool:
-    precise = given.dtype == ("float32" if target.device == "cpu" else "bfloat16")
-    enough = given.probe_items >= target.probe_items
-    long = target.own[0] <= given.own <= target.own[1] and (target.own == _ANY or 35 <= given.shared <= 50)
-    many = given.items >= target.items
-    return (target.device, target.model) == (given.device, given.model) and precise and enough and long and many
+def held_out_auc(problem: Problem, fitted: Fitted) -> NDArray[np.float64]:
+    """AUC on the fold that a fit did not learn from, [column]."""
+    areas = np.empty(problem.fits_per_layer)
+    for column in range(problem.fits_per_layer):
+        held = problem.folds == column // len(STRENGTHS)
+        areas[column] = float(auc(fitted.logits[held, column], problem.labels[held]))
+    return areas
 
 
-def _judged(target: Target, rows: Sequence[Row]) -> dict[str, Any]:
-    measured = _measured(target, {row.way: row for row in rows if row.work == target.work})
-    met = None
-    if measured is not None:
-        met = measured <= target.bound if target.measure == "seconds" else measured >= target.bound
-    return {"target": target.text, "bound": target.bound, "measured": measured, "met": met}
+def differences(
+    problem: Problem, layers: Sequence[int], ours: Sequence[Fitted], theirs: Sequence[Fitted]
+) -> tuple[float, float, float]:
+    """How far our objectives lie above theirs and below, relative, and the difference of held-out AUCs; all at most."""
+    excess, areas = [0.0], [0.0]
+    for layer, a, b in zip(layers, ours, theirs, strict=True):
+        excess += (objectives(problem, layer, a) / objectives(problem, layer, b) - 1).tolist()
+        areas += np.abs(held_out_auc(problem, a) - held_out_auc(problem, b)).tolist()
+    return max(excess), -min(excess), max(areas)
 
 
-def _measured(target: Target, by_implementation: dict[str, Row]) -> float | None:
-    own = by_implementation.get("anchorscope")
-    if target.measure != "speedup":
-        return None if own is None else getattr(own, target.measure)
-    rows = [by_implementation[name] for name in target.against if name in by_implementation]
-    speedups = [row.speedup for row in rows if row.speedup is not None]
-    # Of several, the faster counts: all of them have to be there.
-    return min(speedups) if len(speedups) == len(target.against) else None
+def fit_own(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
+    """All layers, folds and strengths at once."""
+    states = problem.states if len(layers) == len(problem.states) else problem.states[list(layers)]
+    learns = torch.as_tensor(np.stack([problem.folds != fold for fold in range(FOLDS)]))
+    fold_of_column = torch.arange(FOLDS).repeat_interleave(len(STRENGTHS))
+    sets = TrainingSets(
+        labels=torch.as_tensor(problem.labels),
+        members=learns[fold_of_column],
+        scaled_on=learns,
+        scaling=fold_of_column,
+        strengths=torch.tensor(STRENGTHS).repeat(FOLDS),
+    )
+    fit = fit_layers(states, sets, states.device)
+    return [
+        Fitted(weight.T.numpy(), logits.T.numpy(), int((~converged).sum()))
+        for weight, logits, converged in zip(fit.weight, fit.logits, fit.converged, strict=True)
+    ]
+
+
+_MAX_ITERATIONS = 10_000  # none of them may stop the loop before its tolerance does
+
+
+def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitted]:
+    """One `LogisticRegression` per layer, fold and strength; `jobs` processes, or one with threaded products."""
+    from sklearn.utils.parallel import Parallel, delayed
+
+    hosted = {layer: problem.states[layer].float().cpu().numpy() for layer in layers}
+    folds = Parallel(n_jobs=jobs)(
+        delayed(_fit_fold)(hosted[layer], problem.labels, problem.folds != fold)
+        for layer in layers
+        for fold in range(FOLDS)
+    )
+    fitted = []
+    for start in range(0, len(folds), FOLDS):
+        weights, logits = zip(*folds[start : start + FOLDS], strict=True)
+        fitted.append(Fitted(np.concatenate(weights, axis=1), np.concatenate(logits, axis=1)))
+    return fitted
+
+
+def best_jobs(problem: Problem) -> tuple[int, float]:
+    """How many processes are fastest here, and the seconds per layer with them."""
+    layer = [len(problem.states) // 2]
+    seconds = {}
+    for jobs in dict.fromkeys((1, os.cpu_count() or 1)):
+        if jobs > 1:
+            fit_sklearn(problem, layer, jobs)  # processes take a while to start
+        began = time.perf_counter()
+        fit_sklearn(problem, layer, jobs)
+        seconds[jobs] = time.perf_counter() - began
+    best = min(seconds, key=lambda jobs: seconds[jobs])
+    return best, seconds[best]
+
+
+def _fit_fold(
+    states: NDArray[np.float32], labels: NDArray[np.bool_], learns: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weights on raw states and logits of all items, one column per strength."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(states[learns])
+    scaled = scaler.transform(states)
+    weights, logits = [], []
+    for strength in STRENGTHS:
+        model = LogisticRegression(C=strength, tol=TOLERANCE, max_iter=_MAX_ITERATIONS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the comparison tells how far off a fit is
+            model.fit(scaled[learns], labels[learns])
+        weights.append(model.coef_[0] / scaler.scale_)
+        logits.append(model.decision_function(scaled))
+    return np.stack(weights, axis=1).astype(np.float32), np.stack(logits, axis=1).astype(np.float32)
+
+
+_COMPARED_LAYERS = 3
+
+
+def make_problem(setting: Setting) -> Problem:
+    """Clean states of what attention adds, and folds of single items."""
+    workload = setting.workload(setting.options.probe_items)
+    setting.say(f"probes: states of {len(workload.items)} items")
+    labels = np.array([item.label for item in workload.items])
+    states = Own(setting.lm).clean(workload).to(setting.lm.device)
+    order = unnamed(setting.options.seed, "folds", len(labels))
+    return Problem(states, labels, grouped_folds(np.arange(len(labels)), truth_strata(labels), FOLDS, order))
+
+
+def probe_rows(setting: Setting) -> list[Row]:
+    """One row for the batched solver, one for the loop."""
+    names = setting.options.implementations_of("probes")
+    problem = make_problem(setting)
+    layers = list(range(len(problem.states)))
+    runs: dict[str, Callable[[], list[Fitted]]] = {}
+    chosen: dict[str, list[int]] = {}
+    settings: dict[str, str] = {}
+    if "anchorscope" in names:
+        fit_own(problem, layers[:1])  # the first products of a process are slow
+        chosen["anchorscope"] = layers
+        settings["anchorscope"] = f"all layers, folds and strengths at once, tolerance {TOLERANCE:g}"
+        runs["anchorscope"] = lambda: fit_own(problem, layers)
+    if "scikit-learn" in names:
+        jobs, each = best_jobs(problem)
+        some = _spaced(layers, int(setting.options.seconds / each))
+        how = f"{jobs} processes" if jobs > 1 else f"products on {torch.get_num_threads()} threads"
+        chosen["scikit-learn"] = some
+        settings["scikit-learn"] = f"lbfgs, {how}, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
+        runs["scikit-learn"] = lambda: fit_sklearn(problem, some, jobs)
+    by_name = {name: Row("probes", name, "fits", setting=settings[name]) for name in names}
+    if len(names) == 2:
+        by_name = _compared(by_name, problem, _spaced(layers, _COMPARED_LAYERS))
+    taken = setting.race(runs, "probes")
+    per_layer = problem.fits_per_layer
+    return [by_name[name].timed(len(chosen[name]) * per_layer, taken[name], setting) for name in names]
+
+
+def _compared(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
+    ours = fit_own(problem, layers)
+    worse, better, auc_difference = differences(problem, layers, ours, fit_sklearn(problem, layers, 1))
+    missed = sum(fitted.unconverged for fitted in ours)
+    if missed:
+        note = f"{missed} of {len(layers) * problem.fits_per_layer} fits did not converge"
+        by_name["anchorscope"] = replace(by_name["anchorscope"], note=note)
+    return {
+        name: replace(
+            by_name[name],
+            max_difference=excess,
+            relative_difference=excess,
+            auc_difference=auc_difference,
+            difference_is=f"how far its objective lies above the other's at most, relative, {len(layers)} layers",
+        )
+        for name, excess in (("anchorscope", worse), ("scikit-learn", better))
+    }
+
+
+def _spaced(layers: Sequence[int], n: int) -> list[int]:
+    """That many layers, evenly spaced, at least one."""
+    n = max(1, min(n, len(layers)))
+    return [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
 
 
 def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
@@ -131,18 +422,16 @@ def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
     workload = setting.workload(options.items)
     say(f"{workload.about}, {workload.shared} tokens shared")
     rows = with_speedups(_measure(setting, workload))
-    given = _circumstances(setting, workload)
     return {
         "rows": [asdict(row) for row in rows],
-        "targets": judge(rows, given),
         "model": lm.name,
         "device": str(lm.device),
-        "dtype": given.dtype,
+        "dtype": str(lm.dtype).removeprefix("torch."),
         "workload": {
             "about": workload.about,
             "items": len(workload.items),
             "shared_tokens": workload.shared,
-            "own_tokens_mean": given.own,
+            "own_tokens_mean": workload.tokens / len(workload.items) - workload.shared,
             "probe_items": options.probe_items,
         },
         "repeats": options.repeats,
@@ -154,7 +443,7 @@ def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
 
 def _measure(setting: Setting, workload: Workload) -> list[Row]:
     rows: list[Row] = []
-    states = passes.StateImplementations(setting, workload)
+    states = StateImplementations(setting, workload)
     for work in setting.options.work:
         if not setting.options.implementations_of(work):
             continue
@@ -162,21 +451,8 @@ def _measure(setting: Setting, workload: Workload) -> list[Row]:
             rows += states.rows(work)
             continue
         states.implementations.clear()  # copies of the model would count as memory of what comes next
-        rows += probe_fits.rows(setting) if work == "probes" else passes.generation_rows(setting, workload)
+        rows += probe_rows(setting) if work == "probes" else generation_rows(setting, workload)
     return rows
-
-
-def _circumstances(setting: Setting, workload: Workload) -> Circumstances:
-    lm = setting.lm
-    return Circumstances(
-        model=setting.options.model,
-        device=lm.device.type,
-        dtype=str(lm.dtype).removeprefix("torch."),
-        items=len(workload.items),
-        shared=workload.shared,
-        own=workload.tokens / len(workload.items) - workload.shared,
-        probe_items=setting.options.probe_items,
-    )
 
 
 _HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "difference", "memory", "of peak")
@@ -191,8 +467,6 @@ def render(record: dict[str, Any]) -> str:
         f"difference in {row['work']}: {row['difference_is']}" for row in record["rows"] if row["difference_is"]
     )
     parts += ["\n".join(lines) for lines in (notes, chosen, list(meanings)) if lines]
-    if record["targets"]:
-        parts.append("\n".join(_target_line(judged) for judged in record["targets"]))
     return "\n\n".join(parts)
 
 
@@ -239,10 +513,3 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
         right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
         lines.append("  ".join([*left, *right]).rstrip())
     return "\n".join(lines)
-
-
-def _target_line(judged: dict[str, Any]) -> str:
-    """Whether a promise is kept, in a line."""
-    if judged["met"] is None:
-        return f"not judged  {judged['target']} (a way that it needs was not measured)"
-    return f"{'met' if judged['met'] else 'NOT MET':<10}  {judged['target']}: measured {judged['measured']:.3g}"

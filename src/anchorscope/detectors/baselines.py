@@ -8,7 +8,7 @@ import torch
 
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.single import DetectorFit
-from anchorscope.stats.sparse_logistic import fit_sparse_logistic
+from anchorscope.evidence.scores import fit_logistic
 
 _PRIOR = 1.0  # true and false answers that every relation is taken to have beforehand
 
@@ -32,6 +32,6 @@ def fit_words(data: TrainingData, documents: Sequence[Sequence[str]]) -> Detecto
     found = np.zeros((*weights.shape[:2], len(documents)), np.float32)
     for number, fits in enumerate(weights):
         for place, learned in enumerate(fits):
-            weight, intercept = fit_sparse_logistic(present[learned], data.training.labels[number][learned])
+            weight, intercept = fit_logistic(present[learned], data.training.labels[number][learned])
             found[number, place] = present @ weight + intercept
     return DetectorFit(data.training.assemble(torch.from_numpy(found)).to(data.device), None)

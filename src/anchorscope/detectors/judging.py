@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
-from anchorscope.stats.detection_metrics import METRICS, all_metrics, auroc
+from anchorscope.stats.auc import auc
+from anchorscope.stats.detection_metrics import METRICS, all_metrics
 from anchorscope.stats.estimate import Estimate, group_weights, percentile_interval
 from anchorscope.stats.streams import stream
 
 NAMES = {
-    "auroc": "auroc",
     "auprc": "auprc",
     "brier": "brier",
     "ece": "ece",
@@ -98,7 +98,7 @@ class Judge:
     def spread(self, scored: Scored) -> float:
         """Standard deviation of the AUROC over the fold seeds."""
         found = [
-            float(auroc(scores, self.labels, self.weights, strata))
+            float(auc(scores, self.labels, strata, self.weights[:, None])[0])
             for scores, strata in zip(scored.log_odds, scored.strata, strict=True)
         ]
         return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
@@ -109,7 +109,7 @@ class Judge:
         if not only_auroc:
             told = all_metrics(expit(scores), self.labels, rows, scores)
             found = {NAMES[name]: np.asarray(values) for name, values in told.items()}
-        return found | {"auroc": np.asarray(auroc(scores, self.labels, rows, strata))}
+        return {"auroc": auc(scores, self.labels, strata, rows.T), **found}
 
 
 def balanced_weights(labels: Bool[np.ndarray, " item"], relations: "list[str | None]") -> Float[np.ndarray, " item"]:

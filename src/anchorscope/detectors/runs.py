@@ -17,7 +17,7 @@ from anchorscope.detectors.features import CLEAN, Needs
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import NO_CUT, SITES, Cut, Variant
 from anchorscope.errors import UserError
-from anchorscope.evidence.detection import answer_boost, question_boost
+from anchorscope.evidence.further_runs import answer_boost, question_boost
 from anchorscope.items import Item
 
 QUESTION_ONLY, ANSWER_ONLY = "question-only", "answer-only"

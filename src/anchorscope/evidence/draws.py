@@ -1,7 +1,7 @@
-"""The bootstrap's draws on the device that computes with them, the sample itself among them.
+"""The bootstrap's draws on the device that computes with them, and the sums, AUCs and intervals taken over them.
 
 Everything under every resample is a tensor whose last axis runs over the draws: first the sample as it is, then the
-resamples. What concerns one item is then one contiguous row, and a value and its interval come out of one computation.
+resamples. What concerns one item is one contiguous row, and a value and its interval come out of one computation.
 """
 
 import math
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.models.process_settings import one_thread, true_float32
-from anchorscope.stats.estimate import LEVEL, percentile_interval
+from anchorscope.probes.grid_search import weighted_auc
+from anchorscope.stats.auc import auc, running_sums
+from anchorscope.stats.estimate import LEVEL, Estimate, percentile_interval
 
 Floats = NDArray[np.floating]
-Items = NDArray[np.integer] | NDArray[np.bool_]
+Indices = NDArray[np.integer]
 
 _AT_ONCE = 1 << 26  # numbers in one working tensor of a GPU: a handful of those stand at a time, in under 2 GB
 _FEW_ROWS = 8  # fewer are sorted sooner on the host than the device is asked
@@ -44,7 +46,7 @@ class Draws:
         """Where the computing is done."""
         return self.counts.device
 
-    def take(self, items: Items) -> "Draws":
+    def take(self, items: Indices | NDArray[np.bool_]) -> "Draws":
         """The same for some of the items."""
         if items.dtype != np.bool_ and np.array_equal(items, np.arange(len(self.counts))):
             return self  # all of them: nothing to copy
@@ -69,7 +71,7 @@ class Draws:
 
 @contextmanager
 def resampling(device: torch.device) -> Iterator[None]:
-    """Products in full single precision; on a processor one thread, as tables that fit its cache are not divided."""
+    """Products in full single precision; on a CPU one thread, as tables that fit its cache are not divided."""
     with true_float32(), one_thread() if device.type == "cpu" else nullcontext():
         yield
 
@@ -87,23 +89,25 @@ def total(table: Tensor) -> Tensor:
 
 def ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole in double precision; NaN where the whole is empty."""
-    found = part.double() / whole.double()
-    return torch.where(whole > 0, found, math.nan)
+    return torch.where(whole > 0, part.double() / whole.double(), math.nan)
 
 
 def estimates(samples: Tensor) -> tuple[Floats, Floats, Floats]:
     """Value and percentile interval of a statistic [..., draw]."""
     if samples.device.type == "cpu" or samples[..., 0].numel() < _FEW_ROWS:
-        found = samples.cpu().numpy()
-        return found[..., 0], *percentile_interval(found[..., 1:], axis=-1)
+        drawn = samples.cpu().numpy()
+        return drawn[..., 0], *percentile_interval(drawn[..., 1:], axis=-1)
     return samples[..., 0].cpu().numpy(), *_interval_by_sorting(samples[..., 1:])
 
 
-def _interval_by_sorting(resamples: Tensor) -> tuple[Floats, Floats]:
-    """`percentile_interval` of [..., resample] with the sorting done on the device; the same to the last bit.
+def estimate(samples: Tensor, n: int, method: str) -> Estimate:
+    """The same of one statistic [draw]."""
+    value, low, high = (float(number) for number in estimates(samples))
+    return Estimate(value, low, high, n, method)
 
-    Only the order statistics that are asked for leave the device, and the interpolation is done where it always is.
-    """
+
+def _interval_by_sorting(resamples: Tensor) -> tuple[Floats, Floats]:
+    """`percentile_interval` of [..., resample] with the sorting done on the device; the same to the last bit."""
     known = resamples.isfinite()
     ranked = torch.where(known, resamples, math.inf).double().sort(dim=-1).values
     number = known.sum(dim=-1)
@@ -111,6 +115,54 @@ def _interval_by_sorting(resamples: Tensor) -> tuple[Floats, Floats]:
     outer = place.long().clamp(min=0)
     inner = torch.minimum(outer + 1, number - 1).clamp(min=0)
     wanted = torch.stack([outer, inner, (number - 1 - inner).clamp(min=0), (number - 1 - outer).clamp(min=0)], dim=-1)
-    found = torch.cat([ranked.gather(-1, wanted), (place - outer)[..., None]], dim=-1).cpu().numpy()
-    low, low_next, high_next, high, share = np.moveaxis(np.where(np.isfinite(found), found, np.nan), -1, 0)
+    ends = torch.cat([ranked.gather(-1, wanted), (place - outer)[..., None]], dim=-1).cpu().numpy()
+    low, low_next, high_next, high, share = np.moveaxis(np.where(np.isfinite(ends), ends, np.nan), -1, 0)
     return low + share * (low_next - low), high + share * (high_next - high)
+
+
+def areas(scores: Floats, labels: NDArray[np.bool_], strata: Indices, draws: Draws) -> Tensor:
+    """AUC of scores [row, item] in every draw, [row, draw], ties half, within strata; NaN where there is no pair."""
+    if draws.device.type == "cpu":
+        return torch.from_numpy(auc(scores, labels, strata, draws.counts.numpy()))
+    return _areas_gpu(scores, labels, strata, draws)
+
+
+def _areas_gpu(scores: Floats, labels: NDArray[np.bool_], strata: Indices, draws: Draws) -> Tensor:
+    """The same on a GPU: strata side by side, padded with items of no weight."""
+    inside = strata == np.unique(strata)[:, None]
+    items = np.argsort(~inside, axis=1, kind="stable")[:, : inside.sum(axis=1).max()]
+    real = draws.to_device(np.take_along_axis(inside, items, axis=1))
+    weights = (draws.counts[draws.to_device(items)] * real[..., None]).movedim(-1, 0)
+    targets = draws.to_device(labels[items]).float()
+    pairs = ((weights * targets).sum(-1) * (weights * (1 - targets)).sum(-1)).sum(-1)
+    of_strata = draws.to_device(scores[:, items])[:, None]
+    parts = [
+        weighted_auc(of_strata[rows], weights, targets)
+        for rows in row_chunks(len(scores), 4 * items.size, draws.counts)
+    ]
+    return torch.where(pairs > 0, torch.cat(parts), math.nan)
+
+
+def number_until(counts: Tensor, order: Tensor, limits: Tensor) -> Tensor:
+    """How many items come before their running sum reaches a limit, [limit, row, draw].
+
+    Counts are [item, draw], orders [row, item], limits [limit, row, draw].
+    """
+    if counts.device.type != "cpu":
+        return _number_until_gpu(counts, order, limits)
+    numbers = np.zeros(limits.shape, np.int64)
+    for row, table in enumerate(running_sums(counts.numpy(), order.numpy())):
+        for limit, number in zip(limits[:, row].numpy(), numbers[:, row], strict=True):
+            for start in range(1, len(table), 255):  # as many as a byte can count
+                below = np.less(table[start : start + 255], limit).view(np.uint8)
+                number += np.add.reduce(below, axis=0, dtype=np.uint8)
+    return torch.from_numpy(numbers)
+
+
+def _number_until_gpu(counts: Tensor, order: Tensor, limits: Tensor) -> Tensor:
+    numbers = torch.empty(limits.shape, dtype=torch.int64, device=counts.device)
+    for rows in row_chunks(len(order), order.shape[1], counts):
+        sums = counts[order[rows]].cumsum(dim=1)
+        for which, limit in enumerate(limits):
+            numbers[which, rows] = (sums < limit[rows, None]).sum(dim=1)
+    return numbers

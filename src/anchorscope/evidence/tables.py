@@ -1,33 +1,209 @@
-"""All evidence of one dataset as result tables: every site and position, every assignment, control and baseline."""
+"""All evidence of one dataset as result tables: every site and position, every assignment, control and baseline.
+
+The summary holds the few numbers that say whether to believe a chart: shares of the groups and of true answers in
+them, what permuting the scores would give, agreement before and after, how far the cut moves the probe as a whole,
+what the controls do.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.corrected import CellSums, Corrected, cell_sums, correct_shift
-from anchorscope.evidence.curves import Curve, corrected_curves, cross_fitted_curves, knockout_samples, plain_curves
-from anchorscope.evidence.draws import Draws, resampling
-from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.paired_scores import PROBE_AND_CONFIDENCE, beyond_baselines, beyond_permuted
-from anchorscope.evidence.pathways import at_reference, plain_calls
-from anchorscope.evidence.probe_scores import (
+from anchorscope.evidence.delta_p import (
+    CellSums,
+    Corrected,
+    Curve,
+    cell_sums,
+    correct_shift,
+    corrected_curves,
+    cross_fitted_curves,
+    knockout_samples,
+    plain_curves,
+    reference_samples,
+)
+from anchorscope.evidence.draws import Draws, estimate, ratio, resampling, total
+from anchorscope.evidence.measured import (
+    A_ANCHORED,
+    GROUPS,
+    Q_ANCHORED,
+    Measured,
+    assign,
+    at_reference,
+    delta_p,
+    noise_at_reference,
+    permuted_flip_share,
+    plain_calls,
+    probability,
+)
+from anchorscope.evidence.scores import (
+    PROBE_AND_CONFIDENCE,
     Score,
     Scored,
+    SummaryRow,
     baseline_score,
+    beyond_baselines,
+    beyond_permuted,
     layer_scores,
     nested_score,
     relation_only,
     words_only,
 )
-from anchorscope.evidence.summary import Row, summarise
 from anchorscope.plan.passes import on_device
 from anchorscope.progress import Progress
 from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
+from anchorscope.stats.estimate import Estimate, kappa
+
+Floats = NDArray[np.floating]
+Bools = NDArray[np.bool_]
+MATCHED = ("random", "template", "patch-control")
+"""Controls that change as many tokens as the knockout, where there are as many."""
+
+
+def summarise(corrected: Corrected, sums: Mapping[str, CellSums]) -> list[SummaryRow]:
+    """All quantities of one dataset, site and position; `sums` of the corrected cells per intervention."""
+    measured = corrected.measured
+    rows = [*_assignment_rows(corrected, "plain"), *_assignment_rows(corrected, "corrected")]
+    for intervention in measured.after:
+        rows += _plain_rows(measured, corrected.draws, intervention)
+        rows += _cross_fitted_rows(measured, corrected.draws, intervention)
+        rows += _corrected_rows(corrected, intervention, sums[intervention])
+    n_noise, method = len(measured.ran.get("none", [])), "99th percentile of the no-op control"
+    noise = Estimate(noise_at_reference(measured, "full"), np.nan, np.nan, n_noise, method)
+    return [*rows, SummaryRow("noise_log_odds_p99", noise, intervention="none")]
+
+
+def _row(
+    quantity: str, samples: Tensor, n: int, assignment: str | None, intervention: str, group: str | None = None
+) -> SummaryRow:
+    return SummaryRow(quantity, estimate(samples, n, "bootstrap over groups"), assignment, intervention, group)
+
+
+def _assignment_rows(corrected: Corrected, assignment: str) -> list[SummaryRow]:
+    """How large the groups are and how many of their answers are true, and what chance would give."""
+    measured, draws = corrected.measured, corrected.draws
+    before, after = measured.at_reference(KNOCKOUT)
+    if assignment == "plain":
+        calls = plain_calls(measured)
+        called, flipped = (draws.to_device(call)[:, None] for call in (after > 0, calls.flipped))
+    else:
+        calls, called, flipped = corrected.sample(), corrected.called, corrected.flipped
+        index, folds = measured.reference[measured.probe("full")][measured.folds], measured.folds
+        after = after - corrected.knockout[..., 0].cpu().numpy()[index, folds]
+    labels = measured.labels
+    right, wrong = (_numbers(flipped, calls.correct & (labels == truth), draws) for truth in (True, False))
+    n_correct, rows = int(calls.correct.sum()), []
+    for index, group in enumerate(GROUPS):
+        size, n = right[index] + wrong[index], int(calls.members(group).sum())
+        share = ratio(size, right.sum(dim=0) + wrong.sum(dim=0))
+        rows.append(_row("group_share", share, n_correct, assignment, KNOCKOUT, group))
+        rows.append(_row("true_share", ratio(right[index], size), n, assignment, KNOCKOUT, group))
+    null = permuted_flip_share(before, after, labels, measured.folds)
+    exact = Estimate(null, np.nan, np.nan, n_correct, "exact expectation over permutations within folds")
+    rows.append(SummaryRow("null_share", exact, assignment, KNOCKOUT, Q_ANCHORED))
+    both = torch.stack([_numbers(called, before > 0, draws), _numbers(called, before <= 0, draws)])
+    agreement = torch.from_numpy(kappa(both.cpu().numpy()))
+    return [*rows, _row("kappa", agreement, len(before), assignment, KNOCKOUT)]
+
+
+def _numbers(call: Tensor, inside: Bools, draws: Draws) -> Tensor:
+    """How many of the items inside get a call [item, draw or 1], and how many do not, [2, draw]."""
+    where = draws.to_device(np.flatnonzero(inside))
+    counts = draws.counts[where]
+    yes = total(counts * call[where])
+    return torch.stack([yes, total(counts) - yes])
+
+
+def _plain_rows(measured: Measured, draws: Draws, intervention: str) -> list[SummaryRow]:
+    """What an intervention does at the reference layer, to all items and to groups that do not change with the draw."""
+    ran = measured.ran[intervention]
+    labels = measured.labels[ran]
+    before, after = measured.at_reference(intervention)
+    delta = delta_p(before, after, labels)
+    own = assign(before, after, labels, noise_at_reference(measured, "full"))
+    everyone = np.ones(len(ran), dtype=bool)
+    means: dict[tuple[str, str | None], tuple[Floats | Bools, Bools]] = {
+        ("flip_rate", None): (own.flipped, own.correct),
+        ("mean_probability_before", None): (probability(before), everyone),
+        ("mean_probability_after", None): (probability(after), everyone),
+    }
+    in_knockout = np.searchsorted(measured.ran[KNOCKOUT], ran)
+    # With fewer other tokens than exact ones the random control cuts less; the fair comparison is over the rest.
+    matched = measured.n_cut[intervention] == measured.n_cut[KNOCKOUT][in_knockout]
+    beyond = delta - delta_p(*measured.at_reference(KNOCKOUT), measured.labels)[in_knockout]
+    calls = plain_calls(measured)
+    for group in GROUPS:
+        inside = calls.members(group)[ran]
+        means["delta_p_reference", group] = delta, inside
+        means["flip_rate", group] = own.flipped, inside
+        if intervention in MATCHED:
+            means["delta_p_matched", group] = delta, inside & matched
+        if intervention not in (KNOCKOUT, "none"):
+            means["delta_p_beyond_knockout", group] = beyond, inside
+    values, members = (np.stack(part, axis=1) for part in zip(*means.values(), strict=True))
+    samples = dict(zip(means, _means(values, members, draws.take(ran)), strict=True))
+    rows = []
+    for (quantity, where), (_, inside) in means.items():
+        assignment = None if quantity.startswith("mean_probability") else "plain"
+        n = _number_of(ran[inside])
+        rows.append(_row(quantity, samples[quantity, where], n, assignment, intervention, where))
+    for quantity in ("delta_p_reference", "flip_rate"):
+        between = samples[quantity, Q_ANCHORED] - samples[quantity, A_ANCHORED]
+        rows.append(_row(f"{quantity}_difference", between, _number_of(ran[own.correct]), "plain", intervention))
+    return rows
+
+
+def _number_of(runs: NDArray[np.int64]) -> int:
+    """How many items; one that is run several times is one."""
+    return len(np.unique(runs))
+
+
+def _means(values: Floats, inside: Bools, draws: Draws) -> Tensor:
+    """Means of columns of values over the items inside, [item, k] each, in every draw, [k, draw]."""
+    return ratio(draws.sums(values * inside), draws.sums(inside))
+
+
+def _cross_fitted_rows(measured: Measured, draws: Draws, intervention: str) -> list[SummaryRow]:
+    """ΔP at the measuring probe's own reference layer, in the groups that the other probe made; both ways averaged."""
+    ran = measured.ran[intervention]
+    samples, sizes = [], []
+    for assigner, meter in (("a", "b"), ("b", "a")):
+        calls = plain_calls(measured, assigner)
+        inside = np.stack([calls.members(group)[ran] for group in GROUPS], axis=1)
+        delta = delta_p(*measured.at_reference(intervention, meter), measured.labels[ran])
+        samples.append(_means(delta[:, None], inside, draws.take(ran)))
+        sizes.append([_number_of(ran[members]) for members in inside.T])
+    return _group_rows(torch.stack(samples).mean(dim=0), np.mean(sizes, axis=0), "cross-fitted", intervention)
+
+
+def _corrected_rows(corrected: Corrected, intervention: str, sums: CellSums) -> list[SummaryRow]:
+    """ΔP at the reference layer with the common shift taken away, in the corrected groups."""
+    measured = corrected.measured
+    reference = measured.reference[measured.probe("full")]
+    calls, ran = corrected.sample(), measured.ran[intervention]
+    samples = [reference_samples(sums, reference, group) for group in GROUPS]
+    sizes = [_number_of(ran[calls.members(group)[ran]]) for group in GROUPS]
+    return _group_rows(samples, sizes, "corrected", intervention)
+
+
+def _group_rows(
+    samples: Sequence[Tensor] | Tensor, sizes: Sequence[float] | Floats, assignment: str, intervention: str
+) -> list[SummaryRow]:
+    """Mean ΔP at the reference layer of both groups, and their difference."""
+    rows = [
+        _row("delta_p_reference", mean, round(n), assignment, intervention, group)
+        for group, mean, n in zip(GROUPS, samples, sizes, strict=True)
+    ]
+    difference = _row(
+        "delta_p_reference_difference", samples[0] - samples[1], round(sum(sizes)), assignment, intervention
+    )
+    return [*rows, difference]
+
 
 Record = dict[str, object]
 
@@ -67,7 +243,7 @@ def evidence_tables(
     The device does the resampling.
     """
     progress.start("evidence", len(evidence.places) + 1)
-    places, scores = [], []
+    places, scores = [], list[Record]()
     with resampling(torch.device(device)):
         draws = Draws.of(evidence.weights, device)
         for where in evidence.places:
@@ -79,13 +255,16 @@ def evidence_tables(
         reference = _reference_rows(evidence, draws)
     progress.advance(1)
     progress.finish()
+    curves, samples, summary, pathways = (
+        [row for part in parts for row in part] for parts in zip(*places, strict=True)
+    )
     tables = {
-        "curves": _frame(row for place in places for row in place.curves).select(CURVE_COLUMNS),
-        "curve_samples": _frame(row for place in places for row in place.samples).select(*SAMPLE_SCHEMA),
+        "curves": _frame(curves).select(CURVE_COLUMNS),
+        "curve_samples": _frame(samples).select(*SAMPLE_SCHEMA),
         "reference_curves": _frame(reference).select(*CURVE_COLUMNS, "shift"),
         "probe_scores": _frame(scores).select(SCORE_COLUMNS),
-        "pathways": pl.concat(frame for place in places for frame in place.pathways),
-        "summary": _frame([*(row for place in places for row in place.summary), *paired]).select(SUMMARY_COLUMNS),
+        "pathways": pl.concat(pathways),
+        "summary": _frame([*summary, *paired]).select(SUMMARY_COLUMNS),
     }
     return {name: table.rechunk() for name, table in tables.items()}  # as a table is that has travelled
 
@@ -119,51 +298,35 @@ def _frame(rows: Iterable[Record]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), infer_schema_length=None)
 
 
-@dataclass(frozen=True)
-class _PlaceTables:
-    """What one site and position adds to the tables."""
-
-    curves: list[Record]
-    samples: list[Record]
-    summary: list[Record]
-    pathways: list[pl.DataFrame]
-
-
-def _pathway_tables(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> _PlaceTables:
-    """Curves, summary and pathways of one site and position; its curves in every draw where it is the chart's."""
-    measured = evidence.places[where]
-    place = _place(evidence, where)
+def _pathway_tables(
+    evidence: Evidence, draws: Draws, where: tuple[str, str]
+) -> tuple[list[Record], list[Record], list[Record], list[pl.DataFrame]]:
+    """Curves, their samples at the chart's place, summary and pathways of one site and position."""
+    measured, place = evidence.places[where], _place(evidence, where)
     corrected = correct_shift(measured, draws)
     sums = {intervention: cell_sums(corrected, intervention) for intervention in measured.after}
     curves = [
-        curve
+        row
         for intervention in measured.after
         for curve in (
             *plain_curves(measured, intervention, draws),
             *cross_fitted_curves(measured, intervention, draws),
             *corrected_curves(corrected, intervention, sums[intervention]),
         )
+        for row in _curve_rows(curve, evidence, place)
     ]
-    return _PlaceTables(
-        curves=[row for curve in curves for row in _curve_rows(curve, evidence, place)],
-        samples=_sample_rows(corrected, sums[KNOCKOUT], draws, place) if where == evidence.headline else [],
-        summary=[_summary_row(row, place) for row in summarise(corrected, sums)],
-        pathways=_pathway_frames(evidence, corrected, place),
-    )
-
-
-def _sample_rows(corrected: Corrected, sums: CellSums, draws: Draws, place: Record) -> list[Record]:
-    """Every knockout curve of the chart, layer by layer, in every draw; NaN where a draw has no item of the group."""
-    return [
+    drawn = knockout_samples(corrected, sums[KNOCKOUT], draws) if where == evidence.headline else {}
+    samples: list[Record] = [
         {**place, "assignment": assignment, "group": group, "layer": layer, "delta_p": pl.Series(row, dtype=pl.Float32)}
-        for (assignment, group), samples in knockout_samples(corrected, sums, draws).items()
-        for layer, row in enumerate(samples)
+        for (assignment, group), of_layers in drawn.items()
+        for layer, row in enumerate(of_layers)
     ]
+    summary = [_summary_row(row, place) for row in summarise(corrected, sums)]
+    return curves, samples, summary, _pathway_frames(evidence, corrected, place)
 
 
 def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Record:
-    site, position = where
-    return {"dataset": evidence.dataset, "site": site, "position": position}
+    return {"dataset": evidence.dataset, "site": where[0], "position": where[1]}
 
 
 def _curve_rows(curve: Curve, evidence: Evidence, place: Record) -> list[Record]:
@@ -188,14 +351,13 @@ def _curve_rows(curve: Curve, evidence: Evidence, place: Record) -> list[Record]
 def _reference_rows(evidence: Evidence, draws: Draws) -> list[Record]:
     """The plain chart with the reference layer a quarter of the depth earlier and later."""
     measured = evidence.places[evidence.headline]
-    place = _place(evidence, evidence.headline)
     quarter = max(1, measured.n_layers // 4)
     return [
         {**row, "shift": shift}
         for shift in (-quarter, 0, quarter)
         for curve in plain_curves(measured, KNOCKOUT, draws, move=shift)
         if curve.truth == "all"
-        for row in _curve_rows(curve, evidence, place)
+        for row in _curve_rows(curve, evidence, _place(evidence, evidence.headline))
     ]
 
 
@@ -203,104 +365,95 @@ def _place_scores(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> l
     measured = evidence.places[where]
     scored = Scored(measured.labels, measured.groups, measured.folds, draws)
     full = measured.probe("full")
-    reference, before = measured.reference[full], measured.before[full]
-    scores = layer_scores("clean", "transfer", before, scored)
-    scores.append(nested_score("clean", "nested", before, reference, measured.folds, scored))
+
+    def both(intervention: str, kind: str, nested: str, logits: Floats, scored: Scored, ran: NDArray[np.int64]) -> None:
+        of_layers = layer_scores(intervention, kind, logits, scored)
+        headline = nested_score(intervention, nested, logits, measured.reference[full], measured.folds[ran], scored)
+        scores.extend(replace(score, n=len(np.unique(ran))) for score in (*of_layers, headline))
+
+    scores: list[Score] = []
+    everyone, before = np.arange(len(measured.labels)), measured.before[full]
+    both("clean", "transfer", "nested", before, scored, everyone)
     if any(relation is not None for relation in evidence.relations):
         _, relation = np.unique([name or "" for name in evidence.relations], return_inverse=True)
-        strata = measured.folds * (relation.max() + 1) + relation
-        within = Scored(measured.labels, measured.groups, strata, draws)
-        scores += layer_scores("clean", "within-relation", before, within)
-        scores.append(nested_score("clean", "nested-within-relation", before, reference, measured.folds, within))
+        within = replace(scored, strata=measured.folds * (relation.max() + 1) + relation)
+        both("clean", "within-relation", "nested-within-relation", before, within, everyone)
     for intervention, after in measured.after.items():
         ran = measured.ran[intervention]
-        n = len(np.unique(ran))  # an item with several donors is one item
-        some = scored.take(ran)
-        found = layer_scores(intervention, "transfer", after[full], some)
-        found.append(nested_score(intervention, "nested", after[full], reference, measured.folds[ran], some))
-        scores += [replace(score, n=n) for score in found]
+        both(intervention, "transfer", "nested", after[full], scored.take(ran), ran)
     if where == evidence.headline:
         for intervention, logits in evidence.refits.items():
             ran = measured.ran[intervention]
-            scores += layer_scores(intervention, "refit", logits, scored.take(ran))
-            scores.append(
-                nested_score(intervention, "nested-refit", logits, reference, measured.folds[ran], scored.take(ran))
-            )
+            both(intervention, "refit", "nested-refit", logits, scored.take(ran), ran)
     return [_score_row(score, evidence, _place(evidence, where)) for score in scores]
 
 
 def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Record]]:
     """Scores of what the probe must beat; and rows of the summary: by how much it does, in the same draws."""
     measured = evidence.places[evidence.headline]
-    scored = Scored(measured.labels, measured.groups, measured.folds, draws)
-    simpler: dict[str, NDArray[np.floating]] = {}
+    labels, folds = measured.labels, measured.folds
+    scored = Scored(labels, measured.groups, folds, draws)
+    simpler: dict[str, Floats] = {}
     if any(relation is not None for relation in evidence.relations):
-        simpler["relation-only"] = relation_only(evidence.relations, measured.labels, measured.folds)
-    simpler["words"] = words_only(evidence.questions, evidence.answers, measured.labels, measured.folds)
-    for kind, confidence in (
-        ("confidence-mean", evidence.confidence_mean),
-        ("confidence-min", evidence.confidence_min),
-    ):
+        simpler["relation-only"] = relation_only(evidence.relations, labels, folds)
+    simpler["words"] = words_only(evidence.questions, evidence.answers, labels, folds)
+    confidences = {"confidence-mean": evidence.confidence_mean, "confidence-min": evidence.confidence_min}
+    for kind, confidence in confidences.items():
         if all(value is not None for value in confidence):  # known of every answer, or no baseline
             simpler[kind] = np.array(confidence, dtype=float)
     full = measured.probe("full")
-    nested = at_reference(measured.before[full], measured.reference[full], measured.folds)
+    nested = at_reference(measured.before[full], measured.reference[full], folds)
     joined, rows = beyond_baselines(nested, simpler, scored)
     for intervention, null in evidence.permuted.items():
-        again = at_reference(evidence.refits[intervention], measured.reference[full], measured.folds)
+        again = at_reference(evidence.refits[intervention], measured.reference[full], folds)
         rows += beyond_permuted(intervention, again, null, scored)
-    scores = [baseline_score(kind, values, scored) for kind, values in (simpler | joined).items()]
-    nowhere, here = _place(evidence, (None, None)), _place(evidence, evidence.headline)
-    return [_score_row(score, evidence, here if score.kind == PROBE_AND_CONFIDENCE else nowhere) for score in scores], [
-        _summary_row(row, here) for row in rows
+    nowhere, headline = _place(evidence, (None, None)), _place(evidence, evidence.headline)
+    scores = [
+        _score_row(
+            baseline_score(kind, values, scored), evidence, headline if kind == PROBE_AND_CONFIDENCE else nowhere
+        )
+        for kind, values in (simpler | joined).items()
     ]
+    return scores, [_summary_row(row, headline) for row in rows]
 
 
 def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> list[pl.DataFrame]:
     """The pathway of every item, one frame per assignment and assigning probe."""
     measured = corrected.measured
     ways = [
-        ("plain", "full", plain_calls(measured).names()),
-        ("cross-fitted", "a", plain_calls(measured, "a").names()),
-        ("cross-fitted", "b", plain_calls(measured, "b").names()),
-        ("corrected", "full", corrected.sample().names()),
+        ("plain", "full", plain_calls(measured)),
+        ("cross-fitted", "a", plain_calls(measured, "a")),
+        ("cross-fitted", "b", plain_calls(measured, "b")),
+        ("corrected", "full", corrected.sample()),
     ]
     return [
         pl.DataFrame(
             {
-                "dataset": pl.repeat(evidence.dataset, len(names), eager=True),
+                "dataset": pl.repeat(evidence.dataset, len(calls.correct), eager=True),
                 "item_id": evidence.item_ids,
                 "site": place["site"],
                 "position": place["position"],
                 "assignment": assignment,
                 "probe": probe,
                 "reference_layer": measured.reference[measured.probe(probe)][measured.folds],
-                "pathway": names,
+                "pathway": calls.names(),
             }
         )
-        for assignment, probe, names in ways
+        for assignment, probe, calls in ways
     ]
 
 
 def _score_row(score: Score, evidence: Evidence, place: Record) -> Record:
-    numbers = {name: _number(value) if isinstance(value, float) else value for name, value in asdict(score).items()}
+    numbers = {name: _number(value) if isinstance(value, float) else value for name, value in vars(score).items()}
     return {"model": evidence.model, **place, **numbers}
 
 
-def _summary_row(row: Row, place: Record) -> Record:
-    estimate = row.estimate
-    return {
-        **place,
-        "assignment": row.assignment,
-        "intervention": row.intervention,
-        "group": row.group,
-        "quantity": row.quantity,
-        "value": _number(estimate.value),
-        "ci_low": _number(estimate.ci_low),
-        "ci_high": _number(estimate.ci_high),
-        "n": estimate.n,
-        "method": estimate.method,
+def _summary_row(row: SummaryRow, place: Record) -> Record:
+    numbers = {
+        name: _number(value) if isinstance(value, float) else value for name, value in vars(row.estimate).items()
     }
+    of_row = {name: value for name, value in vars(row).items() if name != "estimate"}
+    return {**place, **of_row, **numbers}
 
 
 def _number(value: float) -> float | None:

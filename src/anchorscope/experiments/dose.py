@@ -151,7 +151,7 @@ def _row(
 
 def _area(inputs: ExperimentInputs, scored: Scored, draws: Draws) -> Tensor:
     """AUC of the clean probe after the cut, each item at its own fold's reference layer, within folds, [draw]."""
-    from anchorscope.evidence.areas import areas
+    from anchorscope.evidence.draws import areas
 
     place, items = inputs.measured, scored.items
     scores = scored.logits[inputs.reference[items], np.arange(len(items))]
@@ -263,11 +263,9 @@ def dose_shares(inputs: ExperimentInputs, ran: Mapping[str, Scored], layer: int)
     """Λ of every variant, and of nothing cut; or why it cannot be told."""
     import torch
 
-    from anchorscope.question_share.clean_evidence import clean_evidence
-    from anchorscope.question_share.evidence import GROUPS, lost_evidence
-    from anchorscope.question_share.halves import make_halves
-    from anchorscope.question_share.intervals import ShareDraws
+    from anchorscope.question_share.evidence import GROUPS, clean_evidence, lost_evidence, make_halves
     from anchorscope.question_share.principal import default_directions, principal_states
+    from anchorscope.question_share.shares import ShareDraws
 
     items = reduce(np.intersect1d, [scored.items for scored in ran.values()])
     if len(items) < FEWEST:

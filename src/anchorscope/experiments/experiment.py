@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import EXPERIMENTS
-from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import Calls, plain_calls
+from anchorscope.evidence.measured import Calls, Measured, plain_calls
 from anchorscope.items import Item
 from anchorscope.plugins import load_at
 from anchorscope.progress import Progress
@@ -165,7 +164,7 @@ class ExperimentInputs:
     @cached_property
     def calls(self) -> Mapping[str, Calls]:
         """Who is in which pathway, by assignment."""
-        from anchorscope.evidence.corrected import correct_shift
+        from anchorscope.evidence.delta_p import correct_shift
 
         return {"plain": plain_calls(self.measured), "corrected": correct_shift(self.measured, self.draws).sample()}
 

@@ -14,7 +14,7 @@ from functools import partial
 
 import polars as pl
 
-from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
+from anchorscope.evidence.measured import GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.experiments.partial_cuts import (

@@ -20,7 +20,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
+from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.partial_cuts import (

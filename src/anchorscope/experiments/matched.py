@@ -58,9 +58,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from anchorscope.evidence.draws import Draws
-    from anchorscope.question_share.evidence import Lost
-    from anchorscope.question_share.halves import Halves
-    from anchorscope.question_share.intervals import ShareDraws
+    from anchorscope.question_share.evidence import Halves, Lost
+    from anchorscope.question_share.shares import ShareDraws
 
 MATCHED, FREE = "matched", "free"
 """The supplied answers, and the model's own."""
@@ -289,7 +288,7 @@ class SetShares:
     @cached_property
     def draws(self) -> ShareDraws:
         """The draws of the shares."""
-        from anchorscope.question_share.intervals import ShareDraws
+        from anchorscope.question_share.shares import ShareDraws
 
         rng = stream(self.seed, "experiment", self.answers.name, "splits")
         return ShareDraws(self.answers.weights, self.halves.n_splits, rng)
@@ -312,7 +311,7 @@ class SetShares:
         """AUC in every draw: of each split's scores within its halves, averaged over the splits."""
         import torch
 
-        from anchorscope.evidence.areas import areas
+        from anchorscope.evidence.draws import areas
 
         found = [
             areas(scores[None].astype(np.float32), self.answers.labels, first.astype(np.int64), self.answers.draws)[0]
@@ -323,9 +322,7 @@ class SetShares:
 
 def measure_shares(answers: AnswerSet, directions: int, seed: int, progress: Progress) -> SetShares:
     """Half-split probes on the clean states, and what each cut takes from their evidence."""
-    from anchorscope.question_share.clean_evidence import clean_evidence
-    from anchorscope.question_share.evidence import lost_evidence
-    from anchorscope.question_share.halves import make_halves
+    from anchorscope.question_share.evidence import clean_evidence, lost_evidence, make_halves
     from anchorscope.question_share.principal import principal_states
 
     labels, device, title = answers.labels, answers.device, f"{answers.name} answers"
@@ -449,7 +446,7 @@ def _items_of_pairs(
 
 def _baselines(matched: AnswerSet, log_probs: Sequence[Sequence[float]]) -> list[Statistic]:
     """What is at 0.5 by design, out of fold with pairs whole, and the model's own confidence, which is not."""
-    from anchorscope.evidence.probe_scores import relation_only, words_only
+    from anchorscope.evidence.scores import relation_only, words_only
 
     labels, folds = matched.labels, matched.folds
     questions = [item.question.question for item in matched.items]
@@ -465,8 +462,7 @@ def _baselines(matched: AnswerSet, log_probs: Sequence[Sequence[float]]) -> list
 
 
 def _auc(quantity: str, scores: ndarray, matched: AnswerSet, strata: ndarray, layer: int | None = None) -> Statistic:
-    from anchorscope.evidence.areas import areas
-    from anchorscope.evidence.draws import resampling
+    from anchorscope.evidence.draws import areas, resampling
 
     with resampling(matched.draws.device):
         samples = areas(scores[None].astype(np.float32), matched.labels, strata, matched.draws)[0]

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from anchorscope.catalogue import KNOCKOUT as KNOCKOUT_NAME
 from anchorscope.engine.sequences import Cut, Variant
-from anchorscope.evidence.measured import true_label_probability
-from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
+from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED, true_label_probability
 from anchorscope.experiments.experiment import ExperimentInputs, ItemValues, Statistic
 from anchorscope.experiments.statistics import (
     FEW,
@@ -45,7 +44,7 @@ from anchorscope.stats.estimate import Estimate
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from anchorscope.evidence.corrected import CellSums, Corrected
+    from anchorscope.evidence.delta_p import CellSums, Corrected
     from anchorscope.evidence.draws import Draws
 
 MOST_AT_ONCE = 16
@@ -334,7 +333,7 @@ class CorrectedEffects(Effects):
     @cached_property
     def values(self) -> Floats:
         """As in `Effects`, with the sample's shift taken away."""
-        from anchorscope.evidence.corrected import shifts
+        from anchorscope.evidence.delta_p import shifts
         from anchorscope.evidence.draws import Draws
 
         place, only_sample = self.inputs.measured, Draws(self._draws.counts[:, :1])
@@ -347,7 +346,7 @@ class CorrectedEffects(Effects):
     def _reduced(self) -> _Reduced:
         import torch
 
-        from anchorscope.evidence.corrected import curve_samples, of_group
+        from anchorscope.evidence.delta_p import curve_samples, of_group
 
         place, first = self.inputs.measured, self.first
         whole = self._sums(np.arange(len(self.items)))
@@ -363,7 +362,7 @@ class CorrectedEffects(Effects):
         )
 
     def _sums(self, some: Indices) -> CellSums:
-        from anchorscope.evidence.corrected import cell_sums
+        from anchorscope.evidence.delta_p import cell_sums
 
         place, first = self.inputs.measured, self.first
         measured = replace(
@@ -378,7 +377,7 @@ class CorrectedEffects(Effects):
 
 def effects_of(inputs: ExperimentInputs, assignment: str, outcomes: Sequence[Outcome]) -> list[Effects]:
     """What each outcome does to the groups of an assignment."""
-    from anchorscope.evidence.corrected import correct_shift
+    from anchorscope.evidence.delta_p import correct_shift
 
     if assignment != CORRECTED:
         return [Effects(inputs, assignment, outcome) for outcome in outcomes]

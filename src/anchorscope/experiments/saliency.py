@@ -26,7 +26,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED, at_reference
+from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED, at_reference
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.statistics import (

@@ -31,8 +31,8 @@ from anchorscope.report.result_rows import (
 )
 from anchorscope.report.verdicts import Verdict, all_of
 from anchorscope.report.wording import NOTHING, Show, Table, count, estimate, p_value_cell, plain
+from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 
 @dataclass(frozen=True)

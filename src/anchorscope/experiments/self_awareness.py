@@ -23,7 +23,7 @@ from matplotlib.artist import Artist
 from numpy.typing import NDArray
 
 from anchorscope.errors import UserError
-from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
+from anchorscope.evidence.measured import GROUPS, Calls, at_reference
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.statistics import FEW, METHOD, Bools, Floats, comparable, estimate_of, in_groups_of
@@ -241,7 +241,7 @@ def _auc_rows(
     task: _Task, readings: Sequence[_Reading], suffix: str, strata: Indices, tested: _Null, shown: Sequence[_Null]
 ) -> list[Statistic]:
     """AUC of every reading, tested against one null, and what some nulls give."""
-    from anchorscope.evidence.areas import areas
+    from anchorscope.evidence.draws import areas
     from anchorscope.probes.permuted_labels import share_at_least
 
     samples = areas(np.stack([one.scores for one in readings]), task.asks, strata, task.draws)
@@ -285,7 +285,7 @@ def _range_of(null: Floats, n: int, variant: str, task: _Task) -> Estimate:
 
 def _baseline_rows(inputs: ExperimentInputs, task: _Task, within_truth: bool) -> list[Statistic]:
     """What the label, the truth probe and its margin tell of the pathway, without any pathway probe."""
-    from anchorscope.evidence.areas import areas
+    from anchorscope.evidence.draws import areas
 
     place = inputs.measured
     index = place.probe("full")

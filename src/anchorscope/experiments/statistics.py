@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, norm
 
-from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
+from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments.experiment import ExperimentInputs, Statistic
 from anchorscope.report.result_rows import TRUTHS
 from anchorscope.stats.estimate import Estimate, percentile_interval
@@ -247,8 +247,7 @@ def separation(inputs: ExperimentInputs, quantity: str, variant: str, scores: Fl
 
     Per truth label, and as `…_within_truth` over pairs of the same label.
     """
-    from anchorscope.evidence.areas import areas
-    from anchorscope.evidence.draws import resampling
+    from anchorscope.evidence.draws import areas, resampling
 
     found = Compared()
     labels, folds = inputs.measured.labels, inputs.measured.folds

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     from anchorscope.evidence.draws import Draws
     from anchorscope.interventions.intervention import Writer
-    from anchorscope.question_share.evidence import Lost
-    from anchorscope.question_share.halves import Halves
+    from anchorscope.question_share.evidence import Halves, Lost
 
 FEWEST = 60
 """Items below which no reliability is told."""
@@ -238,9 +237,7 @@ class Explained(NamedTuple):
 
 def _explained(inputs: ExperimentInputs, rows: Rows, items: ndarray, layer: int) -> Explained:
     """Evidence of every row by probes of the original wordings, and what is left of it."""
-    from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
-    from anchorscope.question_share.evidence import lost_evidence
-    from anchorscope.question_share.halves import Halves, make_halves
+    from anchorscope.question_share.evidence import CleanEvidence, Halves, clean_evidence, lost_evidence, make_halves
     from anchorscope.question_share.principal import default_directions, principal_states
 
     used, device, labels, folds = inputs.used_items, inputs.device, inputs.measured.labels, inputs.splits.folds
@@ -283,7 +280,7 @@ def _explained(inputs: ExperimentInputs, rows: Rows, items: ndarray, layer: int)
 
 def spread(halves: Halves, item: ndarray, learns: Bool[ndarray, " row"]) -> Halves:
     """The splits of items for rows that stand for them; probes learn from some of the rows only."""
-    from anchorscope.question_share.halves import Halves
+    from anchorscope.question_share.evidence import Halves
 
     inner = np.where(learns, halves.inner[:, :, item], -1)
     return Halves(halves.first[:, item], halves.folds[:, item], inner)
@@ -329,7 +326,7 @@ def _share_by_wording(inputs: ExperimentInputs, rows: Rows, lost: Lost, items: n
     import torch
 
     from anchorscope.question_share.evidence import GROUPS
-    from anchorscope.question_share.intervals import ShareDraws
+    from anchorscope.question_share.shares import ShareDraws
 
     n_splits = lost.by_split.shape[-1]
     draws = ShareDraws(inputs.weights[:, rows.item], n_splits, inputs.rng("wordings"))

@@ -10,8 +10,7 @@ each once. With unequal shares some items have no partner, and the balance holds
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from pathlib import Path
+from dataclasses import asdict, astuple, dataclass
 
 import numpy as np
 
@@ -74,18 +73,18 @@ class _Pair:
     """Of the true and of the false one."""
 
 
-def most_items(language: Language | None = None) -> int:
+def most_items() -> int:
     """How many items there can be without asking a question twice."""
-    return len((language or the_language()).facts) * len(WORDINGS)
+    return len(the_language().facts) * len(WORDINGS)
 
 
 def planted_items(n: int, shares: Shares | None = None, seed: int = 0) -> list[PlantedItem]:
     """Draws n items, in random order."""
     language, counts = the_language(), (shares or Shares()).counts(max(n, 0))
     sizes = {pathway: max(counts[Cell(pathway, True)], counts[Cell(pathway, False)]) for pathway in PATHWAYS}
-    if n < 1 or 2 * sum(sizes.values()) > most_items(language):
+    if n < 1 or 2 * sum(sizes.values()) > most_items():
         raise UserError(
-            f"Planted items: {n:,} cannot be drawn; 1 to {most_items(language):,} are possible with equal shares of "
+            f"Planted items: {n:,} cannot be drawn; 1 to {most_items():,} are possible with equal shares of "
             f"true and false (fewer with unequal ones), because no question is asked twice."
         )
     rng = np.random.default_rng([seed, 0])
@@ -104,22 +103,11 @@ def planted_items(n: int, shares: Shares | None = None, seed: int = 0) -> list[P
     return [items[at] for at in rng.permutation(len(items))]
 
 
-def write_items(items: Sequence[PlantedItem], path: Path) -> None:
-    """Writes items as JSON lines that `--dataset PATH` reads; the planted pathway ends in the items' metadata."""
-    with path.open("w", encoding="utf-8") as file:
-        for item in items:
-            row = {
-                "id": item.item_id,
-                "question": item.question,
-                "answers": list(item.answers),
-                "subject": item.subject,
-                "relation": item.relation,
-                "property_words": [item.relation],
-                "model_answer": item.model_answer,
-                "truthful": item.truthful,
-                "pathway": item.pathway,
-            }
-            file.write(json.dumps(row) + "\n")
+def json_lines(items: Sequence[PlantedItem]) -> str:
+    """Items as the JSON lines that `--dataset PATH` reads; the planted pathway ends in the items' metadata."""
+    names = ("question", "answers", "subject", "relation", "property_words", "model_answer", "truthful", "pathway")
+    rows = ((item.item_id, {**asdict(item), "property_words": [item.relation]}) for item in items)
+    return "".join(json.dumps({"id": item_id, **{name: row[name] for name in names}}) + "\n" for item_id, row in rows)
 
 
 def _pairs(language: Language, n: int, rng: np.random.Generator) -> list[_Pair]:
@@ -156,8 +144,8 @@ def _wrong_objects(language: Language, pairs: Sequence[_Pair], rng: np.random.Ge
             given[at] = right[source]
     # Of a handful of pairs all may have the same object: then any other one has to do.
     return [
-        one if one != own else str(rng.choice([other for other in language.objects if other != own]))
-        for one, own in zip(given, right, strict=True)
+        wrong if wrong != own else str(rng.choice([other for other in language.objects if other != own]))
+        for wrong, own in zip(given, right, strict=True)
     ]
 
 

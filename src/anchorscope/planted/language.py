@@ -1,13 +1,11 @@
-"""A made-up language, the kinds of items that can be said in it, and its tokenizer.
-
-A made-up language: its words, the facts that are true in it, and how a question can be worded.
+"""A made-up language: its words, the facts that are true in it, how a question can be worded, and its tokenizer.
 
 Every subject has one right object per relation, drawn once: nothing but the table says which. In each relation every
 object is right for equally many subjects, so that neither subject, relation nor object alone says anything about truth.
 
 A phrase is two words. Each word belongs to one of three classes, and the sum of the two classes decides what the phrase
-says (`cells`). Every word is in equally many phrases of each kind: only the pair tells, so that no single word's
-embedding can give truth away, and it has to be worked out.
+says. Every word is in equally many phrases of each kind: only the pair tells, so that no single word's embedding can
+give truth away, and it has to be worked out.
 """
 
 import re

@@ -5,7 +5,9 @@ unexplained would pass for evidence that was lost. Labels play no part in the re
 and cut states have directions of their own: what the cut state holds is not measured by what the clean one looks like.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Float64, Shaped
@@ -13,9 +15,10 @@ from torch import Tensor
 
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
-from anchorscope.probes.standardise import standardise
+from anchorscope.probes.standardise import Standardised, standardise
 from anchorscope.progress import Progress, Silent
 
+T = TypeVar("T")
 MOST_DIRECTIONS = 192
 """More directions change no result at several thousand items, and cost their square."""
 ITEMS_PER_DIRECTION = 4
@@ -39,11 +42,8 @@ class Directions:
         self, states: Shaped[Tensor, "problem item d_model"], device: torch.device
     ) -> Float[Tensor, "problem item direction"]:
         """States along the directions, on the device; one problem at a time, in double precision."""
-        found = [
-            (one.to(device).double() @ weight.to(device).T + offset.to(device)).float()
-            for one, weight, offset in zip(states, self.weight, self.offset, strict=True)
-        ]
-        return torch.stack(found)
+        parts = zip(states, self.weight.to(device), self.offset.to(device), strict=True)
+        return torch.stack([(part.to(device).double() @ weight.T + offset).float() for part, weight, offset in parts])
 
     def to_raw(
         self, problem: int, weight: Float[Tensor, " direction"], bias: float
@@ -57,22 +57,14 @@ def principal_directions(
     states: Shaped[Tensor, "problem item d_model"], directions: int, device: str | torch.device = "cpu"
 ) -> Directions:
     """The leading principal directions of the standardised states, in host memory."""
-    device = torch.device(device)
-    n_problems, n_items, width = states.shape
-    everyone = torch.ones(1, n_items, dtype=torch.bool, device=device)
-    rank = min(directions, n_items - 1, width)
-    plan = plan_chunks((n_problems, n_items, width), 2 * rank, device, None, states.element_size())
 
-    @torch.no_grad()
-    def find(chunk: Tensor, plan: ChunkPlan) -> tuple[Tensor, Tensor]:
-        data = standardise(chunk, everyone, plan.items, rank, _ITERATIONS)
+    def as_map(data: Standardised) -> tuple[Tensor, Tensor]:
         scaled = data.eigenvectors.double() / data.deviation
         weight = scaled / data.scale.scale
         offset = -(data.mean * scaled).sum(-1) - (data.scale.center * weight).sum(-1)
         return weight.flip(1).cpu(), offset.flip(1).cpu()
 
-    with true_float32():
-        found = list(in_chunks(states, plan, device, find))
+    found = _decomposed(states, directions, torch.device(device), as_map)
     return Directions(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
@@ -83,25 +75,34 @@ def principal_states(
     progress: Progress | None = None,
 ) -> Float[Tensor, "problem item direction"]:
     """The items along the leading principal directions of their standardised states, in host memory."""
-    device = torch.device(device)
+    n_items = states.shape[1]
+
+    def project(data: Standardised) -> Tensor:
+        along = data.design.matmat(data.eigenvectors / data.deviation.float())  # the last row is the mean
+        return (along[..., :n_items] - along[..., n_items:]).transpose(1, 2).flip(-1).cpu()
+
+    listener = progress or Silent()
+    listener.start("principal directions", len(states))
+    found = []
+    for chunk in _decomposed(states, directions, torch.device(device), project):
+        found.append(chunk)
+        listener.advance(len(chunk))
+    listener.finish()
+    return torch.cat(found)
+
+
+def _decomposed(
+    states: Tensor, directions: int, device: torch.device, take: Callable[[Standardised], T]
+) -> Iterator[T]:
+    """What is taken from each chunk of standardised states, with their leading directions."""
     n_problems, n_items, width = states.shape
     everyone = torch.ones(1, n_items, dtype=torch.bool, device=device)
     rank = min(directions, n_items - 1, width)
     plan = plan_chunks((n_problems, n_items, width), 2 * rank, device, None, states.element_size())
 
     @torch.no_grad()
-    def project(chunk: Tensor, plan: ChunkPlan) -> Tensor:
-        data = standardise(chunk, everyone, plan.items, rank, _ITERATIONS)
-        along = data.eigenvectors / data.deviation.float()
-        found = data.design.matmat(along)  # the last row is the mean
-        return (found[..., :n_items] - found[..., n_items:]).transpose(1, 2).flip(-1).cpu()
+    def of_chunk(chunk: Tensor, plan: ChunkPlan) -> T:
+        return take(standardise(chunk, everyone, plan.items, rank, _ITERATIONS))
 
-    listener = progress or Silent()
-    listener.start("principal directions", n_problems)
-    found = []
     with true_float32():
-        for chunk in in_chunks(states, plan, device, project):
-            found.append(chunk)
-            listener.advance(len(chunk))
-    listener.finish()
-    return torch.cat(found)
+        yield from in_chunks(states, plan, device, of_chunk)

@@ -35,7 +35,7 @@ from anchorscope.report.charts.line_chart import BAND_ALPHA, line_with_band, mar
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import DatasetStyle, dataset_styles, display_name
 from anchorscope.report.result_rows import Where, absent_notes, datasets_in, present, row_estimate, select
-from anchorscope.stats.sampled_curve import FEWEST_GROUPS
+from anchorscope.stats.curves import FEWEST_GROUPS
 
 Style = Mapping[str, Any]
 

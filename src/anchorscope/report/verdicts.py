@@ -45,7 +45,7 @@ MIN_RECOVERY = 5.0
 """Comes back. A rise that can be told from noise; the interval accounts for the lowest layer being picked."""
 
 LEVEL_PART = 0.25
-"""Level: share of the depth, counted from the end, over which a curve keeps within `curve_shape.FLAT` (5)."""
+"""Level: share of the depth, counted from the end, over which a curve keeps within `curves.FLAT` (5)."""
 SMOOTH = 5.0
 """Smooth. A layer that lies farther off the middle of its neighbours makes a visible jag."""
 MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)

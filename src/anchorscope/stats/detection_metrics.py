@@ -1,23 +1,21 @@
-"""How good a detector's scores are: order (AUROC, AUPRC), what is left after abstaining (risk–coverage, PRR).
+"""How good a detector's scores are: order (AUPRC, ROC curve), what is left after abstaining (risk–coverage, PRR), and
+whether its probabilities can be taken at their word (Brier score, calibration error, reliability diagram).
 
 A score is higher for an answer that is more likely true. All measures take `scores` [item], `truthful` [item] and
 `weights` [..., item] (none: 1 each), give one number per vector of weights, NaN where it is not defined, and share
 three properties: an item of weight 2 counts as two items, the order of the items does not matter, and where scores
 are equal the measure is its mean over the orders of the equal ones (AUPRC: they are flagged together).
 
-Order does not depend on the weights, so items are sorted once: every measure that looks at order alone is a function of
-two running sums, the weight of all items and of the truthful ones from the highest score down (`Running`). A draw of
-the bootstrap is a row of weights.
-
-Brier score, calibration error and the reliability diagram are measures of a probability. The calibration error of a
-finite sample is above 0 even for a perfect probability: with n items in B bins by about 0.8 · √(B/n) · √(p (1 − p)) at
-a rate of p, 0.02 for 3,000 items in 10 bins.
+Items are sorted once, as weights don't change their order: every measure of order is a function of two running sums,
+the weight of all items and of the truthful ones from the highest score down. A draw of the bootstrap is a row of
+weights.
 
 A detector flags false answers, so the positive class of AUPRC and of the ROC curve is "not truthful". Coverage is the
-share of answers that are accepted, best first; risk is the share of false ones among these.
+share of answers that are accepted, best first; risk is the share of false ones among these. The calibration error of a
+finite sample is above 0 even for a perfect probability (docs/metrics.md).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,96 +36,62 @@ class Running:
     true: Floats
     """Weight of the truthful ones among them."""
     score: Floats
-    """Sum of weight × score down to a place; no columns where it was not asked for."""
-
+    """Sum of weight × score down to a place."""
     pure: Floats
     """Share of true answers among the equal scores that end at each place after the first, [place − 1], where it is
     0 or 1 whatever the weights; NaN where both kinds are."""
 
     @property
     def share(self) -> Floats:
-        """Share of true answers among the equal scores that end at each place after the first, [row, place − 1]."""
-        found = np.broadcast_to(self.pure, (len(self.total), len(self.pure)))
-        mixed = np.flatnonzero(np.isnan(self.pure))
-        if len(mixed):
-            true, total = (table[:, mixed + 1] - table[:, mixed] for table in (self.true, self.total))
-            found = found.copy()
-            found[:, mixed] = np.divide(true, total, out=np.zeros_like(true), where=total > 0)
-        return found
+        """The same for every row, [row, place − 1]."""
+        true, total = np.diff(self.true, axis=1), np.diff(self.total, axis=1)
+        mixed = np.divide(true, total, out=np.zeros_like(true), where=total > 0)
+        return np.ascontiguousarray(np.where(np.isnan(self.pure), mixed, self.pure))
 
     @property
     def false(self) -> Floats:
         """Weight of the false answers down to a place."""
         return self.total - self.true
 
-    def at(self, shares: Floats) -> tuple[Floats, Floats, Floats]:
-        """The three sums at shares of the whole weight, [row, share]; ties are passed in proportion."""
-        found = np.full((3, len(self.total), len(shares)), np.nan)
-        tables = [table for table in (self.total, self.true, self.score) if table.shape[1]]
+    def at(self, shares: Floats) -> Floats:
+        """The three sums at shares of the whole weight, [3, row, share]; ties are passed in proportion."""
+        sums = np.full((3, len(self.total), len(shares)), np.nan)
         for row in np.flatnonzero(self.total[:, -1] > 0):
-            wanted = shares * self.total[row, -1]
-            for kind, table in enumerate(tables):
-                found[kind, row] = np.interp(wanted, self.total[row], table[row])
-        return found[0], found[1], found[2]
+            for kind, table in enumerate((self.total, self.true, self.score)):
+                sums[kind, row] = np.interp(shares * self.total[row, -1], self.total[row], table[row])
+        return sums
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """Items from the highest score to the lowest."""
-
-    score: Floats
-    """[item], in this order."""
-    truthful: Floats
-    """1 or 0."""
-    order: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    """The last item of every set of equal scores."""
-
-    def running(self, weights: NDArray[np.floating], with_scores: bool) -> Iterator[Running]:
-        """Running sums of weights [row, item], some rows at a time."""
-        ends = self._sums(np.stack([np.ones_like(self.truthful), self.truthful]))
-        size, true = np.diff(ends, axis=1)
-        pure = np.where((true == 0) | (true == size), true / size, np.nan)
-        at_once = max(1, _ENTRIES // max(1, len(self.order)))
-        for first in range(0, len(weights), at_once):
-            here = np.take(weights[first : first + at_once], self.order, axis=1).astype(np.float64, copy=False)
-            score = self._sums(here * self.score) if with_scores else np.zeros((len(here), 0))
-            yield Running(self._sums(here), self._sums(here * self.truthful), score, pure)
-
-    def _sums(self, values: Floats) -> Floats:
-        """Of values [row, item], [row, place]."""
-        sums = np.zeros((len(values), values.shape[1] + 1))
-        np.cumsum(values, axis=1, out=sums[:, 1:])
-        return sums if len(self.ends) == values.shape[1] else sums[:, np.append(0, self.ends + 1)]
-
-
-def ranked(scores: ArrayLike, truthful: ArrayLike) -> Ranked:
-    """Items of one detector by score, [item] each."""
+def per_row(
+    measure: Callable[[Running], Floats], scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None
+) -> Floats:
+    """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
     values, labels = np.asarray(scores, np.float64), np.asarray(truthful, bool)
     if values.ndim != 1 or values.shape != labels.shape:
         raise ValueError(f"scores and labels are one number per item, found {values.shape} and {labels.shape}")
     if np.isnan(values).any():
         raise ValueError("a score is not a number")
+    given = np.ones(len(values)) if weights is None else np.asarray(weights)
+    if given.shape[-1] != len(values):
+        raise ValueError(f"one weight per item: {given.shape[-1]} weights, {len(values)} items")
     order = np.argsort(-values, kind="stable")
-    here = values[order]
-    ends = np.flatnonzero(np.append(here[1:] != here[:-1], True)) if len(here) else np.zeros(0, np.int64)
-    return Ranked(here, labels[order].astype(np.float64), order, ends)
+    ranked, true = values[order], labels[order].astype(np.float64)
+    starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
+    places = np.append(starts, len(ranked))
 
+    def sums(table: Floats) -> Floats:
+        whole = np.zeros((len(table), table.shape[1] + 1))
+        np.cumsum(table, axis=1, out=whole[:, 1:])
+        return whole if len(places) == whole.shape[1] else whole[:, places]
 
-def per_row(
-    measure: Callable[[Running], Floats],
-    scores: ArrayLike,
-    truthful: ArrayLike,
-    weights: ArrayLike | None,
-    with_scores: bool = False,
-) -> Floats:
-    """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
-    items = ranked(scores, truthful)
-    given = np.ones(len(items.order)) if weights is None else np.asarray(weights)
-    if given.shape[-1] != len(items.order):
-        raise ValueError(f"one weight per item: {given.shape[-1]} weights, {len(items.order)} items")
-    rows = given.reshape(-1, given.shape[-1])
-    together = np.concatenate([measure(running) for running in items.running(rows, with_scores)])
+    of_ties = np.diff(sums(true[None]))[0] / np.diff(places)
+    pure = np.where((of_ties == 0) | (of_ties == 1), of_ties, np.nan)
+    rows, at_once = given.reshape(-1, given.shape[-1]), max(1, _ENTRIES // max(1, len(values)))
+    parts = []
+    for first in range(0, len(rows), at_once):
+        weight = rows[first : first + at_once, order].astype(np.float64)
+        parts.append(measure(Running(sums(weight), sums(weight * true), sums(weight * ranked), pure)))
+    together = np.concatenate(parts)
     return together.reshape(given.shape[:-1] + together.shape[1:])
 
 
@@ -204,7 +168,7 @@ def _by_mass(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins:
         # The running sums come from high to low.
         return np.stack([np.diff(one, axis=1)[:, ::-1] for one in sums.at(edges)], axis=1)
 
-    return per_row(parts, said, truthful, weights, with_scores=True)
+    return per_row(parts, said, truthful, weights)
 
 
 def _by_width(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
@@ -224,28 +188,10 @@ def _weighted_mean(values: Floats, weights: ArrayLike | None) -> Floats:
 
 
 COVERAGES = (0.5, 0.8, 0.9)
-"""Shares of accepted answers at which accuracy is told."""
+"""Shares of accepted answers at which accuracy is reported."""
 
-METRICS = ("auroc", "auprc", "brier", "ece", "excess_aurc", "prr", "accuracy_at_50", "accuracy_at_80", "accuracy_at_90")
-"""What is told of every detector."""
-
-
-def auroc(
-    scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None, strata: ArrayLike | None = None
-) -> Floats:
-    """Share of true–false pairs in which the true answer scores higher, ties half: `stats.auc` in weights.
-
-    A pair counts by the product of its weights. With strata, only pairs within one count.
-    """
-    if strata is None:
-        return per_row(lambda sums: _ratio(*_pairs(sums).T), scores, truthful, weights)
-    values, labels, stratum_of = np.asarray(scores, np.float64), np.asarray(truthful, bool), np.asarray(strata)
-    given = np.ones(len(labels)) if weights is None else np.asarray(weights)
-    both = np.zeros((*given.shape[:-1], 2))
-    for stratum in np.unique(stratum_of):
-        inside = stratum_of == stratum
-        both += per_row(_pairs, values[inside], labels[inside], given[..., inside])
-    return _ratio(both[..., 0], both[..., 1])
+METRICS = ("auprc", "brier", "ece", "excess_aurc", "prr", "accuracy_at_50", "accuracy_at_80", "accuracy_at_90")
+"""What is reported of every detector beside its AUROC (`stats.auc`)."""
 
 
 def accuracy_at_coverage(
@@ -281,24 +227,17 @@ def all_metrics(
     """Every one of `METRICS`; order by `scores` where they are given (log-odds tie less often than probabilities)."""
 
     def of_the_order(sums: Running) -> Floats:
-        pairs, area, oracle = _pairs(sums), _area(sums), _oracle_area(sums)
-        ratio = _between(area, _accuracy(sums), oracle)
-        found = [_ratio(pairs[:, 0], pairs[:, 1]), _average_precision(sums), oracle - area, ratio]
-        return np.column_stack([*found, _accuracy_at(sums, np.asarray(COVERAGES))])
+        area, oracle = _area(sums), _oracle_area(sums)
+        accuracy = _ratio(sums.true[:, -1], sums.total[:, -1])
+        # How far the area lies from a random order's to the best; NaN where all answers are true, or all false.
+        apart = oracle - accuracy
+        rejection = _ratio(area - accuracy, np.where(apart > 1e-12, apart, 0.0))
+        kept = _accuracy_at(sums, np.asarray(COVERAGES))
+        return np.column_stack([_average_precision(sums), oracle - area, rejection, kept])
 
     order = np.moveaxis(per_row(of_the_order, probability if scores is None else scores, truthful, weights), -1, 0)
-    error = ece(probability, truthful, weights)
-    found = (order[0], order[1], brier(probability, truthful, weights), error, *order[2:])
-    return dict(zip(METRICS, found, strict=True))
-
-
-def _pairs(sums: Running) -> Floats:
-    """Pairs that the true answer wins, and all pairs, [row, 2]."""
-    false = sums.false
-    # A true item is above the false ones that come after it, and half above those that tie with it.
-    below = false[:, -1:] - (false[:, 1:] + false[:, :-1]) / 2
-    wins = np.einsum("rp,rp->r", np.diff(sums.true, axis=1), below)
-    return np.column_stack([wins, sums.true[:, -1] * false[:, -1]])
+    of_probability = brier(probability, truthful, weights), ece(probability, truthful, weights)
+    return dict(zip(METRICS, (order[0], *of_probability, *order[1:]), strict=True))
 
 
 def _average_precision(sums: Running) -> Floats:
@@ -312,7 +251,7 @@ def _area(sums: Running) -> Floats:
     """Mean accuracy among the k best over the whole numbers k; of a weight that is no whole number, the rest is kept.
 
     From place A to place A + g, where t of the weight g is true, the accuracy at k is (T + (k − A) t/g) / k. Its sum is
-    t/g per k, and T − A t/g times the sum of 1/k, which is a difference of harmonic numbers.
+    t/g per k, and T − A t/g times the sum of 1/k: a difference of harmonic numbers, and these are digamma(k + 1).
     """
     n = sums.total[:, -1:]
     kept = n - np.floor(n + 1e-9)
@@ -320,7 +259,7 @@ def _area(sums: Running) -> Floats:
     share = sums.share
     area = np.einsum("rp,rp->r", share, np.diff(total, axis=1))
     base = sums.true[:, :-1] - sums.total[:, :-1] * share
-    area += np.einsum("rp,rp->r", base, np.diff(_harmonic(total), axis=1))
+    area += np.einsum("rp,rp->r", base, np.diff(digamma(total + 1), axis=1))
     return _ratio(area, (n - kept)[:, 0])
 
 
@@ -329,17 +268,7 @@ def _oracle_area(sums: Running) -> Floats:
     n, true = sums.total[:, -1], sums.true[:, -1]
     kept = n - np.floor(n + 1e-9)
     first = np.maximum(true, kept)
-    return _ratio(first - kept + true * (_harmonic(n) - _harmonic(first)), n - kept)
-
-
-def _between(value: Floats, random: Floats, best: Floats) -> Floats:
-    """How far a value lies from the random one to the best; NaN where all answers are true, or all false."""
-    apart = best - random
-    return _ratio(value - random, np.where(apart > 1e-12, apart, 0.0))
-
-
-def _accuracy(sums: Running) -> Floats:
-    return _ratio(sums.true[:, -1], sums.total[:, -1])
+    return _ratio(first - kept + true * (digamma(n + 1) - digamma(first + 1)), n - kept)
 
 
 def _accuracy_at(sums: Running, shares: Floats) -> Floats:
@@ -358,10 +287,5 @@ def _flagged(sums: Running, grid: Floats) -> Floats:
     return found
 
 
-def _harmonic(k: Floats) -> Floats:
-    """1 + 1/2 + … + 1/k, carried on smoothly between whole numbers (less Euler's constant)."""
-    return digamma(k + 1)
-
-
-def _ratio(above: Floats, below: Floats, otherwise: float = np.nan) -> Floats:
-    return np.divide(above, below, out=np.full(np.broadcast(above, below).shape, otherwise), where=below > 0)
+def _ratio(above: Floats, below: Floats) -> Floats:
+    return np.divide(above, below, out=np.full(np.broadcast(above, below).shape, np.nan), where=below > 0)

@@ -19,8 +19,7 @@ from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
-from anchorscope.evidence.clean import with_log_probs
-from anchorscope.evidence.effects import Scoring, measured_places
+from anchorscope.evidence.effects import Scoring, measured_places, with_log_probs
 from anchorscope.evidence.measured import Measured
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments, with_draws

@@ -17,24 +17,39 @@ from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.clean import CleanRun, run_clean, with_log_probs
-from anchorscope.evidence.detection import (
-    agreement_columns,
-    boosted_states,
-    clean_states_at,
-    confidence_columns,
-    truth_column,
+from anchorscope.evidence.effects import (
+    CleanRun,
+    CutStates,
+    Effect,
+    Measurements,
+    measure,
+    measured_places,
+    refuse_no_ops,
+    run_clean,
+    with_log_probs,
 )
-from anchorscope.evidence.effects import CutStates, Effect, Measurements, measure, measured_places, refuse_no_ops
-from anchorscope.evidence.share_nulls import (
+from anchorscope.evidence.further_runs import (
     ANSWER_ONLY,
     QUESTION_ONLY,
     RANDOM_WEIGHTS,
+    agreement_columns,
     answer_only_states,
+    boosted_states,
+    clean_states_at,
+    confidence_columns,
     random_weight_states,
+    truth_column,
 )
-from anchorscope.evidence.share_tables import ShareContext, share_frame, share_items_frame
-from anchorscope.evidence.share_tests import HeadlineStates, headline_states, null_areas, tested_share, tests_frame
+from anchorscope.evidence.share_tables import (
+    HeadlineStates,
+    ShareContext,
+    headline_states,
+    null_areas,
+    share_frame,
+    share_items_frame,
+    tested_share,
+    tests_frame,
+)
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_samples
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
@@ -56,9 +71,8 @@ from anchorscope.probes.crossfit import (
 from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
 from anchorscope.progress import Silent
 from anchorscope.question_share.evidence import Lost
-from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import Shares, held_out_scores, knockout_share, question_shares
+from anchorscope.question_share.shares import ShareDraws, Shares, held_out_scores, knockout_share, question_shares
 from anchorscope.result_tables import (
     confidence,
     counts_frame,

@@ -25,17 +25,31 @@ from anchorscope.files import PARTIAL, files_below, new_folder, replacing, writa
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
 from anchorscope.planted import planted_model_folder
-from anchorscope.planted.items import PlantedItem, Shares, planted_items, write_items
+from anchorscope.planted.items import PlantedItem, Shares, json_lines, planted_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.page_sections import Section
 from anchorscope.report.validation_page import Validation, write_validation
 from anchorscope.report.worlds_section import worlds_section
-from anchorscope.validation.recovery import MAIN_WAYS, SHOWN, confusion_table, recovery_table, sentences
-from anchorscope.validation.scores import Items, read_items, read_scores
-from anchorscope.validation.worlds.run import SIZES, run_worlds
-from anchorscope.validation.worlds.tables import shown_size, worlds_sentences, worlds_summary, worlds_table
-from anchorscope.validation.worlds.world import WORLDS
+from anchorscope.validation.recovery import (
+    MAIN_WAYS,
+    SHOWN,
+    Items,
+    confusion_table,
+    read_items,
+    read_scores,
+    recovery_table,
+    sentences,
+)
+from anchorscope.validation.world_marks import (
+    SIZES,
+    run_worlds,
+    shown_size,
+    worlds_sentences,
+    worlds_summary,
+    worlds_table,
+)
+from anchorscope.validation.worlds import WORLDS
 
 DATASET = "planted"
 SUMMARY = "validation.json"
@@ -54,7 +68,6 @@ class Options:
     seed: int = 0
     bootstrap: int = 2000
     device: str = "auto"
-    dtype: str = "float32"
     world_items: tuple[int, ...] = tuple(SIZES)
     """Numbers of items in the harder worlds."""
     replicas: int | None = None
@@ -83,7 +96,7 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
             "seed": options.seed,
             "bootstrap": options.bootstrap,
             "device": options.device,
-            "dtype": options.dtype,
+            "dtype": "float32",
             "evidence_items": max(options.items, 60),
             "threads": options.threads,
         }
@@ -91,9 +104,9 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     device = checked_device(choose_device(options.device))
     planted = planted_items(options.items, options.shares, options.seed)
     if not is_run(out / "run"):
-        ours = (f"{DATASET}.jsonl", f"{DATASET}.new.jsonl")  # all that is there before the run has its own marker
+        ours = f"{DATASET}.jsonl"  # all that is there before the run has its own marker
         with writable(out):
-            refuse_foreign(out, [*ours, *(f"{name}{PARTIAL}" for name in ours), "run"])
+            refuse_foreign(out, [ours, f"{ours}{PARTIAL}", "run"])
     with new_folder(out), _taken_back(questions, out / "run"):
         _plant(questions, planted, fresh and is_run(out / "run"))
         return _validate(out, options, recipe, device, fresh, listener)
@@ -148,16 +161,14 @@ def read_summary(out: Path) -> dict[str, Any]:
 
 def _plant(path: Path, planted: Sequence[PlantedItem], fresh: bool) -> None:
     """Writes the planted items; those of an earlier validation with other options are not quietly replaced."""
-    with replacing(path.with_suffix(".new.jsonl")) as half_made:
-        write_items(planted, half_made)
-    new = path.with_suffix(".new.jsonl")
-    if path.exists() and not fresh and path.read_bytes() != new.read_bytes():
-        new.unlink()
+    text = json_lines(planted)
+    if path.exists() and not fresh and path.read_text(encoding="utf-8") != text:
         raise UserError(
             f"{str(path.parent)!r} holds a validation with other items; start over with --fresh, or choose another "
             f"folder with --out."
         )
-    new.replace(path)
+    with replacing(path) as half_made:
+        half_made.write_text(text, encoding="utf-8")
 
 
 def _page(

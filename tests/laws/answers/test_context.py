@@ -13,7 +13,7 @@ from anchorscope.answers.label import Label, label_answers, require_enough
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
 from anchorscope.datasets.question import Question
 from anchorscope.errors import TooFewAnswers, UserError
-from anchorscope.evidence.detection import truth_column
+from anchorscope.evidence.further_runs import truth_column
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import key_word_writer, run_answers
 from anchorscope.interventions.cuts import INTERVENTIONS

@@ -1,4 +1,4 @@
-"""AUC in every draw, by sorting once, against the plain AUC of every resample's repeated items."""
+"""AUC and running sums in every draw: CPU and GPU ways against each resample's repeated items."""
 
 import numpy as np
 import pytest
@@ -6,46 +6,48 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.evidence import areas as product
-from anchorscope.evidence.areas import areas
+from anchorscope.evidence import draws as product
 from anchorscope.evidence.draws import Draws
 from anchorscope.stats.auc import auc
 
 
-def made(n: int, n_strata: int, seed: int, ties: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Scores of three rows, labels, strata, weights of some resamples."""
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(-3, 4, (3, n)).astype(np.float32) if ties else rng.normal(size=(3, n)).astype(np.float32)
-    return scores, rng.random(n) < 0.5, rng.integers(0, n_strata, n), rng.poisson(1, (8, n)).astype(np.float32)
-
-
-def auc_of_repeated(scores: np.ndarray, labels: np.ndarray, strata: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The plain AUC in every resample, its items as often as it holds them, [row, resample]."""
-    repeated = [np.repeat(np.arange(len(labels)), row.astype(int)) for row in weights]
-    return np.stack([auc(scores[:, items], labels[items], strata[items]) for items in repeated], axis=1)
-
-
+@pytest.mark.parametrize("way", [product.areas, product._areas_gpu])
 @given(st.integers(1, 50), st.integers(1, 12), st.integers(0, 2**32 - 1), st.booleans())
-def test_equals_the_auc_of_every_resample(n: int, n_strata: int, seed: int, ties: bool) -> None:
-    scores, labels, strata, weights = made(n, n_strata, seed, ties)
-    wanted = auc_of_repeated(scores, labels, strata, np.concatenate([np.ones((1, n)), weights]))
-    found = areas(scores, labels, strata, Draws.of(weights))
+def test_equals_the_auc_of_every_resample(way: object, n: int, n_strata: int, seed: int, ties: bool) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(3, n)).astype(np.float32)
+    scores = np.round(scores) if ties else scores
+    scores[1] = np.round(scores[1])  # a row with ties among rows without
+    labels, strata = rng.random(n) < 0.5, 1000 * rng.integers(0, n_strata, n)
+    weights = rng.poisson(1, (8, n)).astype(np.float32)
+    repeated = [np.repeat(np.arange(n), row.astype(int)) for row in np.concatenate([np.ones((1, n)), weights])]
+    wanted = np.stack([auc(scores[:, items], labels[items], strata[items]) for items in repeated], axis=1)
+    found = way(scores, labels, strata, Draws.of(weights))  # type: ignore[operator]
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
 
 
-def test_strata_of_any_size_are_taken_together_or_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores, labels, strata, weights = made(900, 7, 1, ties=False)
-    strata = strata * 1000 % 7  # any numbers serve
-    whole = areas(scores, labels, strata, Draws.of(weights))
-    np.testing.assert_allclose(whole.numpy()[:, 1:], auc_of_repeated(scores, labels, strata, weights), rtol=1e-12)
-    for at_once in (1, 300, 5000):
-        monkeypatch.setitem(product._ITEMS_AT_ONCE, "cpu", at_once)
-        assert torch.equal(areas(scores, labels, strata, Draws.of(weights)), whole)
+@pytest.mark.parametrize("at_once", [1, 1 << 30])
+@pytest.mark.parametrize("way", [product.number_until, product._number_until_gpu])
+def test_the_number_of_items_until_a_limit(way: object, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    n, rows, n_draws = 600, 3, 40  # more items than a byte can count
+    monkeypatch.setattr(product, "_AT_ONCE", at_once)
+    counts = rng.poisson(1, (n, n_draws)).astype(np.float32)
+    order = np.stack([rng.permutation(n)[:500] for _ in range(rows)])
+    limits = rng.integers(-2, 520, (2, rows, n_draws)).astype(np.float32)
+    found = way(*(torch.from_numpy(part) for part in (counts, order, limits)))  # type: ignore[operator]
+    wanted = (np.cumsum(counts[order], axis=1)[None] < limits[:, :, None]).sum(axis=2)
+    assert found.dtype == torch.int64
+    assert (found.numpy() == wanted).all()
+    assert (wanted.min(), wanted.max()) == (0, 500)
 
 
-def test_one_row_with_ties_among_rows_without() -> None:
-    scores, labels, strata, weights = made(60, 2, 2, ties=False)
-    scores[1] = np.round(scores[1])
-    wanted = auc_of_repeated(scores, labels, strata, weights)
-    found = areas(scores, labels, strata, Draws.of(weights))
-    np.testing.assert_allclose(found.numpy()[:, 1:], wanted, rtol=1e-12)
+def test_chunks_hold_every_row_once_and_no_more_numbers_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = torch.empty((5, 10), device="meta")  # any device that is no CPU
+    monkeypatch.setattr(product, "_AT_ONCE", 4 * 5 * 10)
+    rows = np.arange(11)
+    found = [rows[part] for part in product.row_chunks(11, 5, elsewhere)]
+    assert [len(part) for part in found] == [4, 4, 3]
+    assert np.concatenate(found).tolist() == rows.tolist()
+    assert [part.stop - part.start for part in product.row_chunks(3, 1000, elsewhere)] == [1, 1, 1]
+    assert [part.stop - part.start for part in product.row_chunks(3, 5, torch.empty(5, 10))] == [1, 1, 1]

@@ -6,8 +6,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from anchorscope.datasets.text import words
-from anchorscope.evidence.probe_scores import relation_only, words_only
-from anchorscope.stats.auc import auc
+from anchorscope.evidence.scores import relation_only, words_only
 
 
 def test_the_relations_share_comes_from_the_other_folds_by_hand() -> None:
@@ -44,32 +43,6 @@ def test_an_items_own_fold_is_never_used() -> None:
     ):
         assert first[folds == 1] == pytest.approx(second[folds == 1])
         assert first[folds != 1] != pytest.approx(second[folds != 1])
-
-
-@pytest.mark.parametrize("place", ["question", "answer"])
-def test_words_that_tell_the_label_apart_are_found(place: str) -> None:
-    labels = np.arange(60) % 2 == 0
-    telling = [f"{'Sunny' if label else 'RAINY'} day{index % 7}" for index, label in enumerate(labels)]
-    same = ["nothing here"] * 60
-    questions, answers = (telling, same) if place == "question" else (same, telling)
-    scores = words_only(questions, answers, labels, np.arange(60) // 2 % 3)
-    assert auc(scores, labels, np.arange(60) // 2 % 3) == 1.0
-    assert ((scores > 0) == labels).all()
-
-
-def test_a_word_in_the_question_is_not_the_same_word_in_the_answer() -> None:
-    labels = np.arange(40) % 2 == 0
-    questions = ["sun" if label else "rain" for label in labels]
-    answers = ["rain" if label else "sun" for label in labels]
-    scores = words_only(questions, answers, labels, np.arange(40) // 2 % 2)
-    assert ((scores > 0) == labels).all()
-
-
-def test_words_without_any_use_score_near_chance() -> None:
-    rng = np.random.default_rng(1)
-    labels, folds = rng.random(300) < 0.5, np.arange(300) % 3
-    questions = [f"about {a} {b}" for a, b in zip(rng.integers(0, 6, 300), rng.integers(0, 6, 300), strict=True)]
-    assert abs(auc(words_only(questions, questions, labels, folds), labels, folds) - 0.5) < 0.12
 
 
 def test_words_scores_are_those_of_scikit_learn_at_its_optimum() -> None:

@@ -11,7 +11,7 @@ from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.clean import CleanStates, run_clean, with_log_probs
+from anchorscope.evidence.effects import CleanStates, run_clean, with_log_probs
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel

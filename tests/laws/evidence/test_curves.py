@@ -5,13 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorscope.evidence.corrected import cell_sums, correct_shift
-from anchorscope.evidence.curves import TRUTHS, Curve, corrected_curves, cross_fitted_curves, plain_curves
+from anchorscope.evidence.delta_p import (
+    TRUTHS,
+    Curve,
+    cell_sums,
+    correct_shift,
+    corrected_curves,
+    cross_fitted_curves,
+    plain_curves,
+)
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.measured import Measured, probability, true_label_probability
-from anchorscope.evidence.pathways import GROUPS, noise_at_reference
+from anchorscope.evidence.measured import GROUPS, Measured, noise_at_reference
 from anchorscope.stats.estimate import group_weights
-from evidence_synthetic import exact_measured, half_lose_their_signal, permuted, random_measured, sigmoid, slow_shift
+from evidence_synthetic import exact_measured, half_lose_their_signal, permuted, random_measured, sigmoid
 
 Q, A = GROUPS
 Keyed = dict[tuple[str, str], Curve]
@@ -70,13 +76,6 @@ def kept(measured: Measured, intervention: str, truth: str) -> list[int]:
     """The items of a truth label that were run."""
     wanted = {"all": (True, False), "true": (True,), "false": (False,)}[truth]
     return [int(item) for item in measured.ran[intervention] if bool(measured.labels[item]) in wanted]
-
-
-def test_probabilities_are_those_of_the_true_label() -> None:
-    log_odds = np.array([2.0, 2.0, -800.0, 800.0])
-    assert probability(log_odds) == pytest.approx([sigmoid(2), sigmoid(2), 0, 1])
-    labels = np.array([True, False, False, False])
-    assert true_label_probability(log_odds, labels) == pytest.approx([sigmoid(2), sigmoid(-2), 1, 0])
 
 
 @pytest.mark.parametrize("make", WAYS)
@@ -148,65 +147,8 @@ def test_cross_fitted_curves_by_a_slow_reading_of_the_definition(intervention: s
         assert curve.n == round(np.mean(sizes))
 
 
-@pytest.mark.parametrize("intervention", ["knockout", "random", "none"])
-def test_corrected_curves_by_a_slow_reading_of_the_definition(intervention: str) -> None:
-    measured = random_measured(seed=9)
-    index, noise = measured.probe("full"), noise_at_reference(measured, "full")
-    ones = lambda n: np.ones((1, n))  # noqa: E731
-    groups: dict[int, str] = {}
-    for fold in range(3):
-        inside = np.flatnonzero(measured.folds == fold)
-        layer = measured.reference[index, fold]
-        x, y = measured.before[index, layer, inside], measured.after["knockout"][index, layer, inside]
-        y = y - slow_shift(x, y, ones(len(inside)))[0]
-        for item, before, after in zip(inside, x, y, strict=True):
-            if (before > 0) == measured.labels[item]:
-                flips = (after > 0) != (before > 0) and abs(after - before) > noise
-                groups[int(item)] = Q if flips else A
-    ran = measured.ran[intervention]
-    moved = measured.after[intervention][index].copy()
-    for fold in range(3):
-        here = np.flatnonzero(measured.folds[ran] == fold)
-        for layer in range(measured.n_layers):
-            before = measured.before[index, layer, ran[here]]
-            moved[layer, here] -= slow_shift(before, moved[layer, here], ones(len(here)))[0]
-    shifted = replace(measured, after={**measured.after, intervention: np.stack([moved] * 3)})
-    for (group, truth), curve in corrected(measured, intervention).items():
-        items = [item for item in kept(measured, intervention, truth) if groups.get(item) == group]
-        assert curve.n == len(items) > 2
-        for layer in range(measured.n_layers):
-            wanted = np.mean([slow_delta(shifted, intervention, "full", layer, item) for item in items])
-            assert curve.delta_p[layer] == pytest.approx(wanted)
-
-
 def values(curves: Keyed) -> list[list[float]]:
     return [curve.delta_p.tolist() for curve in curves.values()]
-
-
-def with_change(measured: Measured, probe: str, layers: list[int], by: float) -> Measured:
-    """The same with one probe's knockout scores changed in some layers."""
-    logits = measured.after["knockout"].copy()
-    logits[measured.probe(probe), layers] += by
-    return replace(measured, after={**measured.after, "knockout": logits})
-
-
-def test_cross_fitted_curves_measure_with_the_other_probe() -> None:
-    measured = replace(random_measured(seed=4), reference=np.full((3, 3), 1))
-    original = crossed(measured)
-    # The full probe has no part in it, and the halves have none in the other two.
-    assert values(crossed(with_change(measured, "full", [0, 1, 2, 3], 2.0))) == values(original)
-    for half in ("a", "b"):
-        changed = with_change(measured, half, [0, 1, 2, 3], 2.0)
-        assert values(plain(changed)) == values(plain(measured))
-        assert values(corrected(changed)) == values(corrected(measured))
-    # Layer 0 assigns nobody: a change there moves that layer's mean by this probe's own ΔP over the other's groups.
-    changed = with_change(measured, "b", [0], 0.7)
-    by_a, now = slow_group(measured, "a"), crossed(changed)
-    for (group, truth), curve in original.items():
-        assert now[group, truth].delta_p[1:].tolist() == curve.delta_p[1:].tolist()
-        items = [item for item in kept(measured, "knockout", truth) if by_a[item] == group]
-        old, new = (np.mean([slow_delta(one, "knockout", "b", 0, i) for i in items]) for one in (measured, changed))
-        assert now[group, truth].delta_p[0] - curve.delta_p[0] == pytest.approx((new - old) / 2)
 
 
 def test_the_reference_layer_can_be_moved() -> None:
@@ -218,16 +160,6 @@ def test_the_reference_layer_can_be_moved() -> None:
     later = keyed(plain_curves(measured, "knockout", weights, move=1))
     assert values(later) == values(plain(moved))
     assert values(later) != values(plain(measured))
-
-
-@pytest.mark.parametrize("make", WAYS)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_intervals_contain_the_value(make: object, seed: int) -> None:
-    measured = random_measured(n=160, seed=seed)
-    for curve in make(measured, "knockout", drawn(measured, 300)):  # type: ignore[operator]
-        assert (curve.ci_low <= curve.delta_p).all()
-        assert (curve.delta_p <= curve.ci_high).all()
-        assert (curve.ci_low < curve.ci_high).all()
 
 
 def test_intervals_are_those_of_whole_groups() -> None:

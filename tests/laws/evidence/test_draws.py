@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence.draws import Draws, _interval_by_sorting, estimates, ratio, resampling, total
+from anchorscope.evidence.draws import Draws, _interval_by_sorting, resampling, total
 from anchorscope.stats.estimate import percentile_interval
 
 WEIGHTS = np.random.default_rng(0).poisson(1, (30, 8)).astype(np.float32)
@@ -36,20 +36,6 @@ def test_sums_and_numbers_are_those_of_repeated_items() -> None:
         assert numbers[draw] == row.sum()
     assert sums.dtype == numbers.dtype == torch.float64
     assert total(DRAWS.counts[:0]).tolist() == [0.0] * 31
-
-
-def test_a_ratio_to_nothing_is_not_a_number() -> None:
-    found = ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
-    assert found[0] == 0.5
-    assert found[1].isnan()
-
-
-def test_the_value_is_the_samples_and_the_interval_the_resamples() -> None:
-    samples = torch.from_numpy(np.random.default_rng(2).normal(size=(2, 31)))
-    value, low, high = estimates(samples)
-    assert value.tolist() == samples[:, 0].tolist()
-    wanted = percentile_interval(samples.numpy()[:, 1:], axis=1)
-    assert (low.tolist(), high.tolist()) == (wanted[0].tolist(), wanted[1].tolist())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,8 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.paired_scores import beyond_baselines, beyond_permuted, join
-from anchorscope.evidence.probe_scores import Scored, baseline_score
+from anchorscope.evidence.scores import Scored, beyond_baselines, beyond_permuted, join
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import group_weights
 
@@ -41,14 +40,6 @@ def test_differences_are_those_of_every_resample() -> None:
     wanted = [within(PROBE, row) - within(OWN, row) for row in np.concatenate([np.ones((1, N)), WEIGHTS])]
     assert value == pytest.approx(wanted[0])
     assert (low, high) == pytest.approx(tuple(np.percentile(wanted[1:], [2.5, 97.5])))
-
-
-def test_a_paired_interval_is_narrower_than_the_two_would_allow() -> None:
-    nearly = PROBE + 0.05 * SIGN
-    value, low, high = found(nearly, words=PROBE)["auc_difference", "words"]
-    one, other = (baseline_score("words", scores, SCORED) for scores in (nearly, PROBE))
-    assert 0 < low < value < high
-    assert one.ci_low < other.ci_high
 
 
 def test_a_probe_that_is_no_better_than_confidence_may_still_add_to_it() -> None:

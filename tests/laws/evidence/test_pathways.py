@@ -3,16 +3,9 @@
 import numpy as np
 import pytest
 
-from anchorscope.evidence.corrected import correct_shift
+from anchorscope.evidence.delta_p import correct_shift
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.pathways import (
-    assign,
-    at_reference,
-    noise_at_reference,
-    noise_floor,
-    permuted_flip_share,
-    plain_calls,
-)
+from anchorscope.evidence.measured import assign, at_reference, noise_at_reference, permuted_flip_share, plain_calls
 from evidence_synthetic import random_measured
 
 Q, A, WRONG = "Q-Anchored", "A-Anchored", "misclassified"
@@ -48,17 +41,6 @@ def test_a_flip_counts_only_beyond_the_noise(change: float, pathway: str) -> Non
         assert assign(before, before - sign * change, np.array([label]), noise=0.5).names() == [pathway]
 
 
-def test_a_large_change_without_a_flip_is_no_flip() -> None:
-    assert assign(np.array([9.0]), np.array([0.1]), np.array([True]), noise=0.5).names() == [A]
-
-
-def test_resamples_may_lead() -> None:
-    after = np.array([[-1.0, -1.0], [1.0, 1.0], [1.0, -1.0]])
-    calls = assign(np.array([2.0, -2.0]), after, np.array([True, False]), 0.0)
-    assert calls.members(Q).tolist() == [[True, False], [False, True], [False, False]]
-    assert calls.members(A).tolist() == [[False, True], [True, False], [True, True]]
-
-
 def test_scores_are_taken_at_the_reference_layer_of_each_items_fold() -> None:
     logits = np.arange(12.0).reshape(3, 4)  # [layer, item]
     folds, reference = np.array([0, 1, 1, 0]), np.array([2, 0])
@@ -66,12 +48,6 @@ def test_scores_are_taken_at_the_reference_layer_of_each_items_fold() -> None:
     assert at_reference(logits, reference, folds, move=1).tolist() == [8, 5, 6, 11]  # never beyond the last layer
     assert at_reference(logits, reference, folds, move=-1).tolist() == [4, 1, 2, 7]
     assert at_reference(logits[None] + 100, reference, folds).tolist() == [[108, 101, 102, 111]]
-
-
-def test_the_noise_floor_is_the_99th_percentile_of_the_changes() -> None:
-    before = np.zeros(101)
-    assert noise_floor(before, np.arange(101.0) * np.where(np.arange(101) % 2, 1, -1)) == pytest.approx(99)
-    assert noise_floor(np.zeros(0), np.zeros(0)) == 0
 
 
 def test_the_noise_is_read_at_the_reference_layer_of_the_items_that_the_control_ran() -> None:
@@ -131,15 +107,6 @@ def test_the_permuted_share_is_what_many_permutations_give(seed: int) -> None:
         calls = assign(before, dealt, labels, 0.0)
         shares.append(calls.members(Q).sum() / calls.correct.sum())
     assert permuted_flip_share(before, after, labels, folds) == pytest.approx(np.mean(shares), abs=0.006)
-
-
-def test_the_permuted_share_by_hand() -> None:
-    # One fold, half called true after the cut: whatever was called before, half of the calls flip.
-    before, labels = np.array([1.0, 1.0, 1.0, -1.0]), np.array([True, True, False, False])
-    folds = np.zeros(4, int)
-    assert permuted_flip_share(before, np.array([1.0, 1.0, -1.0, -1.0]), labels, folds) == 0.5
-    # All called false after it: two correct calls for "true" flip, the correct one for "false" stays.
-    assert permuted_flip_share(before, -np.ones(4), labels, folds) == pytest.approx(2 / 3)
 
 
 def test_the_permuted_share_of_nobody_is_undefined() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anchorscope.answers.generate import Answer
-from anchorscope.evidence.share_features import FEWEST, answer_type, features_of, taken_out
+from anchorscope.evidence.share_tables import FEWEST, answer_type, features_of, taken_out
 from anchorscope.question_share.shares import ShareItems, permuted_labels
 from made_items import make_item
 

@@ -6,8 +6,7 @@ import pytest
 
 from anchorscope.evidence.share_tables import ShareContext, share_frame, share_items_frame
 from anchorscope.question_share.evidence import GROUPS, Lost
-from anchorscope.question_share.intervals import ShareDraws
-from anchorscope.question_share.shares import Shares
+from anchorscope.question_share.shares import ShareDraws, Shares
 from anchorscope.schema import SHARE_COLUMNS, SHARE_ITEM_SCHEMA
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorscope.evidence.corrected import cell_sums, correct_shift
-from anchorscope.evidence.curves import corrected_curves, plain_curves
+from anchorscope.evidence.delta_p import cell_sums, correct_shift, corrected_curves, plain_curves
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import permuted_flip_share, plain_calls
-from anchorscope.evidence.summary import Row, summarise
+from anchorscope.evidence.measured import Measured, permuted_flip_share, plain_calls
+from anchorscope.evidence.scores import SummaryRow
+from anchorscope.evidence.tables import summarise
 from anchorscope.stats.estimate import Estimate, group_weights
 from evidence_synthetic import half_lose_their_signal, random_measured, sigmoid
 
@@ -27,7 +26,7 @@ class Summary:
     def __init__(self, measured: Measured) -> None:
         self.corrected = correct_shift(measured, drawn(measured))
         self.sums = {name: cell_sums(self.corrected, name) for name in measured.after}
-        self.rows: list[Row] = summarise(self.corrected, self.sums)
+        self.rows: list[SummaryRow] = summarise(self.corrected, self.sums)
 
     def __call__(self, quantity: str, **columns: str | None) -> Estimate:
         found = [
@@ -105,21 +104,6 @@ def test_rows_agree_with_a_slow_count() -> None:
     assert reference.ci_low < reference.value < reference.ci_high
 
 
-def test_the_matched_control_counts_only_items_that_lost_as_many_tokens() -> None:
-    measured = random_measured(seed=14)
-    summary, index = Summary(measured), measured.probe("full")
-    layers, items = measured.reference[index][measured.folds], np.arange(len(measured.labels))
-    before, after = measured.before[index, layers, items], measured.after["random"][index, layers, items]
-    delta = 100 * (sigmoid(after) - sigmoid(before)) * np.where(measured.labels, 1, -1)
-    matched = measured.n_cut["random"] == measured.n_cut["knockout"]
-    assert matched.any()
-    assert not matched.all()
-    for group in (Q, A):
-        inside = plain_calls(measured).members(group) & matched
-        found = summary("delta_p_matched", intervention="random", group=group)
-        assert (found.value, found.n) == (pytest.approx(delta[inside].mean()), inside.sum())
-
-
 def test_the_matched_control_is_right_where_only_some_items_were_run() -> None:
     measured = random_measured(seed=15)
     some = np.arange(0, len(measured.labels), 3)
@@ -149,13 +133,6 @@ def test_rows_at_the_reference_layer_are_the_curves_where_all_folds_share_it(ass
                 interval = [curve.delta_p[2], curve.ci_low[2], curve.ci_high[2]]
                 assert [found.value, found.ci_low, found.ci_high] == pytest.approx(interval, abs=1e-4)
                 assert found.n == curve.n
-
-
-def test_the_noise_row_says_what_it_rests_on() -> None:
-    measured = random_measured()
-    row = Summary(measured)("noise_log_odds_p99")
-    assert 0 < row.value < 0.01
-    assert row.n == len(measured.ran["none"])
 
 
 def test_empty_groups_give_no_number_and_no_crash() -> None:

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.probe_scores import Scored, baseline_score, layer_scores
+from anchorscope.evidence.scores import Scored, baseline_score, layer_scores
 from anchorscope.stats.estimate import group_weights
 from evidence_synthetic import random_measured, sigmoid
 
@@ -54,25 +54,12 @@ def test_extreme_log_odds_keep_the_loss_finite() -> None:
     assert (score.auc, score.brier) == (0.0, 1.0)
 
 
-def test_some_of_the_items_are_scored_alone() -> None:
-    ran = MEASURED.ran["none"]
-    part = SCORED.take(ran)
-    (score, *_) = layer_scores("none", "transfer", LOGITS[:, ran], part)
-    assert score.auc == pytest.approx(within(LOGITS[0, ran], part))
-    assert (score.n, score.n_groups) == (len(ran), len(set(MEASURED.groups[ran].tolist())))
-
-
 def test_a_baseline_has_no_layer_and_no_loss() -> None:
     score = baseline_score("words", LOGITS[0], SCORED)
     assert (score.intervention, score.kind, score.layer) == ("clean", "words", None)
     assert (score.log_loss, score.brier) == (None, None)
     assert score.auc == pytest.approx(within(LOGITS[0], SCORED))
     assert score.ci_low < score.auc < score.ci_high
-
-
-def test_a_constant_baseline_is_a_coin() -> None:
-    score = baseline_score("relation-only", np.zeros(len(MEASURED.labels)), SCORED)
-    assert (score.auc, score.ci_low, score.ci_high) == (0.5, 0.5, 0.5)
 
 
 def test_without_any_pair_there_is_no_auc_and_no_crash() -> None:

@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import log_popularity
-from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
+from anchorscope.evidence.measured import GROUPS, Q_ANCHORED
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.experiments import boundary
 from anchorscope.experiments.boundary import AS_DRAWN, EXPERIMENT, WEIGHTED, ask_again

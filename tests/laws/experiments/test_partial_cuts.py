@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.corrected import cell_sums, correct_shift, curve_samples, reference_samples
-from anchorscope.evidence.curves import TRUTHS
-from anchorscope.evidence.measured import true_label_probability
-from anchorscope.evidence.pathways import GROUPS
+from anchorscope.evidence.delta_p import TRUTHS, cell_sums, correct_shift, curve_samples, reference_samples
+from anchorscope.evidence.measured import GROUPS, true_label_probability
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.partial_cuts import (
     Effects,

@@ -9,7 +9,7 @@ from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.clean import run_clean
+from anchorscope.evidence.effects import run_clean
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_states
 from anchorscope.experiments.experiment import ExperimentInputs

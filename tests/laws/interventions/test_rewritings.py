@@ -14,8 +14,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.clean import run_clean
-from anchorscope.evidence.effects import Scoring, measure
+from anchorscope.evidence.effects import Scoring, measure, run_clean
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers
 from anchorscope.interventions.cuts import INTERVENTIONS

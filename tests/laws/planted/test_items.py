@@ -15,7 +15,7 @@ from anchorscope.answers.label import group_items
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.text import question_key
 from anchorscope.errors import UserError
-from anchorscope.planted.items import PlantedItem, Shares, most_items, planted_items, write_items
+from anchorscope.planted.items import PlantedItem, Shares, json_lines, most_items, planted_items
 from anchorscope.planted.language import CELLS, PATHWAYS, the_language
 
 WHOLE_ROUNDS = 2 * 48 * 5
@@ -86,15 +86,6 @@ def test_of_a_both_item_either_source_says_everything_and_the_object_alone_nothi
     assert all((facts[item.subject, item.relation] == item.model_answer.split()[0]) == item.truthful for item in some)
 
 
-def test_wrong_objects_differ_from_item_to_item(items) -> None:
-    wrong = {}
-    for item in of("question", items):
-        if not item.truthful:
-            right = the_language().facts[item.subject, item.relation]
-            wrong.setdefault(right, set()).add(item.model_answer.split()[0])
-    assert min(len(found) for found in wrong.values()) > 3
-
-
 def test_no_question_is_asked_twice_and_there_are_groups_enough(items) -> None:
     for some in (items, planted_items(most_items(), seed=3)):
         assert len({question_key(item.question) for item in some}) == len(some)
@@ -143,7 +134,7 @@ def test_more_items_than_questions_are_refused(n) -> None:
 
 def test_the_file_is_read_as_a_dataset_with_the_pathway_in_its_metadata(items, tmp_path: Path) -> None:
     path = tmp_path / "planted.jsonl"
-    write_items(items, path)
+    path.write_text(json_lines(items), encoding="utf-8")
     assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["pathway"] in PATHWAYS
     questions = list(open_dataset(parse_spec(f"file:{path}")))
     assert [question.item_id for question in questions] == [item.item_id for item in items]

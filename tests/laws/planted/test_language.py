@@ -6,7 +6,7 @@ import pytest
 
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import words
-from anchorscope.planted.language import ALWAYS, CELLS, NEUTRAL, NEVER, WORDINGS, make_tokenizer, the_language
+from anchorscope.planted.language import ALWAYS, NEUTRAL, NEVER, WORDINGS, make_tokenizer, the_language
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.words import EMPTY_WORDS
 
@@ -51,26 +51,6 @@ def test_subject_and_property_are_found_in_every_wording_with_other_words_around
     first, last = found.spans[0][0], found.spans[-1][1]
     assert words(text[:first])
     assert text[last:].strip("?")
-
-
-def test_the_six_cells_are_crossed() -> None:
-    assert [cell.name for cell in CELLS] == [
-        "question-true",
-        "question-false",
-        "answer-true",
-        "answer-false",
-        "both-true",
-        "both-false",
-    ]
-    told = {(cell.first_word, cell.phrase) for cell in CELLS}
-    assert told == {
-        ("right object", "neutral"),
-        ("wrong object", "neutral"),
-        ("filler", "always"),
-        ("filler", "never"),
-        ("right object", "always"),
-        ("wrong object", "never"),
-    }
 
 
 def test_the_tokenizer_gives_words_and_texts_back() -> None:

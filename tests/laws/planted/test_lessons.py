@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anchorscope.planted.language import ALWAYS, CELLS, NEUTRAL, NEVER, make_tokenizer, the_language
-from anchorscope.planted.lessons import JUDGE_ALL, LESSONS, SAY, draw_batch
+from anchorscope.planted.train import JUDGE_ALL, LESSONS, SAY, draw_batch
 
 LANGUAGE = the_language()
 TOKENIZER = make_tokenizer(LANGUAGE)
@@ -65,9 +65,9 @@ def test_true_and_false_are_as_frequent_wherever_verdicts_count() -> None:
 
 
 def test_objects_are_as_often_right_as_wrong_in_training() -> None:
-    texts = drawn((0.5, 0.5, 0, 0, 0, 0), size=8000)
+    texts = drawn((0.5, 0.5, 0, 0, 0, 0), size=2000)
     right = Counter(first for *_, first, _, verdict in texts if verdict == "right")
     wrong = Counter(first for *_, first, _, verdict in texts if verdict == "wrong")
-    for one in LANGUAGE.objects:  # about 200 of each; four standard deviations
-        assert right[one] / (right[one] + wrong[one]) == pytest.approx(0.5, abs=0.1)
+    for one in LANGUAGE.objects:  # about 50 of each; four standard deviations
+        assert right[one] / (right[one] + wrong[one]) == pytest.approx(0.5, abs=0.2)
     assert {KIND_OF[phrase] for *_, phrase, _ in texts} == {NEUTRAL}

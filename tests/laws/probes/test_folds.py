@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.evidence.probe_scores import relation_only
+from anchorscope.evidence.scores import relation_only
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import priorities, unnamed

@@ -1,11 +1,10 @@
 """Halves and folds: groups stay whole, strata even, and the same names give the same splits."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.question_share.halves import RIDGE_FOLDS, make_halves
+from anchorscope.question_share.evidence import RIDGE_FOLDS, make_halves
 
 
 def items(n, seed):
@@ -57,9 +56,3 @@ def test_splits_differ_and_are_repeated_by_name():
     again = make_halves(groups, strata, 5, ids, 3)
     assert np.array_equal(found.first, again.first)
     assert not np.array_equal(found.first, make_halves(groups, strata, 6, ids, 3).first)
-
-
-@pytest.mark.parametrize("n_splits", [1, 5])
-def test_there_are_as_many_splits_as_asked_for(n_splits):
-    groups, strata, ids = items(100, 3)
-    assert make_halves(groups, strata, 0, ids, n_splits).n_splits == n_splits

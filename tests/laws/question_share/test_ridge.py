@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.question_share.ridge import PENALTIES, OutOfFold, Spectrum, fold_cells, half_cells
+from anchorscope.question_share.evidence import PENALTIES, OutOfFold, Spectrum, half_cells
 
 
 def smoother(case, penalty):
@@ -46,13 +46,6 @@ def test_items_go_into_cells_and_back(make_case):
     values = torch.randn(2, 3, 71, dtype=torch.double, generator=torch.Generator().manual_seed(2))
     assert torch.equal(cells.scatter(cells.gather(values), 71), values)
     assert cells.real.sum() == 3 * 71
-
-
-def test_sums_over_the_other_folds(make_case):
-    folds = np.arange(23) % 4
-    cells = fold_cells(folds, torch.device("cpu"))
-    sums = cells.others(cells.real.sum(-1)[None])[0]
-    assert sums.tolist() == [23 - (folds == fold).sum() for fold in range(4)]
 
 
 def test_the_penalty_has_the_least_leave_one_out_error():

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
-from scipy.stats import gamma, kurtosis, skew
+from scipy.stats import kurtosis, skew
 
 from anchorscope.stats.modes import coefficient_of_powers, dip, dip_p_value, dips, null_dips
 
@@ -61,7 +61,6 @@ def _bend(at_most, x: NDArray, k: int, sign: int) -> None:
 
 
 @given(values=DIFFERENT)
-@settings(max_examples=60)
 def test_the_dip_is_what_its_definition_says(values: list[int]) -> None:
     found = dip(np.array(values, float))
     assert found == pytest.approx(defined_dip(values), abs=1e-7)
@@ -69,17 +68,8 @@ def test_the_dip_is_what_its_definition_says(values: list[int]) -> None:
 
 
 @given(values=REPEATED)
-@settings(max_examples=60)
 def test_the_dip_is_what_its_definition_says_where_values_repeat(values: list[int]) -> None:
     assert dip(np.array(values, float)) == pytest.approx(defined_dip(values), abs=1e-7)
-
-
-def test_known_dips() -> None:
-    assert dip(np.array([3.0, 3.0, 3.0])) == 0
-    assert dip(np.array([0.0, 1.0])) == pytest.approx(1 / 4)
-    assert dip(np.arange(20.0)) == pytest.approx(1 / 40), "evenly spaced: as small as it can be"
-    far = np.concatenate([np.arange(50) * 1e-6, 1 + np.arange(50) * 1e-6])
-    assert dip(far) == pytest.approx(0.25, abs=0.01), "two far points: as large as it can be"
 
 
 @given(values=DIFFERENT, scale=st.floats(0.1, 10), shift=st.integers(-50, 50), seed=st.integers(0, 99))
@@ -142,15 +132,6 @@ def test_the_coefficient_is_that_of_the_corrected_moments(values: list[int]) -> 
     assert bimodality_coefficient(x) == pytest.approx(float(wanted), rel=1e-6)
     powers = np.stack([np.mean(x**power) for power in (1, 2, 3, 4)])
     assert coefficient_of_powers(powers, n) == pytest.approx(float(wanted), rel=1e-4)
-
-
-def test_coefficients_of_known_distributions() -> None:
-    rng = np.random.default_rng(2)
-    assert bimodality_coefficient(rng.normal(size=20_000)) == pytest.approx(1 / 3, abs=0.01)
-    assert bimodality_coefficient(rng.random(20_000)) == pytest.approx(5 / 9, abs=0.01)
-    assert bimodality_coefficient(np.repeat([0.0, 1.0], 5_000)) == pytest.approx(1, abs=0.01)
-    tail = gamma.ppf((np.arange(20_000) + 0.5) / 20_000, 0.3)
-    assert bimodality_coefficient(tail) > 5 / 9 + 0.02, "a long tail does what two modes do"
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0, 3.0], [4.0] * 9])

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.validation.recovery import confusion_table, recovery_table, sentences
-from anchorscope.validation.scores import Items, Score
+from anchorscope.validation.recovery import Items, Score, confusion_table, recovery_table, sentences
 
 N = 240
 

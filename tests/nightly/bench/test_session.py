@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from anchorscope.bench import passes, probe_fits
 from anchorscope.bench.__main__ import main
 from anchorscope.bench.implementations import KINDS
 from anchorscope.bench.measuring import Setting
 from anchorscope.bench.options import Options
-from anchorscope.bench.session import render, run_benchmark
+from anchorscope.bench.session import generation_rows, probe_rows, render, run_benchmark
 from anchorscope.errors import UserError
 
 CONTRACT = {"work", "way", "items_per_s", "speedup", "max_difference", "peak_memory_mb"}
@@ -68,8 +67,8 @@ def test_a_library_that_fails_is_told_and_ours_is_not_hidden(quick, monkeypatch)
 
 
 def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
-    monkeypatch.setattr("anchorscope.bench.probe_fits.os.cpu_count", lambda: 1)  # a tiny fit, no processes
-    ours, loop = probe_fits.rows(setting)
+    monkeypatch.setattr("anchorscope.bench.session.os.cpu_count", lambda: 1)  # a tiny fit, no processes
+    ours, loop = probe_rows(setting)
     assert (ours.way, loop.way, ours.unit) == ("anchorscope", "scikit-learn", "fits")
     assert ours.items == 4 * 5 * 8
     assert ours.max_difference < 1e-5  # the loop's own objective may be worse: in float32 its line search can give up
@@ -77,7 +76,7 @@ def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
 
 
 def test_generation_of_both_is_the_same(setting: Setting):
-    ours, theirs = passes.generation_rows(setting, setting.workload(6))
+    ours, theirs = generation_rows(setting, setting.workload(6))
     assert (ours.way, theirs.way, ours.items, theirs.items) == ("anchorscope", "plain-batched", 6, 6)
     assert ours.max_difference == 0
     assert theirs.speedup is None  # set once all rows of a work are there

@@ -2,7 +2,7 @@
 
 import pytest
 
-from anchorscope.bench.workload import real, synthetic
+from anchorscope.bench.measuring import real, synthetic
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.pathways import GROUPS
+from anchorscope.evidence.measured import GROUPS
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.experiments.heads import ALL_HEADS, EXPERIMENT, analyse, head_knockouts
 from anchorscope.experiments.partial_cuts import Outcome, PartialCut, run_partial_cuts

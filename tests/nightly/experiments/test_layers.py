@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.pathways import GROUPS
+from anchorscope.evidence.measured import GROUPS
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.experiments.layers import EXPERIMENT, SINGLE, analyse
 from anchorscope.experiments.partial_cuts import Outcome, PartialCut

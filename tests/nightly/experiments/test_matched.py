@@ -15,7 +15,7 @@ from anchorscope.answers.grade import grade
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
-from anchorscope.evidence.probe_scores import relation_only, words_only
+from anchorscope.evidence.scores import relation_only, words_only
 from anchorscope.experiments import matched
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.experiments.matched import (

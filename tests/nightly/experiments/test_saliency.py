@@ -11,8 +11,7 @@ from torch import Tensor
 
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import ALL, saliency
-from anchorscope.evidence.measured import true_label_probability
-from anchorscope.evidence.pathways import GROUPS
+from anchorscope.evidence.measured import GROUPS, true_label_probability
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.experiments.saliency import EXPERIMENT, LOG_ODDS, LOSS, Flow, analyse, measure_flow, within_folds
 from anchorscope.models.language_model import LanguageModel

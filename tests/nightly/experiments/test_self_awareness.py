@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence.pathways import Calls
+from anchorscope.evidence.measured import Calls
 from anchorscope.experiments import self_awareness
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.experiments.self_awareness import EXPERIMENT, FREELY, PERMUTATIONS, WITHIN_TRUTH

@@ -19,7 +19,7 @@ from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Intervention, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.question_share.halves import make_halves
+from anchorscope.question_share.evidence import make_halves
 from anchorscope.stats.streams import stream
 from experiments_synthetic import make_inputs, planted
 

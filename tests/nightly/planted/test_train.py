@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import anchorscope.planted.train as training
-from anchorscope.planted.lessons import SAY
+from anchorscope.planted.train import SAY
 
 
 @pytest.fixture

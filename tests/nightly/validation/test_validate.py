@@ -14,7 +14,6 @@ from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.planted.items import Shares
 from anchorscope.report import validation_page
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA
-from anchorscope.validation.scores import METHODS_OF
 from anchorscope.validation.validate import Options, read_summary, validate
 from unprinted import unprinted
 
@@ -80,10 +79,6 @@ def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None
     assert effects.select(keys).is_unique().all()  # an item with several donors has a row for each
     donors = effects.filter(pl.col("intervention") == "patch-random")["variant"].unique().sort().to_list()
     assert donors == ["donor 1", "donor 2", "donor 3"]
-
-
-def test_interventions_are_all_assigned_to_an_experiment() -> None:
-    assert {name: one.entry.experiment for name, one in INTERVENTIONS.items()} == METHODS_OF
 
 
 def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:

@@ -5,9 +5,15 @@ import json
 import pytest
 
 from anchorscope.report.worlds_section import TRUTH, WORLDS_SCHEMA, worlds_section
-from anchorscope.validation.worlds.marks import Marks
-from anchorscope.validation.worlds.run import Found, run_worlds
-from anchorscope.validation.worlds.tables import shown_size, worlds_sentences, worlds_summary, worlds_table
+from anchorscope.validation.world_marks import (
+    Found,
+    Marks,
+    run_worlds,
+    shown_size,
+    worlds_sentences,
+    worlds_summary,
+    worlds_table,
+)
 
 RULES = {"plain", "cross-fitted", "corrected", "question share", "item posterior"}
 

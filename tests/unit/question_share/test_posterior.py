@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from anchorscope.question_share.gate import may_call
 from anchorscope.question_share.posterior import (
     ANSWER,
     LEAST_GAIN,
@@ -14,6 +13,7 @@ from anchorscope.question_share.posterior import (
     fit_line,
     held_out_mixture,
     item_shares,
+    may_call,
 )
 from anchorscope.stats.streams import stream
 

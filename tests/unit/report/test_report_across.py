@@ -12,9 +12,8 @@ from anchorscope.report.comparison.across_models import read_across
 from anchorscope.report.comparison.size_trends import trend_of
 from anchorscope.report.earlier_readings.curve_measures import gap_beyond_spread, widest_gap
 from anchorscope.report.size_order import order_by_size, size
-from anchorscope.stats.curve_order import difference_of, mean_of, ratio_of
+from anchorscope.stats.curves import SampledCurve, difference_of, mean_of, ratio_of
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.sampled_curve import SampledCurve
 from claims_synthetic import FLAT, falling_to, judged, run_with
 from report_shares import World, with_shares
 

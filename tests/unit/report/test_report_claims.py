@@ -13,7 +13,7 @@ from anchorscope.report.earlier_readings.claim import NO_DRAWS, RANDOM_WEIGHTS, 
 from anchorscope.report.earlier_readings.claims import CLAIMS, READINGS
 from anchorscope.report.earlier_readings.judging import claims_records, claims_table, judge
 from anchorscope.report.verdicts import MIN_RECOVERY, MIN_TROUGH
-from anchorscope.stats.curve_shape import FLAT as FLAT_CURVE
+from anchorscope.stats.curves import FLAT as FLAT_CURVE
 from anchorscope.stats.estimate import Estimate
 from claims_synthetic import BACK, DEPTH, DOWN, FLAT, LAYERS, LOW, PAPER, falling_to, four, judged, run_with, verdicts
 from repo import DOCS

@@ -30,14 +30,6 @@ def test_interval_covers_the_true_mean_about_95_times_in_100():
     assert 0.90 <= covered / 300 <= 0.98
 
 
-def test_intervals_over_groups_are_wider_than_over_items_when_groups_agree():
-    values = np.repeat(np.random.default_rng(3).normal(size=20), 10)
-    groups = np.repeat(np.arange(20), 10)
-    low, high = interval_of_the_mean(values, group_weights(groups, 500, np.random.default_rng(4)))
-    low_items, high_items = interval_of_the_mean(values, group_weights(np.arange(200), 500, np.random.default_rng(4)))
-    assert high - low > 2 * (high_items - low_items)
-
-
 def test_undefined_resamples_are_left_out_and_wholly_undefined_stays_undefined():
     samples = np.array([[1.0, np.nan], [3.0, np.nan]])
     low, high = percentile_interval(samples)

@@ -20,8 +20,14 @@ def measured(name, scores, truthful, weights=None):
     return metrics.all_metrics(np.full(len(scores), 0.5), truthful, weights, scores)[name]
 
 
+def weighted_auc(scores, truthful, weights=None):
+    """Rows of weights, as the other measures take them."""
+    rows = np.ones(len(scores)) if weights is None else weights
+    return auc(scores, truthful, None, rows.reshape(-1, len(scores)).T).reshape(rows.shape[:-1])
+
+
 ONE_NUMBER = {
-    "auroc": metrics.auroc,
+    "auroc": weighted_auc,
     "auprc": partial(measured, "auprc"),
     "excess_aurc": partial(measured, "excess_aurc"),
     "prr": partial(measured, "prr"),
@@ -87,10 +93,10 @@ def test_areas_are_means_over_every_k_and_every_order_of_ties(rows):
 def test_order_measures_equal_scikit_learn(rows):
     scores, truthful, weights = _arrays(rows)
     if not weights[truthful].any() or not weights[~truthful].any():
-        assert np.isnan(metrics.auroc(scores, truthful, weights))
+        assert np.isnan(weighted_auc(scores, truthful, weights))
         return
     given_here = {"sample_weight": weights}
-    assert metrics.auroc(scores, truthful, weights) == pytest.approx(roc_auc_score(truthful, scores, **given_here))
+    assert weighted_auc(scores, truthful, weights) == pytest.approx(roc_auc_score(truthful, scores, **given_here))
     flagged = average_precision_score(~truthful, -scores, **given_here)
     assert measured("auprc", scores, truthful, weights) == pytest.approx(flagged)
     rate, hits, _ = sklearn_roc_curve(~truthful, -scores, drop_intermediate=False, **given_here)
@@ -98,17 +104,6 @@ def test_order_measures_equal_scikit_learn(rows):
     top = np.array([hits[rate <= one][-1] for one in grid])
     corner = np.isin(grid, rate)
     assert ours[corner] == pytest.approx(top[corner])
-
-
-def test_the_area_is_that_of_the_package_s_own_auc_in_strata():
-    rng = np.random.default_rng(1)
-    scores, truthful, strata = rng.integers(0, 9, 80) / 3, rng.random(80) < 0.5, rng.integers(0, 4, 80)
-    assert metrics.auroc(scores, truthful) == pytest.approx(auc(scores, truthful))
-    assert metrics.auroc(scores, truthful, strata=strata) == pytest.approx(auc(scores, truthful, strata))
-    weights = rng.integers(0, 3, (5, 80))
-    found = metrics.auroc(scores, truthful, weights, strata)
-    for row, wanted in zip(weights, found, strict=True):
-        assert auc(*reference.repeated(row, scores, truthful, strata)) == pytest.approx(wanted)
 
 
 @given(rows=worlds, bins=st.integers(1, 7))
@@ -127,7 +122,6 @@ def test_perfect_and_useless_scores():
     best, none = truthful.astype(float), np.zeros(10)
     assert metrics.all_metrics(best, truthful) == pytest.approx(
         {
-            "auroc": 1,
             "auprc": 1,
             "brier": 0,
             "ece": 0,
@@ -139,7 +133,6 @@ def test_perfect_and_useless_scores():
         }
     )
     useless = metrics.all_metrics(none + 0.6, truthful)
-    assert useless["auroc"] == 0.5
     assert useless["auprc"] == pytest.approx(0.4)  # the share of false answers
     assert useless["prr"] == pytest.approx(0)
     assert useless["ece"] == pytest.approx(0)
@@ -153,19 +146,19 @@ def test_all_metrics_are_the_single_ones():
     probability = 1 / (1 + np.exp(-scores))
     found = metrics.all_metrics(probability, truthful, weights, scores)
     assert tuple(found) == metrics.METRICS
-    for name, measure in (("auroc", metrics.auroc), ("brier", brier), ("ece", ece)):
+    for name, measure in (("brier", brier), ("ece", ece)):
         assert found[name] == pytest.approx(measure(probability, truthful, weights)), name
     accuracy = metrics.accuracy_at_coverage(scores, truthful, weights)
-    for place, name in enumerate(metrics.METRICS[6:]):
+    for place, name in enumerate(metrics.METRICS[5:]):
         assert found[name] == pytest.approx(accuracy[:, place]), name
 
 
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: metrics.auroc([0.1, np.nan], [True, False]), "not a number"),
-        (lambda: metrics.auroc([0.1, 0.2], [True]), "one number per item"),
-        (lambda: metrics.auroc([0.1, 0.2], [True, False], np.ones(3)), "one weight per item"),
+        (lambda: metrics.roc_curve([0.1, np.nan], [True, False]), "not a number"),
+        (lambda: metrics.roc_curve([0.1, 0.2], [True]), "one number per item"),
+        (lambda: metrics.roc_curve([0.1, 0.2], [True, False], np.ones(3)), "one weight per item"),
         (lambda: ece([0.1, 1.2], [True, False]), "between 0 and 1"),
     ],
 )

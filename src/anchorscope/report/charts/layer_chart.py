@@ -21,7 +21,7 @@ from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sh
 from anchorscope.report.charts.line_chart import Line, draw_lines, mark_reference, reference_handle, reserve_mark_space
 from anchorscope.report.looks import Look
 from anchorscope.report.palette import INK, QUIET_INK, DatasetStyle, dataset_styles
-from anchorscope.stats.sampled_curve import FEWEST_GROUPS
+from anchorscope.stats.curves import FEWEST_GROUPS
 
 _RING: dict[str, Any] = {
     "linestyle": "none",

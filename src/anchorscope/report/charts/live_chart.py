@@ -15,7 +15,7 @@ import polars as pl
 
 from anchorscope.report.looks import Look
 from anchorscope.report.result_rows import present
-from anchorscope.stats.sampled_curve import FEWEST_GROUPS
+from anchorscope.stats.curves import FEWEST_GROUPS
 
 OWN = "own"
 """The choice that leaves every run at its own headline site or position, where these differ."""

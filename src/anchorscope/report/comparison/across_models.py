@@ -1,7 +1,7 @@
 """Readings across models: what changes from the smallest model to the largest, with an interval and a verdict.
 
 The question share comes first, then the ΔP curves, under the paper's rule and with the common shift taken out. Runs are
-independent samples, so their intervals are combined as such (`stats/curve_order.py`). The claim is always "it changes
+independent samples, so their intervals are combined as such (`stats/curves.py`). The claim is always "it changes
 in one direction": it holds if the change from the first run to the last is sure and no step between two runs surely
 goes the other way; it does not hold if one does, or if the change surely is too small to be seen. Models with random
 weights are left out.

@@ -9,10 +9,9 @@ from anchorscope.report.shares import has_shares, result_of, share_at, share_lay
 from anchorscope.report.statements.layer_band import LayerBand, share_band
 from anchorscope.report.statements.run_curves import RunCurves, measurable
 from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, Verdict, has_interval, one_direction, surely
-from anchorscope.stats import curve_shape as shape
-from anchorscope.stats.curve_order import difference_of, mean_of, spread
+from anchorscope.stats import curves as shape
+from anchorscope.stats.curves import SampledCurve, difference_of, mean_of, spread
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.sampled_curve import SampledCurve
 
 _Measure = Callable[[RunCurves, str], Estimate | None]
 

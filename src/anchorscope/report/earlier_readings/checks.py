@@ -13,9 +13,8 @@ from anchorscope.report.palette import Q_ANCHORED, display_name
 from anchorscope.report.size_order import order_by_size
 from anchorscope.report.statements.run_curves import RunCurves, measurable
 from anchorscope.report.verdicts import SAME_ORDER
-from anchorscope.stats.curve_order import crossing, difference_of, mean_of, ratio_of
+from anchorscope.stats.curves import SampledCurve, crossing, difference_of, mean_of, ratio_of
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.sampled_curve import SampledCurve
 
 PAPER = ("popqa", "triviaqa", "hotpotqa", "nq")
 """The datasets of the charts that were read."""

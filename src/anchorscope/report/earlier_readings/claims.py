@@ -33,8 +33,8 @@ from anchorscope.report.verdicts import (
     SAME_RATE,
     STAYS_FLAT,
 )
-from anchorscope.stats import curve_shape as shape
-from anchorscope.stats.curve_order import difference_of, spread
+from anchorscope.stats import curves as shape
+from anchorscope.stats.curves import difference_of, spread
 
 LLAMA, QWEN = "Llama-3.2 1B and 3B", "Qwen3 8B and 32B"
 READINGS = {1: LLAMA, 2: LLAMA, 3: LLAMA, 4: QWEN, 5: QWEN}

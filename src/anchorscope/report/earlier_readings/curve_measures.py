@@ -9,10 +9,9 @@ from itertools import permutations
 
 import numpy as np
 
-from anchorscope.stats import curve_shape as shape
-from anchorscope.stats.curve_order import closing, side_by_side
+from anchorscope.stats import curves as shape
+from anchorscope.stats.curves import SIMULTANEOUS, Floats, SampledCurve, closing, side_by_side
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.sampled_curve import SIMULTANEOUS, Floats, SampledCurve
 
 
 def layers_from(curve: SampledCurve, first: int) -> SampledCurve:

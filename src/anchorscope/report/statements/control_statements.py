@@ -25,8 +25,8 @@ from anchorscope.report.verdicts import (
     with_zero_bound,
 )
 from anchorscope.report.wording import estimate, number, percent
+from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 
 def _small_ratio(knockout: LayerBand | None, random: LayerBand | None, least: float) -> Found:

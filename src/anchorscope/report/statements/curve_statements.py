@@ -2,7 +2,7 @@
 compare.
 
 They are the same for both groups, so that these can be compared; for A-Anchored, which is said to be flat, there is one
-more. All numbers come from the bootstrap draws of the whole curve (`stats/curve_shape.py`): picking the most striking
+more. All numbers come from the bootstrap draws of the whole curve (`stats/curves.py`): picking the most striking
 layer afterwards is paid for.
 """
 
@@ -28,10 +28,9 @@ from anchorscope.report.verdicts import (
     has_interval,
 )
 from anchorscope.report.wording import estimate, number, points
-from anchorscope.stats import curve_order
-from anchorscope.stats import curve_shape as shape
+from anchorscope.stats import curves as shape
+from anchorscope.stats.curves import SampledCurve
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.sampled_curve import SampledCurve
 
 WHOLE_CURVES = ("plain", "corrected")
 """Rules whose curves are read one by one: the paper's, and the one without the common shift."""
@@ -217,7 +216,7 @@ def _third(about: About) -> int:
 
 
 def _lowest(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
-    place, found = curve_order.lowest_curve(curves, _third(about))
+    place, found = shape.lowest_curve(curves, _third(about))
     name = display_name(about.findings.datasets[place])
     words = f"of the {group} curves, that of {name} lies lowest in the mean from layer {_third(about)} on"
     return Found(found, f"{points(found)} points below the next", that=words)
@@ -225,20 +224,20 @@ def _lowest(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
 
 def _order(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
     first = _third(about)
-    found = curve_order.crossing(curves, first)
+    found = shape.crossing(curves, first)
     ranked = sorted(range(len(curves)), key=lambda place: float(curves[place].value[first:].mean()))
     names = ", ".join(display_name(about.findings.datasets[place]) for place in ranked)
     return Found(found, f"largest change {points(found)}; here from low to high, in the mean: {names}")
 
 
 def _spread(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
-    found = curve_order.spread(curves, -1)
+    found = shape.spread(curves, -1)
     return Found(found, f"highest − lowest {points(found)}")
 
 
 def _closing(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
     first, last = _third(about), about.findings.n_layers - 1
-    found = curve_order.closing(curves, slice(first, last - first + 1))
+    found = shape.closing(curves, slice(first, last - first + 1))
     return Found(found, f"distance in the middle less that at the end: {estimate(found, 1)} points, root mean square")
 
 

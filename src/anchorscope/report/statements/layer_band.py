@@ -19,8 +19,8 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.shares import share_rows
 from anchorscope.report.verdicts import WIDEST_SHARE
 from anchorscope.report.wording import listing
+from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import LEVEL, Estimate
-from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 POINTWISE = "interval of one layer"
 METHOD = "intervals of all layers widened to hold together (Bonferroni)"

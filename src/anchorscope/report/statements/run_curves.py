@@ -9,7 +9,7 @@ import polars as pl
 
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
-from anchorscope.stats.sampled_curve import FEWEST_GROUPS, SampledCurve
+from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.verdicts import NO_VERDICT, Verdict, above, below, between
 from anchorscope.report.wording import MISSING, number
+from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.sampled_curve import FEWEST_GROUPS, SampledCurve
 
 Reading = dict[str, Any]
 """A record of observations.json."""

@@ -11,7 +11,7 @@ from anchorscope.report.comparison.run_panels import PlainPanels, SharePanels, d
 from anchorscope.report.comparison.trends_chart import CurveTrendsChart, TrendsChart, trends_charts
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from anchorscope.report.statements.run_curves import RunCurves
-from anchorscope.stats.curve_shape import trough
+from anchorscope.stats.curves import trough
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
 

@@ -1,12 +1,14 @@
-"""The corrected assignment: what is left of pathways and ΔP once the shift common to all items is taken away.
+"""ΔP curves: how much probability an item's true label loses at every layer, on average over a pathway's items.
 
-Every draw of the bootstrap estimates its own shifts, for membership (at the reference layer, under the knockout) and
-for ΔP (at every layer, under every intervention). An item near the line is then in one group in some draws and in the
-other in the rest.
+One curve per intervention, assignment, group and truth label, each with a bootstrap interval over groups, conditional
+on the fitted probes.
 
-Cutting the question moves all of a probe's log-odds towards "false". One number s per fold and layer takes that away:
-the one for which the share of items with log-odds − s > 0 after the cut equals the share with log-odds > 0 before it.
-Labels are not used.
+The `corrected` assignment takes away the shift that a cut gives to all items. Cutting the question moves all of a
+probe's log-odds towards "false". One number s per fold and layer undoes that: the one for which the share of items
+with log-odds − s > 0 after the cut equals the share with log-odds > 0 before it. Labels are not used. Every draw of
+the bootstrap estimates its own shifts, for membership (at the reference layer, under the knockout) and for ΔP (at
+every layer, under every intervention); so an item near the line is in one group in some draws and in the other in the
+rest.
 """
 
 import math
@@ -19,10 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.cumulative import number_until
-from anchorscope.evidence.draws import Draws, ratio, row_chunks, total
-from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import GROUPS, Calls, at_reference, noise_at_reference
+from anchorscope.evidence.draws import Draws, estimates, number_until, ratio, row_chunks, total
+from anchorscope.evidence.measured import GROUPS, Calls, Measured, delta_p, noise_at_reference, plain_calls
 
 Floats = NDArray[np.floating]
 
@@ -144,12 +144,10 @@ class CellSums:
 
 def correct_shift(measured: Measured, draws: Draws) -> Corrected:
     """Shifts under the knockout and the pathways that follow."""
-    index, folds = measured.probe("full"), measured.folds
-    reference = measured.reference[index]
+    folds, reference = measured.folds, measured.reference[measured.probe("full")]
     knockout = _shifts(measured, KNOCKOUT, draws)
-    before = at_reference(measured.before[index], reference, folds)
-    after = draws.to_device(at_reference(measured.after[KNOCKOUT][index], reference, folds))[:, None]
-    moved = after - knockout[draws.to_device(reference[folds]), draws.to_device(folds)]
+    before, after = measured.at_reference(KNOCKOUT)
+    moved = draws.to_device(after)[:, None] - knockout[draws.to_device(reference[folds]), draws.to_device(folds)]
     clean = draws.to_device(before)[:, None]
     called = moved > 0
     flipped = (called != (clean > 0)) & ((moved - clean).abs() > noise_at_reference(measured, "full"))
@@ -250,3 +248,108 @@ def reference_samples(sums: CellSums, reference: Indices, group: str) -> Tensor:
     layers, folds = torch.from_numpy(reference), torch.arange(len(reference))
     summed = of_group(sums.delta_p[:, layers, folds].unbind(), group, "all").sum(dim=0, dtype=torch.float64)
     return ratio(summed, of_group(sums.number.unbind(), group, "all"))
+
+
+TRUTHS = ("all", "true", "false")
+"""Curves over all items of a group, and split by whether the answer is true."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean ΔP per layer of one group, in percentage points."""
+
+    intervention: str
+    assignment: str
+    group: str
+    truth: str
+    delta_p: Floats
+    ci_low: Floats
+    ci_high: Floats
+    n: int
+    n_groups: int
+
+
+Means = dict[tuple[str, str], Tensor]
+"""Mean ΔP [layer, draw] per group and truth label; the first draw is the sample itself."""
+
+
+def knockout_samples(corrected: Corrected, sums: CellSums, draws: Draws) -> dict[tuple[str, str], Floats]:
+    """The whole groups' curves in every draw, [layer, draw], per assignment and group.
+
+    A reading of a curve's shape (where it is lowest, from where on it is flat) needs all layers of a draw together.
+    """
+    measured = corrected.measured
+    by_assignment: dict[str, Means] = {
+        "plain": _means(plain_calls(measured), measured, KNOCKOUT, "full", draws),
+        "cross-fitted": _cross_fitted_means(measured, KNOCKOUT, draws),
+        "corrected": _corrected_means(sums),
+    }
+    return {
+        (assignment, group): means[group, "all"].cpu().numpy()
+        for assignment, means in by_assignment.items()
+        for group in GROUPS
+    }
+
+
+def plain_curves(measured: Measured, intervention: str, draws: Draws, move: int = 0) -> list[Curve]:
+    """Curves of the plain assignment; `move` shifts the reference layer."""
+    calls = plain_calls(measured, move=move)
+    return _curves("plain", [calls], _means(calls, measured, intervention, "full", draws), measured, intervention)
+
+
+def cross_fitted_curves(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
+    """One half's probe assigns and the other's measures, then the other way round; the two curves averaged."""
+    calls = [plain_calls(measured, assigner) for assigner in ("a", "b")]
+    return _curves("cross-fitted", calls, _cross_fitted_means(measured, intervention, draws), measured, intervention)
+
+
+def corrected_curves(corrected: Corrected, intervention: str, sums: CellSums) -> list[Curve]:
+    """Curves with the common shift taken away."""
+    calls = [corrected.sample()]
+    return _curves("corrected", calls, _corrected_means(sums), corrected.measured, intervention)
+
+
+def _curves(
+    assignment: str, calls: Sequence[Calls], means: Means, measured: Measured, intervention: str
+) -> list[Curve]:
+    """The curves with their numbers of items: the mean over the calls that they rest on."""
+    ran, curves = measured.ran[intervention], []
+    for (group, truth), samples in means.items():
+        inside = [by.members(group)[ran] for by in calls]
+        if truth != "all":
+            inside = [members & (measured.labels[ran] == (truth == "true")) for members in inside]
+        items = [np.unique(ran[members]) for members in inside]  # an item with several donors is one item
+        n = round(sum(map(len, items)) / len(items))
+        n_groups = round(sum(len(np.unique(measured.groups[some])) for some in items) / len(items))
+        curves.append(Curve(intervention, assignment, group, truth, *estimates(samples), n, n_groups))
+    return curves
+
+
+def _means(calls: Calls, measured: Measured, intervention: str, probe: str, draws: Draws) -> Means:
+    """Mean ΔP by one probe."""
+    index, ran = measured.probe(probe), measured.ran[intervention]
+    labels = measured.labels[ran]
+    delta = delta_p(measured.before[index][:, ran], measured.after[intervention][index], labels).T
+    totals, numbers = [], []
+    for group, truth in CELLS:
+        inside = calls.members(group)[ran] & (labels == truth)
+        drawn = draws.take(ran[inside])
+        totals.append(drawn.sums(delta[inside]))
+        numbers.append(drawn.numbers())
+    return {
+        (group, truth): ratio(of_group(totals, group, truth), of_group(numbers, group, truth))
+        for group in GROUPS
+        for truth in TRUTHS
+    }
+
+
+def _cross_fitted_means(measured: Measured, intervention: str, draws: Draws) -> Means:
+    first, second = (
+        _means(plain_calls(measured, assigner), measured, intervention, meter, draws)
+        for assigner, meter in (("a", "b"), ("b", "a"))
+    )
+    return {cell: (samples + second[cell]) / 2 for cell, samples in first.items()}
+
+
+def _corrected_means(sums: CellSums) -> Means:
+    return {(group, truth): curve_samples(sums, group, truth) for group in GROUPS for truth in TRUTHS}

@@ -1,13 +1,18 @@
-"""What detectors read beside clean and cut states: numbers of every item, and its states in some further runs.
+"""States and numbers of items in further runs, for detectors and for nulls of the question share.
 
-Numbers: how sure the model is of its answer, as it is and under the knockout and the random cut; what it says when it
-is asked whether the answer is true; how far sampled answers agree. States: attention to the question's exact tokens, or
-from the answer's tokens to its earlier ones, strengthened by a factor 1 + α before the softmax (α = −1 is the knockout,
-α = 0 the clean run).
+Detectors read numbers beside states: how sure the model is of its answer, as it is and under the knockout and the
+random cut; what it says when asked whether the answer is true; how far sampled answers agree. States under strengthened
+attention have it multiplied by 1 + α before the softmax, to the question's exact tokens or from the answer's tokens to
+its earlier ones (α = −1 is the knockout, α = 0 the clean run).
+
+In the answer alone, and in random weights, there should be little to find: what a probe reads there it knows without
+the model's knowledge.
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -26,9 +31,10 @@ from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.plan.decoding import plan_choices
 from anchorscope.plan.interventions import plan_cut
-from anchorscope.plan.passes import Place, Planner, before_answers
+from anchorscope.plan.passes import Place, Planner, before_answers, shared_tokens
 from anchorscope.progress import Progress
 
+T = TypeVar("T")
 Column = Float[ndarray, " item"]
 
 
@@ -41,17 +47,17 @@ def confidence_columns(
     prefix = before_answers(_prefix(items), sequences)
     work = planner.states("confidence", sequences, prefix, (CLEAN, *cuts))
     parts = run_states(executor, replace(work, answer_stats=True), progress).variants
-    clean, knockout, random = (_scored(part.answers) for part in parts)
+    clean, knockout, random = (_given(part.answers) for part in parts)
     return {
         "answer_tokens": np.array([len(item.answer.ids) for item in items], dtype=np.float64),
         "log_prob_mean": _each(clean.log_prob, clean, np.mean),
         "log_prob_min": _each(clean.log_prob, clean, np.min),
-        "log_prob_first": _each(clean.log_prob, clean, _first),
-        "margin_first": _each(clean.margin, clean, _first),
+        "log_prob_first": _each(clean.log_prob, clean, operator.itemgetter(0)),
+        "margin_first": _each(clean.margin, clean, operator.itemgetter(0)),
         "entropy_mean": _each(clean.entropy, clean, np.mean),
         **{
-            f"{name}_log_prob_{part}": _each(found.log_prob, found, how)
-            for name, found in ((KNOCKOUT, knockout), (RANDOM, random))
+            f"{name}_log_prob_{part}": _each(stats.log_prob, stats, how)
+            for name, stats in ((KNOCKOUT, knockout), (RANDOM, random))
             for part, how in (("mean", np.mean), ("min", np.min))
         },
     }
@@ -66,19 +72,10 @@ def _prefix(items: Sequence[Item]) -> tuple[int, ...]:
     return items[0].located.input_ids[: items[0].located.prefix_length]
 
 
-def _scored(answers: AnswerStats | None) -> AnswerStats:
-    assert answers is not None, "a pass that is asked for statistics of answers gives them"
-    return answers
-
-
 def _each(values: Float[ndarray, " answer_token"], answers: AnswerStats, how: Callable[[ndarray], float]) -> Column:
     """One number per item, from its answer's tokens."""
     parts = np.split(np.asarray(values, dtype=np.float64), np.cumsum(answers.lengths)[:-1])
     return np.array([how(part) for part in parts], dtype=np.float64)
-
-
-def _first(values: ndarray) -> float:
-    return float(values[0])
 
 
 def truth_column(
@@ -88,8 +85,8 @@ def truth_column(
 
     An item that fits the model's context, but not with that question added, has the median of the others.
     """
-    asked, said = [item.question.question for item in items], [item.answer.text for item in items]
-    prompts = truth_prompts(writer.tokenizer, writer.template, asked, said)
+    questions, answers = [item.question.question for item in items], [item.answer.text for item in items]
+    prompts = truth_prompts(writer.tokenizer, writer.template, questions, answers)
     fits = np.array([planner.context is None or len(ids) <= planner.context for ids in prompts.ids])
     if not fits.any():
         raise UserError(
@@ -98,10 +95,10 @@ def truth_column(
         )
     some = [ids for ids, fit in zip(prompts.ids, fits, strict=True) if fit]
     work = plan_choices("P(True)", some, prompts.choices, planner.batch_tokens)
-    found = np.empty(len(items))
-    found[fits] = prompts.log_odds(run_choices(executor, work, progress))
-    found[~fits] = np.median(found[fits])
-    return {"p_true": found}
+    log_odds = np.empty(len(items))
+    log_odds[fits] = prompts.log_odds(run_choices(executor, work, progress))
+    log_odds[~fits] = np.median(log_odds[fits])
+    return {"p_true": log_odds}
 
 
 def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -> dict[str, Column]:
@@ -134,7 +131,7 @@ def boosted_states(
     sequences = [item.sequence(setting.positions) for item in items]
     work = planner.states("strengthened attention", sequences, _prefix(items), variants, compiled=compiled)
     parts = run_states(executor, replace(work, keep=((place,),) * len(variants)), progress).variants
-    return {name: _only(part.states) for name, part in zip(boosts, parts, strict=True)}
+    return {name: _given(part.states)[0] for name, part in zip(boosts, parts, strict=True)}
 
 
 def question_boost(item: Item, edges: str, alpha: float) -> Cut:
@@ -144,8 +141,7 @@ def question_boost(item: Item, edges: str, alpha: float) -> Cut:
 
 def answer_boost(item: Item, alpha: float) -> Cut:
     """The answer's tokens look harder at its earlier ones; an answer of one token has none, and runs as it is."""
-    start, end = item.located.answer_start, len(item.located.input_ids)
-    earlier = tuple(range(start, end - 1))
+    earlier = tuple(range(item.located.answer_start, len(item.located.input_ids) - 1))
     return Cut(earlier, "all", alpha=alpha) if earlier else NO_CUT
 
 
@@ -162,9 +158,39 @@ def clean_states_at(
     """Clean states at one place, [layer, item, d_model], of the model or of random weights of its shape."""
     work = planner.states(title, [item.sequence(setting.positions) for item in items], _prefix(items))
     work = replace(work, keep=((place,),), random_weights=random_weights)
-    return _only(run_states(executor, work, progress).variants[0].states)
+    return _given(run_states(executor, work, progress).variants[0].states)[0]
 
 
-def _only(states: Tensor | None) -> Tensor:
-    assert states is not None, "a pass that is told to keep states keeps them"
-    return states[0]
+QUESTION_ONLY, ANSWER_ONLY = "question only", "answer only"
+RANDOM_WEIGHTS = "random-weights"
+
+
+def answer_only_states(
+    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
+) -> Tensor:
+    """States at the place of the answer without its question, [1, layer, item, d_model]."""
+    position, site = place
+    rewrite = INTERVENTIONS["answer-template"].rewrite
+    assert rewrite is not None, "the question is dropped by rewriting the text"
+    runs = sorted(rewrite(items, range(len(items)), setting), key=lambda run: run.item)
+    sequences = [replace(run.sequence, read_at=(run.sequence.read_at[position],)) for run in runs]
+    first = min(sequence.read_at[0] for sequence in sequences)
+    work = planner.states(ANSWER_ONLY, sequences, shared_tokens(_prefix(items)[:first], sequences))
+    return _given(run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0].states)
+
+
+def random_weight_states(
+    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
+) -> tuple[Tensor, Tensor]:
+    """Clean and cut states of the same items through a model that knows nothing, [1, layer, item, d_model] each."""
+    sequences = [item.sequence(setting.positions) for item in items]
+    variants = (CLEAN, _variant(KNOCKOUT, items, setting))
+    work = planner.states("random weights", sequences, _prefix(items), variants)
+    work = replace(work, keep=((place,), (place,)), random_weights=True)
+    clean, cut = run_states(executor, work, progress).variants
+    return _given(clean.states), _given(cut.states)
+
+
+def _given(part: T | None) -> T:
+    assert part is not None, "a pass gives what it is asked for"
+    return part

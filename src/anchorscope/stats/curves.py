@@ -1,0 +1,453 @@
+"""Curves along the layers with their bootstrap draws: what a statement about whole curves needs.
+
+**One curve.** An interval at every single layer says nothing about "the lowest of 30 layers", which is picked after
+the numbers are seen. So a curve has one band that holds the true curve in all layers at once in 95 of 100 samples (the
+sup-t band): value ± c · s, where s is the bootstrap's spread at that layer and c the 95th percentile, over the draws,
+of the farthest that any layer strays in units of its s. What depends on a layer that is named beforehand (the first,
+the last) has a percentile interval; what is looked for along the curve is read off the band. A layer is an estimate
+too: its ends are the first and last layer that the draws allow. Infinity means "at no layer".
+
+**Several curves** of different questions are independent, but equal seeds may have given them equal draws: the draws
+of each are put in an order of their own first. Noise makes curves lie farther apart and change places more often than
+they truly do, so intervals come from a band over all pairs of curves at once, or have the noise's share taken out.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.stats.estimate import LEVEL, Estimate, percentile_interval
+
+Floats = NDArray[np.floating]
+
+FEWEST_DRAWS = 50
+"""With fewer whole draws than this, no interval is given and nothing is decided."""
+FEWEST_GROUPS = 10
+"""Drawing again from fewer groups of items says little about others: from a single one, every draw is the same."""
+POINTWISE = "percentile bootstrap over groups"
+SIMULTANEOUS = "simultaneous bootstrap band over all layers"
+LOWEST = "layers that no other is surely below, paired bootstrap over groups"
+
+_NO_SPREAD = 1e-5  # of the widest layer's spread: rounding, by which nothing may be divided
+
+
+@dataclass(frozen=True, eq=False)
+class SampledCurve:
+    """One number per layer, and the same in every bootstrap resample."""
+
+    value: Floats
+    """The sample itself, [layer]."""
+    samples: Floats
+    """The resamples, [draw, layer]. A draw in which the curve is not defined has NaN and is left out as a whole."""
+    n: int
+    """Items that the curve rests on."""
+
+    def __sub__(self, other: "SampledCurve") -> "SampledCurve":
+        """The difference of two curves that were drawn together: draw by draw, as both saw the same questions."""
+        return SampledCurve(self.value - other.value, self.samples - other.samples, min(self.n, other.n))
+
+    def relative_to(self, layer: int) -> "SampledCurve":
+        """How far every layer lies above one of them; that one has no spread at all."""
+        away = self.samples - self.samples[:, [layer]]
+        return SampledCurve(self.value - self.value[layer], away, self.n)
+
+    @property
+    def n_layers(self) -> int:
+        """How many layers it has."""
+        return len(self.value)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a curve, and enough draws for an interval."""
+        return bool(np.isfinite(self.value).all()) and len(self.whole) >= FEWEST_DRAWS
+
+    @cached_property
+    def whole(self) -> NDArray[np.float64]:
+        """The draws in which every layer is defined."""
+        return self.samples[np.isfinite(self.samples).all(axis=1)].astype(np.float64)
+
+    @cached_property
+    def band(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper end per layer, for all layers at once; NaN where too few draws are known."""
+        if not self.known:
+            unknown = np.full(self.n_layers, np.nan)
+            return unknown, unknown
+        away = np.abs(self.whole - self.value)
+        spread = self.whole.std(axis=0, ddof=1)
+        wide = spread > _NO_SPREAD * spread.max()
+        half = away.max(axis=0)  # for layers without spread
+        if wide.any():
+            farthest = (away[:, wide] / spread[wide]).max(axis=1)
+            half[wide] = np.quantile(farthest, LEVEL) * spread[wide]
+        return self.value - half, self.value + half
+
+    @cached_property
+    def may_be_lowest(self) -> NDArray[np.bool_]:
+        """Per layer, whether it may be the lowest: no other lies below it by more than chance allows.
+
+        Differences are taken within a draw, and the farthest over the other layers counts (multiple comparisons with
+        the best), so that the set holds the truly lowest layer in 95 of 100 samples. Counting where the draws have
+        their lowest layer is narrower and does not, where a flat bottom's truly lowest layer is its least noisy one.
+        """
+        if not self.known:
+            return np.ones(self.n_layers, np.bool_)
+        away = np.ascontiguousarray((self.whole - self.value).T, dtype=np.float32)
+        covariance = np.atleast_2d(np.cov(self.whole, rowvar=False))
+        own = np.diag(covariance)
+        spread = np.sqrt(np.maximum(0.0, own[:, None] + own - 2 * covariance))
+        if not spread.any():
+            return np.asarray(self.value == self.value.min())
+        # Two layers that always move together, and a layer and itself, have no spread.
+        spread = np.maximum(spread, _NO_SPREAD * spread.max()).astype(np.float32)
+        fits = np.zeros(self.n_layers, np.bool_)
+        for layer in range(self.n_layers):
+            farthest = ((away[layer] - away) / spread[layer][:, None]).max(axis=0)
+            allowed = np.quantile(farthest, LEVEL) * spread[layer]
+            fits[layer] = (self.value[layer] - self.value <= allowed).all()
+        return fits
+
+    def estimate(self, value: float, samples: Floats) -> Estimate:
+        """A number of this curve from its value in every whole draw; an interval only where enough draws are known."""
+        if not self.known:
+            return Estimate(float(value), np.nan, np.nan, self.n, POINTWISE)
+        low, high = percentile_interval(samples)
+        return Estimate(float(value), float(low), float(high), self.n, POINTWISE)
+
+
+FLAT = 5.0
+"""Points. Within this of its last value a curve counts as level."""
+MIN_FALL = 5.0
+"""Points. A curve that is no farther below its first value has not begun to fall."""
+APART = 1.0
+"""Points. In early layers two groups may differ by a hundredth of a point, surely and for nothing."""
+
+
+@dataclass(frozen=True)
+class Trough:
+    """The lowest place of a curve."""
+
+    depth: Estimate
+    """How low it is; the interval holds the true lowest value, wherever that lies."""
+    layer: Estimate
+    """Where it is."""
+    relative: Estimate
+    """The same from 0 (first layer) to 1 (last)."""
+
+
+@dataclass(frozen=True)
+class Decline:
+    """The way from the first value down to the trough."""
+
+    onset: Estimate
+    """The last layer before the trough that is still near the first value."""
+    length: Estimate
+    """Layers from there to the trough."""
+    relative: Estimate
+    """The same as a share of the depth."""
+
+
+def first(curve: SampledCurve) -> Estimate:
+    """The value at the first layer."""
+    return at_layer(curve, 0)
+
+
+def last(curve: SampledCurve) -> Estimate:
+    """The value at the last layer."""
+    return at_layer(curve, curve.n_layers - 1)
+
+
+def at_layer(curve: SampledCurve, layer: int) -> Estimate:
+    """The value at a layer that was named before the curve was seen."""
+    return curve.estimate(curve.value[layer], curve.whole[:, layer])
+
+
+def trough(curve: SampledCurve) -> Trough:
+    """The lowest place.
+
+    The lowest of many noisy values is too low on average; the interval, from the band, is not fooled by that.
+    """
+    low, high = curve.band
+    depth = _estimate(curve, curve.value.min(), low.min(), high.min())
+    layer = lowest_layer(curve)
+    return Trough(depth, layer, _relative(layer, curve))
+
+
+def lowest_layer(curve: SampledCurve) -> Estimate:
+    """The layer of the lowest value; the ends are the outermost layers of those that may be the lowest."""
+    place = float(np.argmin(curve.value))
+    candidates = np.append(np.flatnonzero(curve.may_be_lowest), place)
+    return _estimate(curve, place, candidates.min(), candidates.max(), LOWEST)
+
+
+def recovery(curve: SampledCurve) -> Estimate:
+    """How far the last layer lies above the trough; never below zero."""
+    low, high = curve.relative_to(-1).band
+    return _estimate(curve, curve.value[-1] - curve.value.min(), abs(high.min()), abs(low.min()))
+
+
+def fall(curve: SampledCurve) -> Estimate:
+    """How far the trough lies below the first layer; never below zero."""
+    low, high = curve.relative_to(0).band
+    return _estimate(curve, curve.value[0] - curve.value.min(), abs(high.min()), abs(low.min()))
+
+
+def plateau(curve: SampledCurve, within: float = FLAT) -> Estimate:
+    """The first layer from which on the curve stays within some points of its last value.
+
+    The last layer is always so; a plateau that begins there is none.
+    """
+    away = curve.relative_to(-1)
+    low, high = away.band
+    value, possible, certain = (
+        _from_here_on(inside)
+        for inside in (
+            np.abs(away.value) <= within,
+            (low <= within) & (high >= -within),
+            (low >= -within) & (high <= within),
+        )
+    )
+    return _estimate(curve, value, possible, certain)
+
+
+def separation(below: SampledCurve, above: SampledCurve, by: float = APART) -> Estimate:
+    """The first layer from which on one curve lies below another (drawn together) to the end; infinity where it never
+    does. The ends are the earliest layer from which this may be so and the first from which it surely is."""
+    return stays_below(below - above, -by)
+
+
+def stays_below(curve: SampledCurve, threshold: float) -> Estimate:
+    """The first layer from which on the curve lies below a threshold to the end; infinity where the end does not."""
+    low, high = curve.band
+    value, possible, certain = (_from_here_on(line < threshold) for line in (curve.value, low, high))
+    return _estimate(curve, value, possible, certain)
+
+
+def range_within(curve: SampledCurve) -> Estimate:
+    """The farthest that the curve gets from zero at any layer: it "stays within ± this"."""
+    low, high = curve.band
+    nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+    farthest = np.maximum(np.abs(low), np.abs(high))
+    return _estimate(curve, np.abs(curve.value).max(), nearest.max(), farthest.max())
+
+
+def volatility(curve: SampledCurve) -> Estimate:
+    """How far a layer lies from the middle of its two neighbours: root mean square, the noise's share taken out.
+
+    A straight line has none, however steep. A measured square is too large by its variance, and that of a draw by the
+    same once more; both are subtracted, and what falls below zero is zero. The upper end is never below what noise
+    alone would leave: a curve that happens to be smoother than its noise is no proof of none. Three layers are needed.
+    """
+    if curve.n_layers < 3 or not curve.known:
+        return _estimate(curve, math.nan, math.nan, math.nan, POINTWISE)
+    bends, drawn = _bends(curve.value), _bends(curve.whole)
+    noise = drawn.var(axis=0, ddof=1).mean()
+    found = curve.estimate((bends**2).mean() - noise, (drawn**2).mean(axis=1) - 2 * noise)
+    _, unseen = percentile_interval(((drawn - bends) ** 2).mean(axis=1) - noise)
+    ends = found.value, found.ci_low, max(found.ci_high, float(unseen))
+    value, low, high = (math.sqrt(max(0.0, end)) for end in ends)
+    return Estimate(value, low, high, curve.n, POINTWISE)
+
+
+def decline(curve: SampledCurve, near: float = MIN_FALL) -> Decline:
+    """From the last layer that is still near the first value to the trough; no length where it never falls so far.
+
+    The onset's ends come from the band, the trough's from the layers that may be the lowest.
+    """
+    bottom = lowest_layer(curve)
+    away = curve.relative_to(0)
+    low, high = away.band
+    value = _last_up_to(away.value >= -near, bottom.value)
+    earliest, latest = _last_up_to(low >= -near, bottom.ci_low), _last_up_to(high >= -near, bottom.ci_high)
+    onset = _estimate(curve, value, earliest, latest)
+    shortest, longest = max(0.0, bottom.ci_low - latest), bottom.ci_high - earliest
+    length = _estimate(curve, bottom.value - value, shortest, longest)
+    return Decline(onset, length, _relative(length, curve))
+
+
+def lead_of_third(curve: SampledCurve, third: int) -> Estimate:
+    """By how many points the curve falls more within one third of the depth (0, 1, 2), named beforehand, than within
+    either of the other two: the smaller of both leads, read off a band for both. Four layers are needed."""
+    if curve.n_layers < 4:
+        return _estimate(curve, math.nan, math.nan, math.nan)
+
+    def leads(curves: NDArray[Any]) -> NDArray[Any]:
+        falls = _falls(curves)
+        return falls[:, [third]] - np.delete(falls, third, axis=1)
+
+    both = SampledCurve(leads(curve.value[None])[0], leads(curve.samples), curve.n)
+    low, high = both.band
+    return _estimate(curve, both.value.min(), low.min(), high.min())
+
+
+def _from_here_on(fits: NDArray[np.bool_]) -> float:
+    """The first layer from which on all fit; infinity where the last one does not."""
+    misses = np.flatnonzero(~fits)
+    start = misses[-1] + 1 if len(misses) else 0
+    return float(start) if start < len(fits) else math.inf
+
+
+def _last_up_to(fits: NDArray[np.bool_], end: float) -> float:
+    """The last layer that fits, up to one of them; the first layer always does."""
+    if math.isnan(end):
+        return math.nan
+    return float(np.flatnonzero(fits[: int(end) + 1])[-1]) if fits[0] else 0.0
+
+
+def _bends(curves: NDArray[Any]) -> NDArray[Any]:
+    return curves[..., 1:-1] - (curves[..., :-2] + curves[..., 2:]) / 2
+
+
+def _falls(curves: NDArray[Any]) -> NDArray[Any]:
+    edges = np.rint(np.linspace(0, curves.shape[1] - 1, 4)).astype(int)
+    return -np.diff(curves[:, edges], axis=1)
+
+
+def _relative(found: Estimate, curve: SampledCurve) -> Estimate:
+    depth = max(1, curve.n_layers - 1)
+    return Estimate(found.value / depth, found.ci_low / depth, found.ci_high / depth, found.n, found.method)
+
+
+def _estimate(curve: SampledCurve, value: float, low: float, high: float, method: str = SIMULTANEOUS) -> Estimate:
+    """An estimate of a curve; without a curve there is none, without enough draws no interval."""
+    if not np.isfinite(curve.value).all():
+        value = math.nan
+    if not curve.known:
+        low = high = math.nan
+    return Estimate(float(value), float(low), float(high), curve.n, method)
+
+
+_SEED = 1729
+
+
+def side_by_side(curves: Sequence[SampledCurve]) -> tuple[Floats, Floats]:
+    """Values [curve, layer] and draws [draw, curve, layer], each curve's in an order of its own (seeded)."""
+    rng = np.random.default_rng(_SEED)
+    draws = min(len(curve.whole) for curve in curves)
+    orders = [rng.permutation(len(curve.whole))[:draws] for curve in curves]
+    drawn = [curve.whole[order] for curve, order in zip(curves, orders, strict=True)]
+    return np.stack([curve.value for curve in curves]), np.stack(drawn, axis=1)
+
+
+def lowest_curve(curves: Sequence[SampledCurve], first: int) -> tuple[int, Estimate]:
+    """Which of at least two curves is lowest in the mean from a layer on, and how far below the next one.
+
+    The ends come from a band over all pairs at once, as the lowest is picked after the numbers are seen.
+    """
+    value, drawn = (part[..., first:].mean(axis=-1, keepdims=True) for part in side_by_side(curves))
+    place, n = int(np.argmin(value)), _items(curves)
+    low, high = _gap_bands(value, drawn)
+    ends = [end[place, np.arange(len(curves)) != place].min() for end in (low, high)]
+    return place, Estimate(float(np.ptp(np.sort(value[:, 0])[:2])), float(ends[0]), float(ends[1]), n, SIMULTANEOUS)
+
+
+def crossing(curves: Sequence[SampledCurve], first: int) -> Estimate:
+    """By how many points two curves change places from a layer on: 0 where all keep their order.
+
+    A pair changes places by x if one lies x below the other at some layer and x above it at another; the pair with the
+    largest x counts. The ends come from a band over all pairs and layers at once.
+    """
+    value, drawn = (part[..., first:] for part in side_by_side(curves))
+    gaps, n = value[None] - value[:, None], _items(curves)
+    low, high = _gap_bands(value, drawn)
+    found, least, most = (
+        float(np.minimum(above.max(axis=-1), above.max(axis=-1).T).clip(min=0.0).max()) for above in (gaps, low, high)
+    )
+    return Estimate(found, least, most, n, SIMULTANEOUS)
+
+
+def spread(curves: Sequence[SampledCurve], layer: int) -> Estimate:
+    """How far the highest curve lies above the lowest at a layer; the ends come from a band over all pairs at once."""
+    value, drawn = (part[..., [layer]] for part in side_by_side(curves))
+    low, high = _gap_bands(value, drawn)
+    nearest = np.maximum(0.0, np.maximum(low, -high)).max()
+    return Estimate(float(np.ptp(value)), float(nearest), float(high.max()), _items(curves), SIMULTANEOUS)
+
+
+def closing(curves: Sequence[SampledCurve], before: slice) -> Estimate:
+    """How much nearer together the curves are at the last layer than over some layers before (below zero: farther).
+
+    Nearness is the root mean square distance of two curves, the noise's share taken out as in `volatility`.
+    """
+    value, drawn = side_by_side(curves)
+    first, second = np.triu_indices(len(curves), 1)
+    gaps, drawn_gaps = value[second] - value[first], drawn[:, second] - drawn[:, first]
+    noise = drawn_gaps.var(axis=0, ddof=1) if len(drawn) > 1 else np.zeros_like(gaps)
+
+    def change(squares: Floats) -> Floats:
+        parts = squares[..., before].mean(axis=(-2, -1)), squares[..., -1].mean(axis=-1)
+        found: Floats = np.sqrt(parts[0].clip(min=0.0)) - np.sqrt(parts[1].clip(min=0.0))
+        return found
+
+    found = float(change(gaps**2 - noise))
+    if len(drawn) < FEWEST_DRAWS:
+        return Estimate(found, math.nan, math.nan, _items(curves), POINTWISE)
+    low, high = percentile_interval(change(drawn_gaps**2 - 2 * noise))
+    return Estimate(found, float(low), float(high), _items(curves), POINTWISE)
+
+
+def _items(curves: Sequence[SampledCurve]) -> int:
+    return min(curve.n for curve in curves)
+
+
+def _gap_bands(value: Floats, drawn: Floats) -> tuple[Floats, Floats]:
+    """Both ends of second − first per pair and layer, [first, second, layer], for all of them at once."""
+    number, layers = value.shape
+    first, second = np.triu_indices(number, 1)
+    gaps = SampledCurve(
+        (value[second] - value[first]).reshape(-1),
+        (drawn[:, second] - drawn[:, first]).reshape(len(drawn), len(first) * layers),  # there may be no draw at all
+        0,
+    )
+    low, high = (np.zeros((number, number, layers)) for _ in range(2))
+    ends = [end.reshape(len(first), layers) for end in gaps.band]
+    low[first, second], high[first, second] = ends
+    low[second, first], high[second, first] = -ends[1], -ends[0]
+    return low, high
+
+
+_METHOD = "intervals of independent samples combined (MOVER)"
+
+
+def mean_of(parts: Sequence[Estimate]) -> Estimate:
+    """The mean; one estimate alone stays what it is."""
+    if len(parts) == 1:
+        return parts[0]
+    value = sum(part.value for part in parts) / len(parts)
+    below = _aside([part.value - part.ci_low for part in parts]) / len(parts)
+    above = _aside([part.ci_high - part.value for part in parts]) / len(parts)
+    return _combined(value, below, above, min(part.n for part in parts))
+
+
+def difference_of(first: Estimate, second: Estimate) -> Estimate:
+    """first − second."""
+    below = _aside([first.value - first.ci_low, second.ci_high - second.value])
+    above = _aside([first.ci_high - first.value, second.value - second.ci_low])
+    return _combined(first.value - second.value, below, above, min(first.n, second.n))
+
+
+def ratio_of(first: Estimate, second: Estimate) -> Estimate:
+    """first / second, both sizes that cannot be below zero; an end is 0 or infinite where the intervals touch zero."""
+    n = min(first.n, second.n)
+    if not (first.value > 0 and second.value > 0):
+        return Estimate(math.nan, math.nan, math.nan, n, _METHOD)
+    with np.errstate(divide="ignore", over="ignore"):
+        logs = [np.log(np.maximum([part.value, part.ci_low, part.ci_high], 0.0)) for part in (first, second)]
+        apart = difference_of(*(Estimate(log[0], log[1], log[2], n, _METHOD) for log in logs))
+        value, low, high = np.exp([apart.value, apart.ci_low, apart.ci_high]).tolist()
+        return Estimate(value, low, high, n, _METHOD)
+
+
+def _aside(distances: Sequence[float]) -> float:
+    """Root of the sum of squares; what is not known stays so, however far the others reach."""
+    return math.nan if any(map(math.isnan, distances)) else math.hypot(*distances)
+
+
+def _combined(value: float, below: float, above: float, n: int) -> Estimate:
+    if math.isnan(below) or math.isnan(above):
+        below = above = math.nan
+    return Estimate(value, value - below, value + above, n, _METHOD)
