@@ -27,58 +27,34 @@ if TYPE_CHECKING:
     from anchorscope.detectors.detector import Detector as Detector
     from anchorscope.errors import UserError as UserError
     from anchorscope.models.language_model import LanguageModel as LanguageModel
-    from anchorscope.models.loading import load as load_model
+    from anchorscope.models.loading import load as load_model  # noqa: F401
     from anchorscope.recipe import Recipe as Recipe
     from anchorscope.tracking import log_run as log_run
 
 _HOMES = {
-    "run": "anchorscope.api:run",
-    "open_run": "anchorscope.api:open_run",
-    "Run": "anchorscope.api:Run",
-    "verify": "anchorscope.api:verify",
-    "log_run": "anchorscope.tracking:log_run",
-    "compare": "anchorscope.comparing.compare:compare",
-    "Comparison": "anchorscope.comparing.compare:Comparison",
-    "detect": "anchorscope.detecting.detect:detect",
-    "Detection": "anchorscope.detecting.detect:Detection",
-    "Detector": "anchorscope.detectors.detector:Detector",
-    "Recipe": "anchorscope.recipe:Recipe",
-    "Question": "anchorscope.datasets.question:Question",
-    "LanguageModel": "anchorscope.models.language_model:LanguageModel",
-    "load_model": "anchorscope.models.loading:load",
-    "grade": "anchorscope.answers.grade:grade",
-    "UserError": "anchorscope.errors:UserError",
+    "api": ("Run", "open_run", "run", "verify"),
+    "tracking": ("log_run",),
+    "comparing.compare": ("Comparison", "compare"),
+    "detecting.detect": ("Detection", "detect"),
+    "detectors.detector": ("Detector",),
+    "recipe": ("Recipe",),
+    "datasets.question": ("Question",),
+    "models.language_model": ("LanguageModel",),
+    "models.loading": ("load_model",),
+    "answers.grade": ("grade",),
+    "errors": ("UserError",),
 }
-"""The public names and where they live."""
-
-__all__ = [
-    "Comparison",
-    "Detection",
-    "Detector",
-    "LanguageModel",
-    "Question",
-    "Recipe",
-    "Run",
-    "UserError",
-    "compare",
-    "detect",
-    "grade",
-    "load_model",
-    "log_run",
-    "open_run",
-    "run",
-    "verify",
-]
+_MODULES = {name: f"anchorscope.{module}" for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'anchorscope' has no attribute {name!r}")
     if "IPython" in sys.modules:
         # In a notebook without ipywidgets, the bars of transformers greet everybody with this; ours do without them.
         warnings.filterwarnings("ignore", message="IProgress not found")
-    home, _, inside = _HOMES[name].partition(":")
-    return getattr(import_module(home), inside)
+    return getattr(import_module(_MODULES[name]), "load" if name == "load_model" else name)
 
 
 def __dir__() -> list[str]:

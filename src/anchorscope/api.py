@@ -5,7 +5,7 @@ run                                                         # in a notebook: the
 run.curves.filter(pl.col("assignment") == "corrected")
 run.figure("question_share")
 
-A finished run is opened without torch: whoever only reads results does not wait for it.
+A finished run is opened without torch.
 """
 
 import inspect
@@ -18,7 +18,7 @@ import polars as pl
 
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_names, split_specs
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.execute.choose import choose
 from anchorscope.finished import open_finished
 from anchorscope.prepare import check_inputs, default_folder, question_files
@@ -26,8 +26,7 @@ from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
-from anchorscope.screen.progress import chosen_listener, clear_screen
-from anchorscope.system_errors import told_to_callers
+from anchorscope.screen import chosen_listener, clear_screen
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
 
@@ -191,7 +190,7 @@ class Run:
         return self._displays[name].plot()
 
 
-@told_to_callers
+@faults_as_user_errors()
 def run(
     model: Any = "smollm2-135m",
     datasets: Any = "atlas",
@@ -268,7 +267,7 @@ def _complete(run: Callable[..., Run]) -> None:
 _complete(run)
 
 
-@told_to_callers
+@faults_as_user_errors()
 def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
     """Checks every file of a run, finished or not, of a comparison, a validation, detectors or a bundle."""
     folder, listener = named_folder(path), chosen_listener(progress)
@@ -278,7 +277,7 @@ def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "a
         clear_screen()
 
 
-@told_to_callers
+@faults_as_user_errors()
 def open_run(path: str | Path) -> Run:
     """A finished run folder; torch is not loaded."""
     return Run(named_folder(path))

@@ -1,11 +1,11 @@
-"""How an option of a run is declared: once, as a field of `Recipe`, with all that others need to know about it.
+"""How an option of a run is declared: once, as a field of `Recipe` with type, limits, default, and help as docstring.
 
-The field has the type, the limits and, as its docstring, the help text. `option` adds the default, the panel of the
-help page, the words it may take, and how `compare` treats runs that differ in it. The command line, the signature and
-docstring of `anchorscope.run`, the reference in the docs, study files and error messages are made from that.
+The command line, the signature of `anchorscope.run`, the reference in the docs, study files and error messages are made
+from that.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -26,19 +26,12 @@ class Rule:
     """What the difference does; part of a message, so it begins with a small letter."""
 
 
-def refuse(reason: str) -> Rule:
-    """The runs measured something else: they are compared only where the user allows it by name."""
-    return Rule("refuse", reason)
-
-
-def flag(reason: str) -> Rule:
-    """The runs measured the same thing in another way: the comparison says so."""
-    return Rule("flag", reason)
-
-
-def ignore(reason: str) -> Rule:
-    """The difference concerns no number that is compared."""
-    return Rule("ignore", reason)
+refuse = partial(Rule, "refuse")
+"""The runs measured something else: they are compared only where the user allows it by name."""
+flag = partial(Rule, "flag")
+"""The runs measured the same thing in another way: the comparison says so."""
+ignore = partial(Rule, "ignore")
+"""The difference concerns no number that is compared."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, chosen_evidence
 from anchorscope.cost import choose_random_cuts, dataset_size, run_cost
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.errors import Incomplete, TooFewAnswers, UserError
+from anchorscope.errors import Incomplete, TooFewAnswers, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.worker_groups import WorkerGroups, shared
 from anchorscope.files import canonical_hash
@@ -33,7 +33,6 @@ from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, p
 from anchorscope.steps.dataset_steps import DatasetSteps
 from anchorscope.steps.job import Job
 from anchorscope.steps.planned import first_plan, planned_steps
-from anchorscope.system_errors import fault_in_words
 
 
 def run_recipe(

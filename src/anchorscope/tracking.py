@@ -21,12 +21,11 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.recipe import named_folder
 from anchorscope.schema import SHARE_SCHEMA
-from anchorscope.system_errors import told_to_callers
 
 _SUMMARY = ("quantity", "intervention", "assignment", "group", "site", "position")
 _FILES = ("report.html", "report.md", "recipe.toml", "manifest.json", "answer.json", "observations.json")
@@ -37,7 +36,7 @@ _METRICS_AT_ONCE, _OTHERS_AT_ONCE = 1000, 100  # what MLflow takes in one reques
 _LONGEST_PARAMETER, _LONGEST_TAG = 6000, 5000  # letters, in MLflow
 
 
-@told_to_callers
+@faults_as_user_errors()
 def log_run(run: Any, to: str, *, project: str = "anchorscope", name: str | None = None, **options: Any) -> str:
     """Logs a finished run, `Run` or its folder, and gives the id that the tracker knows it by.
 

@@ -16,9 +16,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
+from anchorscope.errors import naming
 from anchorscope.execute.content_hash import Body, content_hash
 from anchorscope.files import PARTIAL, make_folder, remove_files
-from anchorscope.system_errors import naming
 
 WORK = "work"
 """The folder of a run's steps."""

@@ -1,0 +1,99 @@
+"""What help pages share: options in panels, what the Tab key offers, examples at the foot."""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from anchorscope.options import OUTPUT, RUNNING
+
+ALL = "every option"
+"""In a command's context: whether its help shows rare options too."""
+
+
+def in_panel(name: str) -> Callable[..., Any]:
+    """`typer.Option` for options that help shows together, under this name."""
+    return partial(typer.Option, rich_help_panel=name)
+
+
+def offered(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """What the Tab key offers: one of these words, after those that stand there already with commas."""
+    words = list(words)
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        taken = before.split(",")
+        return [before + comma + word for word in words if word.startswith(last) and word not in taken]
+
+    return complete
+
+
+running, output = in_panel(RUNNING), in_panel(OUTPUT)
+Quiet = Annotated[bool, output("--quiet", help="No progress; errors only.")]
+AsJson = Annotated[bool, output("--json", help="One JSON object on standard output.")]
+Executor = Annotated[
+    str,
+    running(
+        "--executor",
+        autocompletion=offered(("local", "processes:2", "ray", "ray:auto")),
+        help="Who runs the model: local (this process), processes:N (N on this machine), ray (starts one here) or "
+        "ray:HOST:PORT (a cluster). The same bytes whichever it is.",
+    ),
+]
+Workers = Annotated[
+    int | None, running("--workers", help="Number of workers, if --executor does not say it. Default: one per device.")
+]
+Lease = Annotated[
+    float | None,
+    running("--lease", help="Seconds that a worker has for one batch, before it goes to another. Default: 600."),
+]
+Mixed = Annotated[
+    bool,
+    running("--mixed", help="Allow workers whose last digits differ (device, versions, threads); the report says so."),
+]
+DevicesPerWorker = Annotated[
+    int | None, running("--devices-per-worker", help="GPUs per worker, for models that do not fit on one. Default: 1.")
+]
+
+
+def add_parameters(command: Callable[..., None], parameters: Iterable[inspect.Parameter], after: int = 0) -> None:
+    """Gives a command that takes `**options` these parameters in their place, after the first few of its own."""
+    signature = inspect.signature(command)
+    *own, _ = signature.parameters.values()
+    parameters = [*own[:after], *parameters, *own[after:]]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help names no type beside a flag, and leaves out rare options."""
+
+    rare: frozenset[str] = frozenset()
+    """The parameters that only `--help-all` shows."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for parameter in self.params:
+            parameter.hidden = parameter.name in self.rare and not ctx.meta.get(ALL)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+        for parameter in self.params:
+            parameter.hidden = False  # type: ignore[attr-defined]  # the Tab key offers all
+
+    def get_params(self, ctx: Any) -> Any:
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+def in_help(examples: Sequence[tuple[str, str]]) -> str | None:
+    """Pairs of purpose and command, as the foot of a help page."""
+    pairs = [
+        # Typer reads brackets as markup.
+        "\n".join([*([f"[dim]# {purpose}[/dim]"] if purpose else []), command.replace("[", r"\[")])
+        for purpose, command in examples
+    ]
+    return "\n\n".join(["Examples:", *pairs]) if pairs else None
