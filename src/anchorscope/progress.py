@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -19,8 +18,8 @@ class PlannedStep:
     """What it took, if it's there already."""
 
 
-class Progress(Protocol):
-    """A listener. The pipeline reports its steps, the engine and the solver the parts within a step."""
+class Progress:
+    """A listener that shows nothing. The pipeline reports its steps, the engine and the solver the parts of a step."""
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
         """The job's steps; those that have their `seconds` are there already."""
@@ -44,5 +43,4 @@ class Progress(Protocol):
         """Something that the user has to know."""
 
 
-class Silent(Progress):
-    """Listens and shows nothing."""
+Silent = Progress

@@ -68,7 +68,7 @@ def clear_screen() -> None:
         _bars.pop().stop()
 
 
-class ScreenProgress:
+class ScreenProgress(Progress):
     """A bar for the present part on a terminal; elsewhere a line when a part begins and ends, and every few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, every: float = 5.0) -> None:

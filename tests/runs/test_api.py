@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from anchorscope.screen.progress import TerminalProgress, chosen_listener
 from matplotlib.figure import Figure
 
 import anchorscope
@@ -19,7 +20,6 @@ from anchorscope.models.loading import load as load_model
 from anchorscope.prepare import default_folder, question_files
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
-from anchorscope.screen.progress import TerminalProgress, chosen_listener
 from compared_runs import write_run
 from report_shares import run_with_shares
 from small_facts import quick_options, write_questions

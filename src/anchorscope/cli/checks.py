@@ -185,8 +185,10 @@ def _parameter(name: str, panel: str) -> inspect.Parameter:
         show_default=False,
         autocompletion=offered(_WORDS.get(name, ())),
     )
-    typed = Annotated[str | None if get_origin(kind) is tuple else kind | None, option]
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=typed)
+    kind = (str if get_origin(kind) is tuple else kind) | None
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[kind, option]
+    )
 
 
 add_parameters(bench, [_parameter(name, panel) for panel, names in _PANELS.items() for name in names])

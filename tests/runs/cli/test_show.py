@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anchorscope.cli.item_page import layer_plot
 from typer.testing import CliRunner
 
 from anchorscope.cli import item_page, terminal
-from anchorscope.cli.item_page import layer_plot
 from anchorscope.cli.main import app
 from anchorscope.finished import open_finished
 from anchorscope.report.items.item_records import record

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from anchorscope.screen.progress import TerminalProgress
 from typer.testing import CliRunner
 
 from anchorscope.cli import bench, detect, run, score, serve, show, validate, view
@@ -20,7 +21,6 @@ from anchorscope.cli.terminal import emit_json, listener, say, user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
-from anchorscope.screen.progress import TerminalProgress
 from recipe_choices import CHOICES
 
 
