@@ -10,7 +10,7 @@ import io
 import re
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
 from math import isfinite
@@ -214,7 +214,7 @@ def _in_trackio(library: Any, records: RunRecords, project: str, name: str, **op
     return str(run.name)
 
 
-TRACKERS = {
+TRACKERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "mlflow": (_to_mlflow, ("tracking_uri",)),
     "wandb": (_to_wandb, ("mode", "entity", "dir", "group")),
     "trackio": (_to_trackio, ("space_id", "server_url", "group", "private")),
