@@ -11,15 +11,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from anchorscope.screen.progress import TerminalProgress, chosen_listener
 from matplotlib.figure import Figure
 
 import anchorscope
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.models.loading import load as load_model
-from anchorscope.prepare import default_folder, question_files
+from anchorscope.prepare import question_files
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
+from anchorscope.screen import ScreenProgress, chosen_listener
 from compared_runs import write_run
 from report_shares import run_with_shares
 from small_facts import quick_options, write_questions
@@ -160,11 +160,11 @@ def test_lists_may_be_written_with_commas(given: object, monkeypatch: pytest.Mon
 def test_who_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Silent()
     assert chosen_listener(mine) is mine
-    assert isinstance(chosen_listener(None), Silent)
+    assert type(chosen_listener(None)) is Silent
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert isinstance(chosen_listener("auto"), Silent)  # a script whose output goes into a file
+    assert type(chosen_listener("auto")) is Silent  # a script whose output goes into a file
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert isinstance(chosen_listener("auto"), TerminalProgress)
+    assert isinstance(chosen_listener("auto"), ScreenProgress)
 
 
 def test_questions_in_memory_become_a_file_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,10 +181,6 @@ def test_questions_in_memory_become_a_file_of_the_cache(tmp_path: Path, monkeypa
     assert [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] == rows
     with pytest.raises(anchorscope.UserError, match=r"A dataset is a int; give a name or a file, a list of dicts"):
         question_files(["atlas", 3])
-
-
-def test_a_folder_that_is_not_named_is_that_of_the_command() -> None:
-    assert default_folder(Recipe(datasets=("atlas", "popqa=x.csv"))) == Path("runs/smollm2-135m-atlas-popqa")
 
 
 def test_an_empty_name_of_a_folder_is_told() -> None:

@@ -1,11 +1,8 @@
 """`anchorscope run` from outside: a mistake is one line, exit code 2 and leaves nothing behind; JSON is one object."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,25 +15,14 @@ from typer.testing import CliRunner
 
 from anchorscope import pipeline
 from anchorscope.cli.main import app
-from repo import ROOT
 from small_facts import unlabelled, write_questions
 from unprinted import unprinted
 from whole_runs import small_model
 
-QUICK = (
-    "--bootstrap",
-    "100",
-    "--device",
-    "cpu",
-    "--dtype",
-    "float32",
-    "--folds",
-    "2",
-    "--random-cuts",
-    "1",
-    "--directions",
-    "2",
-)
+QUICK = [
+    *("--bootstrap", "100", "--device", "cpu", "--dtype", "float32"),
+    *("--folds", "2", "--random-cuts", "1", "--directions", "2"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -62,16 +48,10 @@ def run(*arguments: object) -> Result:
 
 def mistake(*arguments: object) -> str:
     """Runs, and returns the one line that says what is wrong."""
-    result = run(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert [line for line in lines if line.startswith("error: ")] == lines[-1:], result.stderr
-    assert "Traceback" not in result.stderr
-    # Whoever wants silence gets this line and nothing else.
-    quiet = run(*arguments, "--quiet")
-    assert (quiet.exit_code, quiet.stdout, quiet.stderr.splitlines()) == (2, "", lines[-1:])
-    return lines[-1].removeprefix("error: ")
+    result = run(*arguments, "--quiet")
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    (line,) = result.stderr.splitlines()
+    return line.removeprefix("error: ")
 
 
 @pytest.fixture(scope="module")
@@ -113,21 +93,15 @@ def test_progress_goes_to_standard_error(finished: tuple[Path, Result], question
     assert "error" not in result.stderr
 
 
-def test_quiet_prints_nothing_and_a_finished_run_is_not_done_again(
+def test_quiet_json_is_the_object_alone_and_a_finished_run_is_not_done_again(
     finished: tuple[Path, Result], model: Path, questions: Path
 ) -> None:
-    out, _ = finished
-    before = (out / "curves.csv").stat().st_mtime_ns
-    again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--quiet")
-    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "")
-    assert (out / "curves.csv").stat().st_mtime_ns == before
-
-
-def test_quiet_json_is_the_object_alone(finished: tuple[Path, Result], model: Path, questions: Path) -> None:
     out, first = finished
+    before = (out / "curves.csv").stat().st_mtime_ns
     again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--quiet", "--json")
     assert (again.exit_code, again.stderr) == (0, "")
     assert json.loads(again.stdout) == json.loads(first.stdout)
+    assert (out / "curves.csv").stat().st_mtime_ns == before
 
 
 def test_a_run_ends_with_its_card_then_chart_and_report(
@@ -188,19 +162,9 @@ def test_options_win_over_the_recipe_file(
     ("arguments", "parts"),
     [
         (["--site", "mpl"], ["Unknown site 'mpl'; allowed: attention, mlp, residual.", "Did you mean 'mlp'?"]),
-        (["--position", "finale"], ["Unknown position 'finale'", "Did you mean 'final'?"]),
-        (["--edges", "al"], ["Unknown edges 'al'", "Did you mean 'all'?"]),
-        (["--balance", "relations"], ["Did you mean 'relation'?"]),
-        (["--group-by", "subjects"], ["Unknown group-by 'subjects'", "Did you mean 'subject'?"]),
-        (["--dataset", "atals"], ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "its path"]),
         (["--dataset", "popqa", "--model", "a/b"], ["Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"]),
-        (["--dataset", "atlas,atlas"], ["atlas twice"]),
         (["--sit", "mlp"], ["No such option: --sit", "Did you mean '--site'?"]),
         (["--limit", "many"], ["--limit", "valid integer"]),
-        (["--limit", "0"], ["Option 'limit' is 0", "greater than or equal to 1"]),
-        (["--max-per-class", "3"], ["Option 'max-per-class' is 3"]),
-        (["--dtype", "float31"], ["Unknown dtype 'float31'", "Did you mean 'float32'?"]),
-        (["missing.toml"], ["Recipe 'missing.toml' does not exist"]),
     ],
 )
 def test_a_wrong_option_is_one_line_and_makes_nothing(arguments: list[str], parts: list[str], tmp_path: Path) -> None:
@@ -214,9 +178,6 @@ def test_a_wrong_option_is_one_line_and_makes_nothing(arguments: list[str], part
     [
         ("model = ", ["cannot be read", "must be a TOML file"]),
         ('sites = "mlp"', ["Unknown option 'sites'", "Did you mean 'site'?"]),
-        ('site = "mpl"', ["Unknown site 'mpl'", "Did you mean 'mlp'?"]),
-        ('datasets = "atlas"', ["Option 'datasets' is 'atlas'"]),
-        ("[run]\nseed = 1", ["Unknown option 'run'"]),
         ("trust_remote_code = true", ["lets code run that comes with the model", "add --trust-remote-code"]),
     ],
 )
@@ -227,34 +188,13 @@ def test_a_bad_recipe_file_is_one_line_and_makes_nothing(text: str, parts: list[
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.toml"]
 
 
-def test_a_wrong_option_is_told_without_loading_torch() -> None:
-    code = (
-        "import sys\nfrom anchorscope.cli.main import main\n"
-        "sys.argv = ['anchorscope', 'run', '--site', 'mpl']\n"
-        "try:\n    main()\nexcept SystemExit as left:\n    assert left.code == 2\n"
-        "assert not {'torch', 'transformers', 'polars', 'sklearn'} & set(sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, cwd=ROOT, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("error: Unknown site 'mpl'")
-
-
 # Mistakes in what the options name: no folder is left.
-
-
-def nothing_left(tmp_path: Path) -> bool:
-    return not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("smollm2-135n", ["Unknown model 'smollm2-135n'", "Did you mean 'smollm2-135m'?"]),
         ("smollm2-135m", ["not installed yet", "anchorscope models --install smollm2-135m"]),
-        ("./no/such/folder", ["Model folder './no/such/folder' does not exist"]),
         ("nobody/nothing", ["Model 'nobody/nothing' cannot be read"]),
     ],
 )
@@ -263,46 +203,31 @@ def test_an_unknown_model_is_one_line_and_leaves_no_folder(
 ) -> None:
     message = mistake("--model", name, "--dataset", f"file:{questions}", "--out", tmp_path / "run")
     assert all(part in message for part in parts), message
-    assert nothing_left(tmp_path)
+    assert not (tmp_path / "run").exists()
 
 
-def test_a_model_without_a_tokenizer_is_one_line_and_leaves_no_folder(
+def test_a_model_that_cannot_be_used_is_one_line_and_leaves_no_folder(
     model: Path, questions: Path, tmp_path: Path
 ) -> None:
     bare = Path(shutil.copytree(model, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*", "special*")))
-    message = mistake("--model", bare, "--dataset", f"file:{questions}", "--out", tmp_path / "run")
-    assert "tokenizer" in message
-    assert nothing_left(tmp_path)
-
-
-def test_a_model_that_is_not_causal_is_one_line_and_leaves_no_folder(
-    model: Path, questions: Path, tmp_path: Path
-) -> None:
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     BertForMaskedLM(BertConfig(vocab_size=260, **sizes)).save_pretrained(tmp_path / "bert")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(model / name, tmp_path / "bert" / name)
-    message = mistake("--model", tmp_path / "bert", "--dataset", f"file:{questions}", "--out", tmp_path / "run")
-    assert "is not a causal language model (found: BertForMaskedLM)" in message
-    assert nothing_left(tmp_path)
-
-
-def test_a_device_that_is_not_there_is_one_line_and_leaves_no_folder(
-    model: Path, questions: Path, tmp_path: Path
-) -> None:
-    message = mistake("--model", model, "--dataset", f"file:{questions}", "--device", "gpu7", "--out", tmp_path / "run")
-    assert "Device 'gpu7' cannot be used here" in message
-    assert nothing_left(tmp_path)
+    for options, part in (
+        (["--model", bare], "tokenizer"),
+        (["--model", tmp_path / "bert"], "is not a causal language model (found: BertForMaskedLM)"),
+        (["--model", model, "--device", "gpu7"], "Device 'gpu7' cannot be used here"),
+    ):
+        assert part in mistake(*options, "--dataset", f"file:{questions}", "--out", tmp_path / "run")
+        assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
         (None, ["There is no file"]),
-        ("", ["is empty"]),
-        ("nothing of the kind\n", ["has no known format"]),
         ('{"question": "Who?", "answers": ["I"]}\n{"question"\n', ["line 2", "broken JSON", "--on-bad-row skip"]),
-        ('{"question": "Who?"}\n', ["columns found: ['question']", "needs 'question' and 'answers'"]),
         ("question,reply\nWho?,I\n", ["columns found: ['question', 'reply']", "--columns question=prompt"]),
     ],
 )
@@ -313,7 +238,7 @@ def test_a_bad_question_file_is_one_line_and_leaves_no_folder(
         (tmp_path / "bad.txt").write_text(content)
     message = mistake("--model", model, "--dataset", f"file:{tmp_path / 'bad.txt'}", "--out", tmp_path / "run")
     assert all(part in message for part in parts), message
-    assert nothing_left(tmp_path)
+    assert not (tmp_path / "run").exists()
 
 
 def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, questions: Path, tmp_path: Path) -> None:
@@ -390,14 +315,6 @@ def test_a_mistake_in_a_folder_with_a_finished_run_keeps_it(
     assert {path: time for path, time in results.items() if path.name != "index.json"} == {
         path: time for path, time in before.items() if path.name != "index.json"
     }
-
-
-def test_a_mistake_that_is_mended_needs_no_other_folder(model: Path, questions: Path, tmp_path: Path) -> None:
-    """A wrong model name must not block the folder for the right one."""
-    mistake("--model", "smollm2-135n", "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
-    few = write_questions(tmp_path / "few.jsonl", unlabelled(60))
-    message = mistake("--model", model, "--dataset", f"file:{few}", "--out", tmp_path / "run", *QUICK)
-    assert "too few answers" in message
 
 
 def test_a_file_of_one_question_is_refused_at_once_and_the_dry_run_says_so_beforehand(
