@@ -32,29 +32,34 @@ if TYPE_CHECKING:
     from anchorscope.tracking import log_run as log_run
 
 _HOMES = {
-    "api": ("Run", "open_run", "run", "verify"),
-    "tracking": ("log_run",),
-    "comparing.compare": ("Comparison", "compare"),
-    "detecting.detect": ("Detection", "detect"),
-    "detectors.detector": ("Detector",),
-    "recipe": ("Recipe",),
-    "datasets.question": ("Question",),
-    "models.language_model": ("LanguageModel",),
-    "models.loading": ("load_model",),
-    "answers.grade": ("grade",),
-    "errors": ("UserError",),
+    "run": "anchorscope.api:run",
+    "open_run": "anchorscope.api:open_run",
+    "Run": "anchorscope.api:Run",
+    "verify": "anchorscope.api:verify",
+    "log_run": "anchorscope.tracking:log_run",
+    "compare": "anchorscope.comparing.compare:compare",
+    "Comparison": "anchorscope.comparing.compare:Comparison",
+    "detect": "anchorscope.detecting.detect:detect",
+    "Detection": "anchorscope.detecting.detect:Detection",
+    "Detector": "anchorscope.detectors.detector:Detector",
+    "Recipe": "anchorscope.recipe:Recipe",
+    "Question": "anchorscope.datasets.question:Question",
+    "LanguageModel": "anchorscope.models.language_model:LanguageModel",
+    "load_model": "anchorscope.models.loading:load",
+    "grade": "anchorscope.answers.grade:grade",
+    "UserError": "anchorscope.errors:UserError",
 }
-_MODULES = {name: f"anchorscope.{module}" for module, names in _HOMES.items() for name in names}
-__all__ = sorted(_MODULES)
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _HOMES:
         raise AttributeError(f"module 'anchorscope' has no attribute {name!r}")
     if "IPython" in sys.modules:
         # In a notebook without ipywidgets, the bars of transformers greet everybody with this; ours do without them.
         warnings.filterwarnings("ignore", message="IProgress not found")
-    return getattr(import_module(_MODULES[name]), "load" if name == "load_model" else name)
+    home, _, inside = _HOMES[name].partition(":")
+    return getattr(import_module(home), inside)
 
 
 def __dir__() -> list[str]:

@@ -1,28 +1,15 @@
 """`anchorscope validate` and `anchorscope bench`: how well experiments find what was planted, and how fast."""
 
-import inspect
 import json
 from dataclasses import fields
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 from anchorscope.bench.options import IMPLEMENTATIONS, WORK, Options, refuse_no_folder, split
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
-from anchorscope.cli.help import (
-    AsJson,
-    DevicesPerWorker,
-    Executor,
-    Lease,
-    Mixed,
-    Quiet,
-    Workers,
-    add_parameters,
-    in_panel,
-    offered,
-    output,
-    running,
-)
+from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, offered, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, split_list, user_errors
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
@@ -53,6 +40,7 @@ _MOST = 100_000  # items of a world, which are all in memory with their states
 _FEWEST = 120  # items of a world: every half, fold and inner fold needs true and false ones of every relation
 
 
+@with_options(EXECUTOR, after=11)
 def validate(
     out: Annotated[str, output(help="The folder for the run, the tables and the page.")] = "runs/validate",
     items: Annotated[int, _planted(help="Planted items.", min=120, max=1_000_000)] = 1200,
@@ -75,20 +63,16 @@ def validate(
     ] = None,
     device: Annotated[str, running(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, running(help=about("threads"), min=1, max=1024)] = None,
-    executor: Executor = "local",
-    workers: Workers = None,
-    lease: Lease = None,
-    mixed: Mixed = False,
-    devices_per_worker: DevicesPerWorker = None,
     fresh: Annotated[
         bool, running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **executor: Any,
 ) -> None:
     given: dict[str, Any] = {
         "world_items": _read_sizes(world_items),
-        "choice": choose(executor, workers, lease, mixed, devices_per_worker),
+        "choice": choose(**executor),
         **({} if shares is None else {"shares": _read_shares(shares)}),
     }
     folder = named_folder(out)
@@ -147,6 +131,22 @@ def _read_shares(text: str) -> "Shares":
     return Shares(**given)
 
 
+_PANELS = {
+    "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds"),
+    "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
+    "Running": ("device", "dtype"),
+}
+_WORDS = {"work": WORK, "ways": IMPLEMENTATIONS, "model": EMBEDDED}
+
+
+def _parameter(name: str, panel: str) -> Parameter:
+    kind: Any = get_type_hints(Options)[name]
+    flag, words = f"--{name.replace('_', '-')}", offered(_WORDS.get(name, ()))
+    option = in_panel(panel)(flag, help=about_bench(name), show_default=False, autocompletion=words)
+    return parameter(name, (str if get_origin(kind) is tuple else kind) | None, None, option)
+
+
+@with_options([_parameter(name, panel) for panel, names in _PANELS.items() for name in names])
 def bench(
     out: Annotated[Path | None, output(help="Also write the JSON object to this file.")] = None,
     quiet: Quiet = False,
@@ -167,28 +167,3 @@ def bench(
     if as_json:
         return emit_json(record)
     emit_text(render(record))
-
-
-_PANELS = {
-    "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds"),
-    "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
-    "Running": ("device", "dtype"),
-}
-_WORDS = {"work": WORK, "ways": IMPLEMENTATIONS, "model": EMBEDDED}
-
-
-def _parameter(name: str, panel: str) -> inspect.Parameter:
-    kind: Any = get_type_hints(Options)[name]
-    option = in_panel(panel)(
-        f"--{name.replace('_', '-')}",
-        help=about_bench(name),
-        show_default=False,
-        autocompletion=offered(_WORDS.get(name, ())),
-    )
-    kind = (str if get_origin(kind) is tuple else kind) | None
-    return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[kind, option]
-    )
-
-
-add_parameters(bench, [_parameter(name, panel) for panel, names in _PANELS.items() for name in names])

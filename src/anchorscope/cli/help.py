@@ -34,38 +34,56 @@ def offered(words: Iterable[str]) -> Callable[[str], list[str]]:
 running, output = in_panel(RUNNING), in_panel(OUTPUT)
 Quiet = Annotated[bool, output("--quiet", help="No progress; errors only.")]
 AsJson = Annotated[bool, output("--json", help="One JSON object on standard output.")]
-Executor = Annotated[
-    str,
-    running(
-        "--executor",
-        autocompletion=offered(("local", "processes:2", "ray", "ray:auto")),
-        help="Who runs the model: local (this process), processes:N (N on this machine), ray (starts one here) or "
-        "ray:HOST:PORT (a cluster). The same bytes whichever it is.",
-    ),
-]
-Workers = Annotated[
-    int | None, running("--workers", help="Number of workers, if --executor does not say it. Default: one per device.")
-]
-Lease = Annotated[
-    float | None,
-    running("--lease", help="Seconds that a worker has for one batch, before it goes to another. Default: 600."),
-]
-Mixed = Annotated[
-    bool,
-    running("--mixed", help="Allow workers whose last digits differ (device, versions, threads); the report says so."),
-]
-DevicesPerWorker = Annotated[
-    int | None, running("--devices-per-worker", help="GPUs per worker, for models that do not fit on one. Default: 1.")
-]
 
 
-def add_parameters(command: Callable[..., None], parameters: Iterable[inspect.Parameter], after: int = 0) -> None:
-    """Gives a command that takes `**options` these parameters in their place, after the first few of its own."""
-    signature = inspect.signature(command)
-    *own, _ = signature.parameters.values()
-    parameters = [*own[:after], *parameters, *own[after:]]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+def parameter(name: str, kind: Any, default: Any, option: Any) -> inspect.Parameter:
+    """A parameter of a command that is made from a table."""
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=Annotated[kind, option]
+    )
+
+
+EXECUTOR = tuple(
+    parameter(name, kind, default, running(f"--{name.replace('_', '-')}", help=text))
+    for name, kind, default, text in (
+        (
+            "executor",
+            str,
+            "local",
+            "Who runs the model: local (this process), processes:N (N on this machine), ray (starts one here) or "
+            "ray:HOST:PORT (a cluster). The same bytes whichever it is.",
+        ),
+        ("workers", int | None, None, "Number of workers, if --executor does not say it. Default: one per device."),
+        (
+            "lease",
+            float | None,
+            None,
+            "Seconds that a worker has for one batch, before it goes to another. Default: 600.",
+        ),
+        (
+            "mixed",
+            bool,
+            False,
+            "Allow workers whose last digits differ (device, versions, threads); the report says so.",
+        ),
+        ("devices_per_worker", int | None, None, "GPUs per worker, for models that do not fit on one. Default: 1."),
+    )
+)
+"""The options that say who runs passes: the arguments of `choose`."""
+
+
+def with_options(parameters: Iterable[inspect.Parameter], after: int = 0) -> Callable[[Callable[..., None]], Any]:
+    """Gives a command that takes `**options` these parameters instead, after the first few of its own."""
+
+    def change(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        *own, _ = signature.parameters.values()
+        every = [*own[:after], *parameters, *own[after:]]
+        command.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        command.__annotations__ = {option.name: option.annotation for option in every}
+        return command
+
+    return change
 
 
 class PlainCommand(TyperCommand):

@@ -7,12 +7,11 @@ import difflib
 import os
 import shlex
 import sys
-import unicodedata
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -50,7 +49,6 @@ EXAMPLES = {
     ),
 }
 _FEW, _MANY, _LONG, _LONGEST_ID = 10, 50, 70, 200
-_ONE_LINE_PER_ROW = 100_000  # columns of a pipe
 _LISTED = ("dataset", "item_id", "question", "model_answer", "truthful", "status", "pathway")
 _SEARCHED = ("item_id", "question", "model_answer", "subject")
 _TRUTH = {True: "true", False: "false", None: "not graded"}
@@ -180,7 +178,10 @@ def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bo
         with page() as console:
             print_card(run.card, console)
             console.print("\nA few items")
-    _print_items(shown)
+    for row in shown:
+        asked, answer = short(row["question"], _LONG), short(row["model_answer"], _LONG // 2) or "nothing"
+        status = f"{_TRUTH[row['truthful']]}, {row['pathway'] or row['status']}"
+        emit_text(harmless(f"{row['dataset']}/{row['item_id']}  {asked} → {answer} ({status})"))
     command = f"anchorscope show {shlex.quote(str(run.path))}"
     if len(shown) < len(rows):
         say(f"\n{len(shown)} of {len(rows):,} items; narrow down with: {command} --search TEXT", quiet)
@@ -191,29 +192,14 @@ def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bo
 
 def _matching(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
     """Items that have every word somewhere, in any order; accents and capitals do not matter."""
-    words = _plain_letters(text).split()
-    columns = [name for name in _SEARCHED if name in items.columns]
-    texts = (_plain_letters("\n".join(value or "" for value in row)) for row in items.select(columns).iter_rows())
-    return items.filter([all(word in text for word in words) for text in texts]) if words else items
+    import polars as pl
 
+    def plain(texts: "pl.Expr") -> "pl.Expr":
+        return texts.str.normalize("NFD").str.replace_all(r"\p{M}", "").str.to_lowercase()
 
-def _plain_letters(text: str) -> str:
-    """Small letters without accents."""
-    return "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter)).lower()
-
-
-def _print_items(rows: Sequence[dict[str, Any]]) -> None:
-    names = [harmless(f"{row['dataset']}/{row['item_id']}") for row in rows]
-    with page(_ONE_LINE_PER_ROW) as console:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        # The name has to be whole, or it cannot be copied; only one that would fill the screen is folded.
-        table.add_column(overflow="fold", width=min(max(map(len, names), default=1), console.width // 2))
-        table.add_column(overflow="fold")
-        for name, row in zip(names, rows, strict=True):
-            asked, answer = short(row["question"], _LONG), short(row["model_answer"], _LONG // 2) or "nothing"
-            status = row["pathway"] or row["status"]
-            table.add_row(name, f"{asked} → {answer} ({_TRUTH[row['truthful']]}, {status})")
-        console.print(table)
+    columns = [pl.col(name).fill_null("") for name in _SEARCHED if name in items.columns]
+    searched = plain(pl.concat_str(columns, separator="\n"))
+    return items.filter(*(searched.str.contains(plain(pl.lit(word)), literal=True) for word in text.split()))
 
 
 def verify(

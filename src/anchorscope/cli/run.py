@@ -1,28 +1,15 @@
 """`anchorscope run`: the main job. Its options are made from the fields of `Recipe`, and win over a recipe file's."""
 
-import inspect
 import shlex
 import types
 from collections.abc import Mapping
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from anchorscope.cli.help import (
-    ALL,
-    DevicesPerWorker,
-    Executor,
-    Lease,
-    Mixed,
-    PlainCommand,
-    Quiet,
-    Workers,
-    add_parameters,
-    offered,
-    output,
-    running,
-)
+from anchorscope.cli.help import ALL, EXECUTOR, PlainCommand, Quiet, offered, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading
 from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError
@@ -58,15 +45,39 @@ def _show_every_option(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
+def _parameter(name: str) -> Parameter:
+    field = Recipe.model_fields[name]
+    kind: Any = field.annotation
+    option, default, is_list = option_of(field), None, get_origin(kind) is tuple
+    typed = "dataset" if name == "datasets" else name  # one is given at a time
+    flag, help_text = f"--{typed.replace('_', '-')}", about(name)
+    if is_list:
+        kind, help_text = list[str] | None, f"{help_text} Several with commas, or repeat the option."
+    elif kind is bool and field.default is False:
+        default = False
+    elif kind is bool:
+        flag, kind = f"{flag}/--no-{flag[2:]}", bool | None
+    elif type(None) not in (get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()):
+        kind = kind | None
+    shown = typer.Option(
+        flag,
+        help=help_text,
+        show_default=False,
+        rich_help_panel=option.panel,
+        metavar=f"{typed.upper()},..." if is_list else None,
+        autocompletion=offered(option.offered) if option.offered else None,
+    )
+    return parameter(name, kind, default, shown)
+
+
+_FIELDS = sorted(Recipe.model_fields, key=lambda name: PANELS.index(option_of(Recipe.model_fields[name]).panel))
+
+
+@with_options([*map(_parameter, _FIELDS), *EXECUTOR], after=1)
 def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
     ] = None,
-    executor: Executor = "local",
-    workers: Workers = None,
-    lease: Lease = None,
-    mixed: Mixed = False,
-    devices_per_worker: DevicesPerWorker = None,
     dry_run: Annotated[
         bool, running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
@@ -81,6 +92,7 @@ def run(
     ] = False,
     **options: Any,
 ) -> None:
+    choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
     given = _given_options(options)
     written = {} if recipe is None else read_recipe(recipe)
     if written.get("trust_remote_code") and not given.get("trust_remote_code"):  # a recipe may come from anybody
@@ -89,7 +101,6 @@ def run(
             f"model's authors, or take trust_remote_code out of the recipe."
         )
     settled = make_recipe(written | given)
-    choice = choose(executor, workers, lease, mixed, devices_per_worker)
     if dry_run:
         return _show_preview(settled, as_json, quiet)
     folder = default_folder(settled) if out is None else named_folder(out)
@@ -149,33 +160,6 @@ def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
         emit_text(render_preview(preview))
 
 
-def _parameter(name: str) -> inspect.Parameter:
-    field = Recipe.model_fields[name]
-    kind: Any = field.annotation
-    option, default, is_list = option_of(field), None, get_origin(kind) is tuple
-    typed = "dataset" if name == "datasets" else name  # one is given at a time
-    flag, help_text = f"--{typed.replace('_', '-')}", about(name)
-    if is_list:
-        kind, help_text = list[str] | None, f"{help_text} Several with commas, or repeat the option."
-    elif kind is bool and field.default is False:
-        default = False
-    elif kind is bool:
-        flag, kind = f"{flag}/--no-{flag[2:]}", bool | None
-    elif type(None) not in (get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()):
-        kind = kind | None
-    shown = typer.Option(
-        flag,
-        help=help_text,
-        show_default=False,
-        rich_help_panel=option.panel,
-        metavar=f"{typed.upper()},..." if is_list else None,
-        autocompletion=offered(option.offered) if option.offered else None,
-    )
-    return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=Annotated[kind, shown]
-    )
-
-
 def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a recipe that were typed, as a recipe has them."""
     given = {}
@@ -187,14 +171,10 @@ def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-_FIELDS = sorted(Recipe.model_fields, key=lambda name: PANELS.index(option_of(Recipe.model_fields[name]).panel))
-add_parameters(run, map(_parameter, _FIELDS), after=1)
-
-
 class RunCommand(PlainCommand):
     """`--help` shows the common options."""
 
     rare = frozenset(
-        ["executor", "workers", "lease", "mixed", "devices_per_worker"]
+        [option.name for option in EXECUTOR]
         + [name for name, field in Recipe.model_fields.items() if not option_of(field).is_common]
     )
