@@ -42,26 +42,17 @@ class Option:
     compared: Rule
     choices: tuple[str, ...] = ()
     """The words that it takes; empty where it takes others."""
-    offered: tuple[str, ...] = ()
-    """Words that the Tab key offers where others are possible too."""
     is_common: bool = False
     """Whether `run --help` shows it; `run --help-all` shows every option."""
 
 
 def option(
-    default: Any,
-    panel: str,
-    compared: Rule,
-    *,
-    choices: tuple[str, ...] = (),
-    offered: tuple[str, ...] = (),
-    common: bool = False,
-    **limits: Any,
+    default: Any, panel: str, compared: Rule, *, choices: tuple[str, ...] = (), common: bool = False, **limits: Any
 ) -> Any:
     """A field of `Recipe`; `limits` are pydantic's (`ge`, `le`)."""
     from pydantic import Field  # only here: the overview of all commands needs the panels and has to come at once
 
-    about = Option(panel, compared, choices, offered or choices, common)
+    about = Option(panel, compared, choices, common)
     return Field(default=default, json_schema_extra={"option": about}, **limits)  # type: ignore[dict-item]
 
 

@@ -26,13 +26,11 @@ from anchorscope.catalogue import (
     chosen_evidence,
 )
 from anchorscope.catalogue import EVIDENCE as EVIDENCE_NAMES
-from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, parse_spec
+from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.rows import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
 from anchorscope.files import NotRegular, open_regular
-from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.sources import SHAPES
 from anchorscope.options import (
     DATA,
     EVIDENCE,
@@ -61,19 +59,12 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    model: str = option(
-        "smollm2-135m",
-        DATA,
-        ignore("it is what is compared"),
-        offered=(*EMBEDDED, *(f"shape:{name}" for name in SHAPES)),
-        common=True,
-    )
+    model: str = option("smollm2-135m", DATA, ignore("it is what is compared"), common=True)
     """The model: smollm2-135m, a folder with safetensors, a .gguf file, a hub id (OWNER/NAME), or shape:NAME."""
     datasets: tuple[str, ...] = option(
         ("atlas",),
         DATA,
         ignore("what was measured on is compared, not how its file was called; see FOUND"),
-        offered=(*BUILT_IN, *WITH_FILE),
         common=True,
     )
     """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or a file's path."""
@@ -122,7 +113,6 @@ class Recipe(BaseModel):
         ("knockout",),
         EVIDENCE,
         ignore("the knockout and its controls are always run, and experiments do not change each other"),
-        offered=(*EVIDENCE_NAMES, "all"),
         common=True,
     )
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
@@ -147,13 +137,7 @@ class Recipe(BaseModel):
         0, STATISTICS, flag("questions, folds and resamples were drawn again"), common=True, ge=0, le=LARGEST_SEED
     )
     """Seed of every draw."""
-    device: str = option(
-        "auto",
-        RUNNING,
-        ignore("what it changes is the precision, which is compared"),
-        offered=("auto", "cpu", "cuda", "balanced"),
-        common=True,
-    )
+    device: str = option("auto", RUNNING, ignore("what it changes is the precision, which is compared"), common=True)
     """auto, cpu, cuda, cuda:N, or balanced (layers spread over all GPUs of this machine)."""
     dtype: str = option(
         "auto",
@@ -180,7 +164,7 @@ class Recipe(BaseModel):
     )
     """Resamples behind every interval."""
     keep: tuple[str, ...] = option(
-        (), OUTPUT, ignore("it says what stays in the folder, not what is measured"), offered=KEEP, common=True
+        (), OUTPUT, ignore("it says what stays in the folder, not what is measured"), common=True
     )
     """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and the random
     controls), detection (what detectors read beside both: confidence, P(True), sampled answers, further states)."""

@@ -6,14 +6,13 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
-from anchorscope.bench.options import IMPLEMENTATIONS, WORK, Options, refuse_no_folder, split
+from anchorscope.bench.options import Options, refuse_no_folder, split
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
-from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, offered, output, parameter, running, with_options
+from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, split_list, user_errors
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
-from anchorscope.models.embedded import EMBEDDED
 from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder, shortened
 from anchorscope.screen import say
 
@@ -48,11 +47,7 @@ def validate(
         str | None, _planted(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
     ] = None,
     evidence: Annotated[
-        str,
-        _planted(
-            help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.",
-            autocompletion=offered((*RATED, "all")),
-        ),
+        str, _planted(help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.")
     ] = "all",
     seed: Annotated[int, _stats(help="Seed of the items and of every draw.", min=0, max=LARGEST_SEED)] = 0,
     bootstrap: Annotated[int, _stats(help="Resamples behind every interval.", min=100, max=MOST_RESAMPLES)] = 2000,
@@ -136,13 +131,11 @@ _PANELS = {
     "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
     "Running": ("device", "dtype"),
 }
-_WORDS = {"work": WORK, "ways": IMPLEMENTATIONS, "model": EMBEDDED}
 
 
 def _parameter(name: str, panel: str) -> Parameter:
     kind: Any = get_type_hints(Options)[name]
-    flag, words = f"--{name.replace('_', '-')}", offered(_WORDS.get(name, ()))
-    option = in_panel(panel)(flag, help=about_bench(name), show_default=False, autocompletion=words)
+    option = in_panel(panel)(f"--{name.replace('_', '-')}", help=about_bench(name), show_default=False)
     return parameter(name, (str if get_origin(kind) is tuple else kind) | None, None, option)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from anchorscope.catalogue import DETECTORS, MOST_BATCH_TOKENS, ON_BAD_ROW
-from anchorscope.cli.help import AsJson, PlainCommand, Quiet, in_help, in_panel, offered, output, running
+from anchorscope.catalogue import DETECTORS, MOST_BATCH_TOKENS
+from anchorscope.cli.help import AsJson, PlainCommand, Quiet, in_help, in_panel, output, running
 from anchorscope.cli.terminal import (
     NOTHING_KEPT,
     emit_json,
@@ -60,7 +60,6 @@ VERDICTS = {
 """Verdicts as a person reads them."""
 _detectors, _stats, _scored = in_panel("Detectors"), in_panel("Statistics"), in_panel("Detector and answers")
 _NAMES = ", ".join(name for name, entry in DETECTORS.items() if entry.variant_of is None)
-_SAVED = [name for name, entry in DETECTORS.items() if entry.saved]
 _COMPARED_HELP = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
 _BUNDLES_HELP = (
     "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence, counterfactual and "
@@ -82,10 +81,8 @@ def detect(
         ),
     ],
     out: Annotated[str, output(help="The folder for tables, figures, bundles and the page.")],
-    detectors: Annotated[str, _detectors(help=_COMPARED_HELP, autocompletion=offered(DETECTORS))] = "",
-    bundles: Annotated[
-        str | None, _detectors(help=_BUNDLES_HELP, show_default=False, autocompletion=offered(_SAVED))
-    ] = None,
+    detectors: Annotated[str, _detectors(help=_COMPARED_HELP)] = "",
+    bundles: Annotated[str | None, _detectors(help=_BUNDLES_HELP, show_default=False)] = None,
     fit_only: Annotated[
         bool, _detectors("--fit-only", help="Compare nothing: fit and save detectors, each as a folder in --out.")
     ] = False,
@@ -149,9 +146,7 @@ def score(
     columns: Annotated[
         list[str] | None, _scored(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt.")
     ] = None,
-    on_bad_row: Annotated[
-        str, _scored(help="What a bad row of a file does: fail, or skip and count.", autocompletion=offered(ON_BAD_ROW))
-    ] = "fail",
+    on_bad_row: Annotated[str, _scored(help="What a bad row of a file does: fail, or skip and count.")] = "fail",
     large_files: Annotated[
         bool, _scored("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it.")
     ] = False,

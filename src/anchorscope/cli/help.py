@@ -1,4 +1,4 @@
-"""What help pages share: options in panels, what the Tab key offers, examples at the foot."""
+"""What help pages share: options in panels, and examples at the foot."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -17,18 +17,6 @@ ALL = "every option"
 def in_panel(name: str) -> Callable[..., Any]:
     """`typer.Option` for options that help shows together, under this name."""
     return partial(typer.Option, rich_help_panel=name)
-
-
-def offered(words: Iterable[str]) -> Callable[[str], list[str]]:
-    """What the Tab key offers: one of these words, after those that stand there already with commas."""
-    words = list(words)
-
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        taken = before.split(",")
-        return [before + comma + word for word in words if word.startswith(last) and word not in taken]
-
-    return complete
 
 
 running, output = in_panel(RUNNING), in_panel(OUTPUT)

@@ -5,17 +5,24 @@ Results go to standard output, as a table for people or as one JSON object; advi
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from anchorscope.cli.terminal import NOTHING_KEPT, emit_json, emit_text, listener, page, short, user_errors
+from anchorscope.cli.terminal import (
+    NOTHING_KEPT,
+    emit_json,
+    emit_text,
+    listener,
+    print_rows,
+    record_rows,
+    short,
+    user_errors,
+)
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
 from anchorscope.models.sources import SHAPES
@@ -46,9 +53,8 @@ QUESTION_FILES = {
     "FILE": "your own CSV, TSV, JSON, JSON lines or Parquet with the columns question and answers (--columns renames)",
 }
 """What a file may be, also gzipped; recognised from its content."""
-_ONE_LINE_PER_ROW = 100_000  # columns of a pipe
 _YES = {"1", "ON", "YES", "TRUE"}  # as the hub's client reads its own switches
-_BAD_LISTED, _SHOWN, _PARTS, _LONG = 100, 5, 20, 160
+_BAD_LISTED, _SHOWN, _LONG = 100, 5, 160
 
 
 def models(
@@ -77,7 +83,7 @@ def models(
         (entry["name"], "in the hub's cache", f"{entry['size_mb']} MB", "see its card", "yes")
         for entry in record["hub_cache"]
     ]
-    _print_rows(rows)
+    print_rows(rows)
     hints = [f"get {entry['name']}: {entry['install']}" for entry in record["embedded"] if not entry["installed"]]
     hints += [f"--model also takes {name}: {what}" for name, what in record["other"].items()]
     hints.append("the hub is " + ("off (offline mode)" if record["hub_offline"] else "asked for what is not cached"))
@@ -160,7 +166,8 @@ def data(
         record = _survey(dataset, columns or [], on_bad_row, large_files, examples, seed, listener(quiet))
         if as_json:
             return emit_json(record)
-        _print_rows(_survey_rows(record))
+        bad = tuple(f"{row['line']}: {row['reason']}" for row in record["bad_row_list"][:_SHOWN])
+        print_rows(record_rows({**record, "bad_row_list": bad, "examples": None}))
         for number, example in enumerate(record["examples"]):
             emit_text(f"\n{'' if number else 'examples' + chr(10) * 2}{short(example['question'], _LONG)}")
             answers = [short(answer, 60) for answer in example["answers"][:_SHOWN]]
@@ -208,26 +215,6 @@ def _survey(
     }
 
 
-def _survey_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every number of the record under its own name."""
-    for name, value in record.items():
-        if value not in (None, "", {}) and name not in ("bad_row_list", "examples"):
-            yield name.replace("_", " "), _in_words(value)
-        if name == "bad_rows":
-            yield from (
-                ("", f"{bad['line']}: {short(bad['reason'], _LONG)}") for bad in record["bad_row_list"][:_SHOWN]
-            )
-
-
-def _in_words(value: Any) -> str:
-    if isinstance(value, Mapping):
-        shown = [f"{short(name, 60)} {_in_words(number)}" for name, number in value.items() if number]
-        return ", ".join(shown[:_PARTS]) + (f" and {len(shown) - _PARTS:,} more" if len(shown) > _PARTS else "")
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def _advice(record: Mapping[str, Any]) -> Iterator[str]:
     """What follows for a run."""
     if record["bad_rows"]:
@@ -259,16 +246,7 @@ def _list_datasets(as_json: bool, quiet: bool) -> None:
         subset = " ".join(filter(None, (source.configuration, source.split)))
         rows.append((name, f"{source.rows:,}", f"the hub: {source.repository}, {subset}; {source.megabytes} MB, once"))
         rows.append(("", "", f"or {name}=FILE with {source.file} from {source.where}"))
-    _print_rows(rows)
+    print_rows(rows)
     emit_text()
-    _print_rows([("file", "what it may be; recognised from its content, also gzipped"), *QUESTION_FILES.items()])
+    print_rows([("file", "what it may be; recognised from its content, also gzipped"), *QUESTION_FILES.items()])
     say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet or has_library)
-
-
-def _print_rows(rows: Iterable[tuple[str, ...]]) -> None:
-    """Columns, folded to the terminal's width; in a pipe one line per row."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
-    for row in rows:
-        table.add_row(*(Text(cell, overflow="fold") for cell in row))  # an address must stay whole
-    with page(_ONE_LINE_PER_ROW) as console:
-        console.print(table)

@@ -8,17 +8,24 @@ import os
 import shlex
 import sys
 import webbrowser
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from anchorscope.cli.help import AsJson, Quiet, running
-from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, page, short, user_errors
+from anchorscope.cli.terminal import (
+    emit_json,
+    emit_text,
+    listener,
+    loading,
+    page,
+    print_rows,
+    record_rows,
+    short,
+    user_errors,
+)
 from anchorscope.errors import UserError
 from anchorscope.screen import harmless, print_card, say
 
@@ -26,7 +33,6 @@ if TYPE_CHECKING:  # polars and the report are imported when a run is opened: he
     import polars as pl
 
     from anchorscope.finished import FinishedRun
-    from anchorscope.report.items.item_records import ItemRecord
     from anchorscope.viewing.found import Found, Shelf
 
 EXAMPLES = {
@@ -94,55 +100,23 @@ def _show_item(run: "FinishedRun", name: str, as_json: bool) -> None:
     if as_json:
         shared = ("model", "site", "position", "n_layers", "random_weights")
         return emit_json({"run": run.path, **{key: getattr(run.findings, key) for key in shared}, **asdict(item)})
-    with page() as console:
-        facts = Table.grid(padding=(0, 3, 0, 0))
-        for label, value in _facts(item):
-            facts.add_row(label, Text(harmless(value), overflow="fold"))
-        console.print(facts)
-        if not item.effects:
-            return console.print(f"\nThe item was not used ({item.status}): nothing was cut, and no probe scored it.")
-        effects = Table(
-            "what was done", "tokens", "ΔP at l*", "verdict", box=None, pad_edge=False, padding=(0, 3, 0, 0)
-        )
-        for effect in item.effects:
-            delta = "–" if effect.delta_p_reference is None else f"{effect.delta_p_reference:+.1f}"
-            variant = f"{effect.intervention} {effect.variant}".rstrip() + (
-                f" ({effect.runs} runs)" * (effect.runs > 1)
-            )
-            verdict = f"flips in {effect.flips} of {effect.runs}" if effect.flips else "stays"
-            effects.add_row(harmless(variant), f"{effect.n_cut:g}", delta, verdict)
-        console.print()
-        console.print(effects)
-
-
-def _facts(item: "ItemRecord") -> Iterator[tuple[str, str]]:
-    """What is known of an item, by name; the exact words of its question stand in brackets."""
-    question, end = "", 0
+    question, end = "", 0  # with its exact words in brackets
     for start, stop in item.marks:
         if stop > max(start, end):
             question += f"{item.question[end : max(start, end)]}⟦{item.question[max(start, end) : stop]}⟧"
             end = stop
-    yield "item", f"{item.dataset}/{item.item_id}"
-    yield "question", question + item.question[end:]
-    yield "answer", f"{item.answer or ''} ({_TRUTH[item.truthful]})"
-    yield "accepted", " | ".join(item.accepted)
-    for name in ("subject", "relation"):
-        if value := getattr(item, name):
-            yield name, value
-    if item.question_share is not None:
-        value, low, high = (f"{100 * share:.0f}" for share in item.question_share)
-        call = f"; {item.pathway_call}" if item.pathway_call else ""
-        yield "question share", f"{value} % [{low}, {high}] of its evidence, an estimate for one item{call}"
-    if item.pathways:
-        yield "pathway", ", ".join(f"{pathway} ({rule})" for rule, pathway in item.pathways.items())
-    if item.reference_layer is not None:
-        before = item.probability_before
-        call = "" if before is None else f", where the probe gives “true” {100 * before:.1f} %"
-        yield "l*", f"layer {item.reference_layer}{call}"
-    yield "status", item.status
-    for number in item.further:
-        variant = f"{number.experiment} {number.variant or ''}".rstrip()
-        yield variant, f"{number.quantity.replace('_', ' ')} {number.value:.3g}"
+    further = {f"{row.experiment} {row.variant or ''} {row.quantity}": row.value for row in item.further}
+    facts = {**asdict(item), "question": question + item.question[end:], "marks": None, "effects": None}
+    print_rows(record_rows(facts | {"further": further}))
+    if not item.effects:
+        return emit_text(f"\nThe item was not used ({item.status}): nothing was cut, and no probe scored it.")
+    rows = [("what was done", "tokens", "ΔP at l*", "flips")]
+    for effect in item.effects:
+        delta = "–" if effect.delta_p_reference is None else f"{effect.delta_p_reference:+.1f}"
+        done = f"{effect.intervention} {effect.variant}".rstrip()
+        rows.append((done, f"{effect.n_cut:g}", delta, f"{effect.flips} of {effect.runs}"))
+    emit_text()
+    print_rows(rows)
 
 
 def _find_item(run: "FinishedRun", name: str) -> tuple[str, str]:
@@ -169,8 +143,8 @@ def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bo
     # Used items first: of the others there is less to see.
     rows = sorted(matching.select(_LISTED).iter_rows(named=True), key=lambda row: row["status"] != "used")
     if as_json:
-        answer = {} if search is not None else {"answer": run.card.record()}
-        return emit_json({"run": run.path, **answer, "search": search, "found": len(rows), "items": rows})
+        card = {} if search is not None else {"answer": run.card.record()}
+        return emit_json({"run": run.path, **card, "search": search, "found": len(rows), "items": rows})
     if search is not None and not rows:
         return say(f"no item of {run.path} has all of these words: {search!r}", quiet)
     shown = rows[: _FEW if search is None else _MANY]

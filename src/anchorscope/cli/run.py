@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from anchorscope.cli.help import ALL, EXECUTOR, PlainCommand, Quiet, offered, output, parameter, running, with_options
+from anchorscope.cli.help import ALL, EXECUTOR, PlainCommand, Quiet, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading
 from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError
@@ -65,7 +65,6 @@ def _parameter(name: str) -> Parameter:
         show_default=False,
         rich_help_panel=option.panel,
         metavar=f"{typed.upper()},..." if is_list else None,
-        autocompletion=offered(option.offered) if option.offered else None,
     )
     return parameter(name, kind, default, shown)
 

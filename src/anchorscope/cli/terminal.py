@@ -8,11 +8,13 @@ import gc
 import importlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from anchorscope.cli.signals import STOPPED, exit_code
 from anchorscope.errors import STANDARD_OUTPUT, Incomplete, UserError, fault_in_words, system_fault
@@ -22,7 +24,8 @@ from anchorscope.screen import ScreenProgress, clear_screen, console, harmless, 
 INCOMPLETE = 3
 """Exit code: not all could be done; what was done is kept, and the same command resumes."""
 NOTHING_KEPT = "stopped; nothing half made was kept, the same command starts again"
-_IN_A_PIPE = 100  # columns: a pipe has no width of its own
+_IN_A_PIPE, _ONE_LINE_PER_ROW = 100, 100_000  # columns: a pipe has no width of its own
+_PARTS = 20  # of a value that has many
 _NOBODY_READS = 141  # what a shell reports of a command whose reader (head, less) has gone: 128 + SIGPIPE
 
 
@@ -52,6 +55,33 @@ def short(text: str | None, longest: int) -> str:
     """One short harmless line."""
     line = " ".join(harmless(text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def record_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a record holds, for a person: every value under its own name."""
+    for name, value in record.items():
+        if value not in (None, "", {}, ()):
+            yield name.replace("_", " "), _in_words(value)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        parts = [f"{name} {_in_words(number)}" for name, number in value.items() if number]
+        return ", ".join(parts[:_PARTS]) + (f" and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else "")
+    if isinstance(value, tuple):
+        return " | ".join(map(_in_words, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def print_rows(rows: Iterable[tuple[str, ...]]) -> None:
+    """Columns, folded to the terminal's width; in a pipe one line per row."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    for row in rows:
+        table.add_row(*(Text(harmless(cell), overflow="fold") for cell in row))
+    with page(_ONE_LINE_PER_ROW) as console:
+        console.print(table)
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from anchorscope.cli.terminal import emit_json, user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
-from recipe_choices import CHOICES
 
 
 @pytest.fixture(autouse=True)
@@ -200,21 +199,8 @@ def test_commands_of_the_examples_are_ours_and_their_options_exist() -> None:
         assert {word for word in words if word.startswith("--")} <= known, line
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("sho", ["show"]),
-        ("run --site ", list(CHOICES["site"])),
-        ("run --dataset atlas,tri", ["atlas,triviaqa"]),
-        ("run --evidence dose,lay", ["dose,layers"]),
-        ("run --keep states,", ["states,states-cut", "states,detection"]),
-        ("detect runs/x --detectors mass", ["mass-mean"]),
-        ("bench --work knockout,pro", ["knockout,probes"]),
-        ("validate --evidence zer", ["zeroing"]),
-    ],
-)
-def test_the_tab_key(typed: str, offered: list[str]) -> None:
-    words = f"anchorscope {typed}"
-    asked = {"_ANCHORSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    result = CliRunner().invoke(app, [], prog_name="anchorscope", env=asked)
-    assert result.stdout.split() == offered
+def test_the_tab_key_offers_commands_and_options() -> None:
+    for words, offered in (("sho", "show"), ("run --exact", "--exact-tokens")):
+        typed = {"COMP_WORDS": f"anchorscope {words}", "COMP_CWORD": str(words.count(" ") + 1)}
+        asked = {"_ANCHORSCOPE_COMPLETE": "complete_bash", **typed}
+        assert CliRunner().invoke(app, [], prog_name="anchorscope", env=asked).stdout.split() == [offered]
