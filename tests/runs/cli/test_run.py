@@ -8,9 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import torch
 from click.testing import Result
-from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM
 from typer.testing import CliRunner
 
 from anchorscope import pipeline
@@ -155,103 +153,43 @@ def test_options_win_over_the_recipe_file(
     assert folder == Path("runs") / f"{Path(recipe.model).name}-atlas-popqa-nq"
 
 
-# Mistakes in the options: nothing is made.
+# Mistakes.
+
+FILES = {
+    "broken.toml": "model = ",
+    "trusting.toml": "trust_remote_code = true",
+    "bad.jsonl": '{"question": "Who?", "answers": ["I"]}\n{"question"\n',
+    "other.csv": "question,reply\nWho?,I\n",
+}
+MISTAKES = {
+    "--site mpl": ("Unknown site 'mpl'; allowed: attention, mlp, residual.", "Did you mean 'mlp'?"),
+    "--dataset popqa": ("Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"),
+    "--sit mlp": ("No such option: --sit", "Did you mean '--site'?"),
+    "--limit many": ("--limit", "valid integer"),
+    "broken.toml": ("cannot be read", "must be a TOML file"),
+    "trusting.toml": ("lets code run that comes with the model", "add --trust-remote-code"),
+    "--model smollm2-135m": ("not installed yet", "anchorscope models --install smollm2-135m"),
+    "--model nobody/nothing": ("Model 'nobody/nothing' cannot be read",),
+    "--model bare": ("tokenizer",),
+    "--device gpu7": ("Device 'gpu7' cannot be used here",),
+    "--dataset none.csv": ("There is no file",),
+    "--dataset bad.jsonl": ("line 2", "broken JSON", "--on-bad-row skip"),
+    "--dataset other.csv": ("columns found: ['question', 'reply']", "--columns question=prompt"),
+    "--out bad.jsonl/run": ("--out", "bad.jsonl/run"),
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--site", "mpl"], ["Unknown site 'mpl'; allowed: attention, mlp, residual.", "Did you mean 'mlp'?"]),
-        (["--dataset", "popqa", "--model", "a/b"], ["Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"]),
-        (["--sit", "mlp"], ["No such option: --sit", "Did you mean '--site'?"]),
-        (["--limit", "many"], ["--limit", "valid integer"]),
-    ],
-)
-def test_a_wrong_option_is_one_line_and_makes_nothing(arguments: list[str], parts: list[str], tmp_path: Path) -> None:
-    message = mistake(*arguments, "--out", tmp_path / "run")
-    assert all(part in message for part in parts), message
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("model = ", ["cannot be read", "must be a TOML file"]),
-        ('sites = "mlp"', ["Unknown option 'sites'", "Did you mean 'site'?"]),
-        ("trust_remote_code = true", ["lets code run that comes with the model", "add --trust-remote-code"]),
-    ],
-)
-def test_a_bad_recipe_file_is_one_line_and_makes_nothing(text: str, parts: list[str], tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_text(text)
-    message = mistake("recipe.toml", "--out", tmp_path / "run")
-    assert all(part in message for part in parts), message
-    assert [path.name for path in tmp_path.iterdir()] == ["recipe.toml"]
-
-
-# Mistakes in what the options name: no folder is left.
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("smollm2-135m", ["not installed yet", "anchorscope models --install smollm2-135m"]),
-        ("nobody/nothing", ["Model 'nobody/nothing' cannot be read"]),
-    ],
-)
-def test_an_unknown_model_is_one_line_and_leaves_no_folder(
-    name: str, parts: list[str], questions: Path, tmp_path: Path
-) -> None:
-    message = mistake("--model", name, "--dataset", f"file:{questions}", "--out", tmp_path / "run")
-    assert all(part in message for part in parts), message
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_model_that_cannot_be_used_is_one_line_and_leaves_no_folder(
-    model: Path, questions: Path, tmp_path: Path
-) -> None:
-    bare = Path(shutil.copytree(model, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*", "special*")))
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    BertForMaskedLM(BertConfig(vocab_size=260, **sizes)).save_pretrained(tmp_path / "bert")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(model / name, tmp_path / "bert" / name)
-    for options, part in (
-        (["--model", bare], "tokenizer"),
-        (["--model", tmp_path / "bert"], "is not a causal language model (found: BertForMaskedLM)"),
-        (["--model", model, "--device", "gpu7"], "Device 'gpu7' cannot be used here"),
-    ):
-        assert part in mistake(*options, "--dataset", f"file:{questions}", "--out", tmp_path / "run")
-        assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "parts"),
-    [
-        (None, ["There is no file"]),
-        ('{"question": "Who?", "answers": ["I"]}\n{"question"\n', ["line 2", "broken JSON", "--on-bad-row skip"]),
-        ("question,reply\nWho?,I\n", ["columns found: ['question', 'reply']", "--columns question=prompt"]),
-    ],
-)
-def test_a_bad_question_file_is_one_line_and_leaves_no_folder(
-    content: str | None, parts: list[str], model: Path, tmp_path: Path
-) -> None:
-    if content is not None:
-        (tmp_path / "bad.txt").write_text(content)
-    message = mistake("--model", model, "--dataset", f"file:{tmp_path / 'bad.txt'}", "--out", tmp_path / "run")
-    assert all(part in message for part in parts), message
-    assert not (tmp_path / "run").exists()
-
-
-def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, questions: Path, tmp_path: Path) -> None:
-    broken = Path(shutil.copytree(model, tmp_path / "broken"))
-    weights = AutoModelForCausalLM.from_pretrained(broken)
-    with torch.no_grad():
-        weights.model.layers[1].mlp.up_proj.weight[0, 0] = float("nan")
-    weights.save_pretrained(broken)
-    message = mistake("--model", broken, "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
-    assert "up_proj.weight contains NaN or infinity" in message
-    assert "--dtype" in message
-    assert not (tmp_path / "run" / "manifest.json").exists()
-    assert not list((tmp_path / "run").rglob("*.anchorscope-partial"))
+def test_a_mistake_is_one_line_and_leaves_nothing(model: Path, questions: Path, tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    shutil.copytree(model, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*", "special*"))
+    before = {*tmp_path.iterdir(), tmp_path / "cache"}
+    for wrong, parts in MISTAKES.items():
+        given = {"--model": model, "--dataset": questions, "--out": "run"}
+        others = [option for pair in given.items() if pair[0] not in wrong for option in pair]
+        message = mistake(*wrong.split(), *others)
+        assert all(part in message for part in parts), message
+        assert before >= {*tmp_path.iterdir()}, wrong
 
 
 def test_too_few_answers_are_one_line_with_the_numbers_and_no_result(model: Path, tmp_path: Path) -> None:
@@ -262,26 +200,6 @@ def test_too_few_answers_are_one_line_with_the_numbers_and_no_result(model: Path
     assert "--limit" in message
     assert not (tmp_path / "run" / "manifest.json").exists()
     assert not list((tmp_path / "run").rglob("*.anchorscope-partial"))
-
-
-# Mistakes about the folder: what is there stays as it is.
-
-
-@pytest.mark.parametrize("folder", ["file", "file/sub", "/proc/anchorscope/run"])
-def test_a_folder_that_cannot_be_written_is_one_line(folder: str, model: Path, questions: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    message = mistake("--model", model, "--dataset", f"file:{questions}", "--out", folder, *QUICK)
-    assert "--out" in message
-    assert folder in message
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_a_folder_with_other_things_is_one_line_and_not_touched(model: Path, questions: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("mine")
-    message = mistake("--model", model, "--dataset", f"file:{questions}", "--out", tmp_path / "mine", *QUICK)
-    assert "holds other things (thesis.tex)" in message
-    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 
 def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_what_does_not(

@@ -13,9 +13,7 @@ from typer.testing import CliRunner
 from anchorscope.cli import inputs
 from anchorscope.cli.main import app
 from anchorscope.datasets import catalog, files, hub
-from repo import SHARED_DATA
 
-SHARED = SHARED_DATA
 ROWS = [
     {"question": "Who wrote Emma?", "answers": ["Jane Austen", "J"], "relation": "author", "subject": "Emma", "p": 7},
     {"question": "who wrote emma", "answers": ["Jane Austen"], "relation": "author"},
@@ -221,30 +219,3 @@ def test_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "open_dataset", stopped)
     result = ask("mine.jsonl")
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "stopped\n")
-
-
-@pytest.mark.parametrize(
-    ("file", "form", "rows"),
-    [
-        ("NQ-open.dev.head200.jsonl", "NQ-open, JSON lines", 200),
-        ("flashrag_popqa_test.head200.jsonl", "FlashRAG, JSON lines", 200),
-        ("flashrag_triviaqa_test.head200.jsonl", "FlashRAG, JSON lines", 200),
-        ("hotpot_dev_distractor_hf_schema.head100.json", "HotpotQA, JSON list", 100),
-        ("hotpot_dev_fullwiki_v1.head29.json", "HotpotQA, JSON list", 29),
-        ("hotpot_dev_v1_simplified.head200.json", "HotpotQA, JSON list", 200),
-        ("popQA.head200.tsv", "PopQA, TSV", 200),
-        ("popqa_ragvsft_22.test.head200.json", "PopQA (RAGvsFT), JSON list", 200),
-        ("popqa_ragvsft_queries.head200.jsonl", "PopQA (RAGvsFT), JSON lines", 200),
-        ("topics.dpr.nq.dev.head200.txt", "DPR, TSV without a header", 200),
-        ("topics.dpr.trivia.dev.head200.txt", "DPR, TSV without a header", 200),
-        ("topics.dpr.trivia.test.head200.txt", "DPR, TSV without a header", 200),
-        ("triviaqa_sample.json", "TriviaQA, JSON list", 1),
-    ],
-)
-def test_the_published_formats(file: str, form: str, rows: int) -> None:
-    path = SHARED / "raw" / file
-    if not path.exists():
-        pytest.skip("the shared question files are not beside the repository")
-    record = json.loads(ask(str(path), "--json").stdout)
-    assert (record["format"], record["rows"], record["bad_rows"]) == (form, rows, 0)
-    assert sum(record["answer_types"].values()) == record["questions"] > 0
