@@ -145,11 +145,10 @@ class Run:
     def _states(self, dataset: str, intervention: str) -> Path:
         from anchorscope.kept_states import place_of
 
-        place = place_of(dataset, intervention)
-        if place not in self.manifest["sha256"]:
-            cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
-            raise self._not_kept(f"{intervention} states", dataset, "states" if intervention == "clean" else cut)
-        return self._finished.place(place)
+        cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
+        file, keep = place_of(dataset, intervention), "states" if intervention == "clean" else cut
+        self._refuse_not_kept(file, f"{intervention} states of {dataset!r}", keep)
+        return self._finished.place(file)
 
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
@@ -158,22 +157,20 @@ class Run:
         """
         from anchorscope.kept_states import features_place
 
-        place = features_place(dataset)
-        if place not in self.manifest["sha256"]:
-            raise self._not_kept("features", dataset, "detection")
-        return self._finished.parquet(place.removesuffix(".parquet"))
+        file = features_place(dataset)
+        self._refuse_not_kept(file, f"features of {dataset!r}", "detection")
+        return self._finished.parquet(file.removesuffix(".parquet"))
 
-    def _not_kept(self, what: str, dataset: str, keep: str) -> UserError:
-        return UserError(
-            f"The run {str(self.path)!r} kept no {what} of {dataset!r}; run it again into the same folder with "
-            f"--keep {keep}."
-        )
+    def _refuse_not_kept(self, file: str, what: str, keep: str) -> None:
+        if file not in self.manifest["sha256"]:
+            again = f"run it again into the same folder with --keep {keep}"
+            raise UserError(f"The run {str(self.path)!r} kept no {what}; {again}.")
 
     @cached_property
     def _displays(self) -> dict[str, "Display"]:
         from anchorscope.report.render import figures_of
 
-        return {one.name: one for one in figures_of(self._finished.findings)}
+        return {display.name: display for display in figures_of(self._finished.findings)}
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -232,8 +229,8 @@ def run(
         if tokenizer is None:
             raise UserError("A model that is already loaded needs its tokenizer; pass tokenizer=... beside it.")
         options["model"] = str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
-        here = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
-        options |= {name: value for name, value in here.items() if options.get(name, "auto") == "auto"}
+        own = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
+        options |= {name: value for name, value in own.items() if options.get(name, "auto") == "auto"}
         loaded = (model, tokenizer)
     recipe = make_recipe(options)
     folder = default_folder(recipe) if out is None else named_folder(out)

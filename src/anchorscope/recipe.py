@@ -225,14 +225,14 @@ class Recipe(BaseModel):
 
 def named_layers(text: str) -> list[tuple[int, int]]:
     """First and last layer of every part of `3,10-14`."""
-    found = []
+    layers = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         ends = [end.strip() for end in (first, last or first)]
         if not all(end.isdecimal() and len(end) < 10 for end in ends):
             raise UserError(f"--keep-layers has {part[:80]!r}; name layers and ranges, like 3,10-14.")
-        found.append((int(ends[0]), int(ends[1])))
-    return found
+        layers.append((int(ends[0]), int(ends[1])))
+    return layers
 
 
 def make_recipe(given: Mapping[str, Any]) -> Recipe:
@@ -252,8 +252,8 @@ def make_recipe(given: Mapping[str, Any]) -> Recipe:
         name = ".".join(str(part) for part in first["loc"]).replace("_", "-")
         if first["type"] == "extra_forbidden":
             raise unknown("option", name, [field.replace("_", "-") for field in Recipe.model_fields]) from None
-        told = 'it must be a list, like ["atlas"]' if first["type"] == "tuple_type" else first["msg"].lower()
-        raise UserError(f"Option {name!r} is {shortened(first['input'])}: {told}.") from None
+        reason = 'it must be a list, like ["atlas"]' if first["type"] == "tuple_type" else first["msg"].lower()
+        raise UserError(f"Option {name!r} is {shortened(first['input'])}: {reason}.") from None
 
 
 def about(name: str) -> str:
@@ -294,7 +294,9 @@ def shortened(value: Any, longest: int = 120) -> str:
 
 def is_plain_text(text: str) -> bool:
     """Whether a text can stand in a file and name one: UTF-8, no zero in it, and not longer than any path."""
-    return len(text) <= _LONGEST_TEXT and "\0" not in text and not any("\ud800" <= one <= "\udfff" for one in text)
+    return (
+        len(text) <= _LONGEST_TEXT and "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+    )
 
 
 def to_toml(recipe: Recipe) -> str:

@@ -44,8 +44,8 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
     assert "question_share" in items["data"]["text/plain"]
     (scored,) = outputs[7]  # and no warning of a library
     assert "verdict='a" in scored["data"]["text/plain"]  # accept or abstain
-    (lines,) = outputs[8]
-    assert (lines["name"], lines["text"].splitlines()[0]) == ("stderr", "step 1 of 1: clean <states>  0/10")
+    lines = "".join(part["text"] for part in outputs[8]).splitlines()
+    assert lines == ["step 1 of 1: clean <states>  0/10", "clean <states>  5/10  50 %  in 1 s"]
     (error,) = outputs[9]
     assert error["traceback"] == [
         "UserError: 'nowhere' is not a finished run (no manifest.json); run it to its end first."
