@@ -133,15 +133,11 @@ def test_the_options_of_run_are_those_of_the_recipe() -> None:
         assert parameters[name].annotation == Recipe.model_fields[name].annotation
     for name, field in Recipe.model_fields.items():
         assert f"    {name}: {' '.join(str(field.description).split())}" in str(anchorscope.run.__doc__)
-    assert "One of: attention, mlp, residual." in str(anchorscope.run.__doc__)
-
-
-def test_an_unknown_option_is_told_with_the_nearest_name() -> None:
     with pytest.raises(anchorscope.UserError, match=r"Unknown option 'random_cut'.*Did you mean 'random_cuts'\?"):
         anchorscope.run(out="run", random_cut=3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", ["zeroing,layers", ["zeroing", "layers"], ("layers", "zeroing")])
+@pytest.mark.parametrize("given", ["zeroing,layers", ["layers", "zeroing"]])
 def test_lists_may_be_written_with_commas(given: object, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Recipe] = []
 
@@ -183,11 +179,8 @@ def test_questions_in_memory_become_a_file_of_the_cache(tmp_path: Path, monkeypa
         question_files(["atlas", 3])
 
 
-def test_an_empty_name_of_a_folder_is_told() -> None:
+def test_mistakes_about_folders(tmp_path: Path) -> None:
     with pytest.raises(anchorscope.UserError, match="folder's name is empty"):
         anchorscope.run(out=" ")
-
-
-def test_an_unfinished_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(anchorscope.UserError, match="not a finished run"):
         anchorscope.open_run(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 
 import anchorscope
 from anchorscope.finished import open_finished
-from anchorscope.tracking import TRACKERS, RunRecords, records_of, tags_of
+from anchorscope.tracking import TRACKERS, RunRecords, records_of
 from made_runs import made_run
 
 
@@ -37,15 +37,6 @@ def test_the_recipe_and_what_the_run_is_made_of(records: RunRecords, folder: Pat
     assert records.tags["version.anchorscope"] == "0.1.0"
     wanted = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
     assert records.tags["manifest.sha256"] == wanted
-
-
-def test_the_names_of_tags_are_such_as_trackers_take() -> None:
-    made = {"model": {}, "inputs": {"PopQA (2022), A&B": "a1"}, "schema_version": 1}
-    assert tags_of(made, "b2") == {
-        "dataset.PopQA _2022__ A_B.sha256": "a1",
-        "schema_version": "1",
-        "manifest.sha256": "b2",
-    }
 
 
 def test_every_number_of_the_summary_is_there_with_its_interval(records: RunRecords, folder: Path) -> None:
