@@ -57,9 +57,12 @@ def chosen_listener(progress: Progress | Literal["auto"] | None) -> Progress:
     """`auto`: a bar in a terminal, lines in a notebook, nothing where output goes elsewhere; None: nothing."""
     if progress != "auto":
         return progress or Silent()
+    return ScreenProgress() if _in_notebook() or sys.stderr.isatty() else Silent()
+
+
+def _in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
-    in_notebook = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
-    return ScreenProgress() if in_notebook or sys.stderr.isatty() else Silent()
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 def clear_screen() -> None:
@@ -91,7 +94,7 @@ class ScreenProgress(Progress):
         self._began = self._shown = self._clock()
         step = self._job.step()
         line = f"{step}: {self._title}" if step else self._title
-        if not console.is_terminal:
+        if _in_notebook() or not console.is_terminal:  # a notebook's kernel claims to be a terminal
             return say(f"{line}  0/{total}")
         bar = [BarColumn(bar_width=24)] if console.width >= _LEAST_WIDTH else []
         name, rest = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[rest]"))
