@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from anchorscope.detectors.detector import Detector as Detector
     from anchorscope.errors import UserError as UserError
     from anchorscope.models.language_model import LanguageModel as LanguageModel
-    from anchorscope.models.loading import load as load_model
+    from anchorscope.models.loading import load as load_model  # noqa: F401
     from anchorscope.recipe import Recipe as Recipe
     from anchorscope.tracking import log_run as log_run
 
@@ -49,26 +49,7 @@ _HOMES = {
     "grade": "anchorscope.answers.grade:grade",
     "UserError": "anchorscope.errors:UserError",
 }
-"""The public names and where they live."""
-
-__all__ = [
-    "Comparison",
-    "Detection",
-    "Detector",
-    "LanguageModel",
-    "Question",
-    "Recipe",
-    "Run",
-    "UserError",
-    "compare",
-    "detect",
-    "grade",
-    "load_model",
-    "log_run",
-    "open_run",
-    "run",
-    "verify",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

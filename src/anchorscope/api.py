@@ -5,7 +5,7 @@ run                                                         # in a notebook: the
 run.curves.filter(pl.col("assignment") == "corrected")
 run.figure("question_share")
 
-A finished run is opened without torch: whoever only reads results does not wait for it.
+A finished run is opened without torch.
 """
 
 import inspect
@@ -18,7 +18,7 @@ import polars as pl
 
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_names, split_specs
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.execute.choose import choose
 from anchorscope.finished import open_finished
 from anchorscope.prepare import check_inputs, default_folder, question_files
@@ -26,8 +26,7 @@ from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
-from anchorscope.screen.progress import chosen_listener, clear_screen
-from anchorscope.system_errors import told_to_callers
+from anchorscope.screen import chosen_listener, clear_screen
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
 
@@ -146,11 +145,10 @@ class Run:
     def _states(self, dataset: str, intervention: str) -> Path:
         from anchorscope.kept_states import place_of
 
-        place = place_of(dataset, intervention)
-        if place not in self.manifest["sha256"]:
-            cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
-            raise self._not_kept(f"{intervention} states", dataset, "states" if intervention == "clean" else cut)
-        return self._finished.place(place)
+        cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
+        file, keep = place_of(dataset, intervention), "states" if intervention == "clean" else cut
+        self._refuse_not_kept(file, f"{intervention} states of {dataset!r}", keep)
+        return self._finished.place(file)
 
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
@@ -159,22 +157,20 @@ class Run:
         """
         from anchorscope.kept_states import features_place
 
-        place = features_place(dataset)
-        if place not in self.manifest["sha256"]:
-            raise self._not_kept("features", dataset, "detection")
-        return self._finished.parquet(place.removesuffix(".parquet"))
+        file = features_place(dataset)
+        self._refuse_not_kept(file, f"features of {dataset!r}", "detection")
+        return self._finished.parquet(file.removesuffix(".parquet"))
 
-    def _not_kept(self, what: str, dataset: str, keep: str) -> UserError:
-        return UserError(
-            f"The run {str(self.path)!r} kept no {what} of {dataset!r}; run it again into the same folder with "
-            f"--keep {keep}."
-        )
+    def _refuse_not_kept(self, file: str, what: str, keep: str) -> None:
+        if file not in self.manifest["sha256"]:
+            again = f"run it again into the same folder with --keep {keep}"
+            raise UserError(f"The run {str(self.path)!r} kept no {what}; {again}.")
 
     @cached_property
     def _displays(self) -> dict[str, "Display"]:
         from anchorscope.report.render import figures_of
 
-        return {one.name: one for one in figures_of(self._finished.findings)}
+        return {display.name: display for display in figures_of(self._finished.findings)}
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -191,7 +187,7 @@ class Run:
         return self._displays[name].plot()
 
 
-@told_to_callers
+@faults_as_user_errors()
 def run(
     model: Any = "smollm2-135m",
     datasets: Any = "atlas",
@@ -230,8 +226,8 @@ def run(
         if tokenizer is None:
             raise UserError("A model that is already loaded needs its tokenizer; pass tokenizer=... beside it.")
         options["model"] = str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
-        here = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
-        options |= {name: value for name, value in here.items() if options.get(name, "auto") == "auto"}
+        own = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
+        options |= {name: value for name, value in own.items() if options.get(name, "auto") == "auto"}
         loaded = (model, tokenizer)
     recipe = make_recipe(options)
     folder = default_folder(recipe) if out is None else named_folder(out)
@@ -265,7 +261,7 @@ def _complete(run: Callable[..., Run]) -> None:
 _complete(run)
 
 
-@told_to_callers
+@faults_as_user_errors()
 def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
     """Checks every file of a run, finished or not, of a comparison, a validation, detectors or a bundle."""
     folder, listener = named_folder(path), chosen_listener(progress)
@@ -275,7 +271,7 @@ def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "a
         clear_screen()
 
 
-@told_to_callers
+@faults_as_user_errors()
 def open_run(path: str | Path) -> Run:
     """A finished run folder; torch is not loaded."""
     return Run(named_folder(path))

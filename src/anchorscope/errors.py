@@ -1,18 +1,36 @@
-"""Mistakes of the user, told in one line: what is wrong, what was found, what is allowed, what to do next.
+"""Errors in one line: what is wrong, what was found, what is allowed, what to do next.
 
-Every door (the command line, the Python call) lets a `UserError` through as it is: the command prints its one line and
-leaves with exit code 2. `Incomplete` is no mistake, and leaves with exit code 3. Any other exception is a mistake of
-ours and keeps its traceback.
+A `UserError` leaves the command line with exit code 2, `Incomplete` with 3. Faults of the machine (a full disk, a
+missing right, no memory) are recognised here too, also where a library wraps them in an exception of its own. Any other
+exception is a bug of ours and keeps its traceback.
 """
 
 import difflib
-from collections.abc import Iterable
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-_LONGEST = 200  # letters of a name that a message repeats
+STANDARD_OUTPUT = "standard output"
+"""Stands in for a file's name where a result could not be printed."""
+_IN_TEXT = re.compile(r"\(os error (\d+)\)")  # how libraries written in Rust (safetensors, polars, tokenizers) put it
+_NO_MEMORY = re.compile(r"not enough memory: you tried to allocate|Unable to allocate .* for an array|std::bad_alloc")
+_BREAKS_ANYTHING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
+_ADVICE = {
+    errno.ENOSPC: "free some room there, or choose another folder",
+    errno.EDQUOT: "free some room there, or choose another folder",
+    errno.EFBIG: "raise the limit (ulimit -f)",
+    errno.ENOENT: "leave it in place while the command runs",
+    errno.ESTALE: "leave it in place while the command runs",
+    errno.EMFILE: "allow more open files (ulimit -n 4096)",
+    errno.ENOMEM: "close other programs, or ask for less",
+    errno.EAGAIN: "close other programs, or raise the limits (ulimit -a)",
+}
 
 
 class UserError(Exception):
-    """A mistake that the user can mend; its text is the whole message."""
+    """A mistake that the user can fix; its text is the whole message."""
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the one line, as everywhere."""
@@ -20,29 +38,83 @@ class UserError(Exception):
 
 
 class TooFewAnswers(UserError):
-    """A dataset gave too few true or too few false answers; the others of a run can go on without it."""
+    """A dataset gave too few true or too few false answers; a run's other datasets can go on without it."""
 
 
 class Incomplete(Exception):
-    """Work that could not be ended for want of workers: exit code 3; what is done is kept, the same command goes on.
-
-    Its text is the whole message.
-    """
+    """Work that ended for want of workers; what is done is kept, and the same command resumes it."""
 
 
 class MemoryRanOut(Exception):
-    """A planned batch does not fit into memory: its pass has to be planned anew, with fewer tokens together."""
+    """A planned batch does not fit into memory: its pass has to be planned again, with fewer tokens together."""
 
 
 class InterventionNotApplied(RuntimeError):
     """A cut that was asked for did not happen. Never the user's fault: a flat curve would look like a finding."""
 
 
-def unknown(kind: str, found: str, allowed: Iterable[str], then: str = "") -> UserError:
+def shorten(text: str, longest: int) -> str:
+    """The text without its middle where it is too long for a message."""
+    return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+
+
+def unknown(kind: str, name: str, allowed: Iterable[str], then: str = "") -> UserError:
     """The error for a name that is not among the allowed ones, with the nearest allowed name as a hint."""
-    names = sorted(allowed)
-    found = found if len(found) <= _LONGEST else f"{found[: _LONGEST - 1]}…"
-    near = difflib.get_close_matches(found.lower(), names, n=1, cutoff=0.5)
+    names, name = sorted(allowed), shorten(name, 200)
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    after = f" {then}" if then else ""
-    return UserError(f"Unknown {kind} {found!r}; allowed: {', '.join(names)}.{hint}{after}")
+    return UserError(f"Unknown {kind} {name!r}; allowed: {', '.join(names)}.{hint}{f' {then}' if then else ''}")
+
+
+def system_fault(error: BaseException) -> OSError | None:
+    """The machine's fault behind an exception, as the system reports it; None where there is none."""
+    seen: list[BaseException] = []
+    while error not in seen:
+        seen.append(error)
+        if isinstance(error, OSError) and error.errno is not None:
+            return error
+        if match := _IN_TEXT.search(str(error)):
+            number = int(match.group(1))
+            return OSError(number, os.strerror(number))
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+            return OSError(errno.ENOMEM, " ".join(str(error).split()) or os.strerror(errno.ENOMEM))
+        if error.__cause__ is not None:
+            error = error.__cause__
+        elif isinstance(error.__context__, OSError) and error.__context__.errno in _BREAKS_ANYTHING:
+            error = error.__context__
+    return None
+
+
+def fault_in_words(fault: OSError) -> str:
+    """One line: what the system says, at which file, and what to do."""
+    text = shorten(str(fault.strerror or fault), 300)
+    if fault.filename == STANDARD_OUTPUT:
+        return f"The result could not be written to standard output ({text}); send it elsewhere."
+    at = f" at {shorten(os.fsdecode(fault.filename), 300)!r}" if isinstance(fault.filename, str | bytes) else ""
+    return f"{text}{at}; {_ADVICE.get(fault.errno or 0, 'change that, or choose another folder')}."
+
+
+@contextmanager
+def naming(path: object) -> Iterator[None]:
+    """Adds the file to a fault that names none: libraries, and writes to an open file, don't."""
+    try:
+        yield
+    except Exception as error:
+        fault = system_fault(error)
+        if fault is None or fault.filename is not None or fault.errno == errno.ENOMEM:
+            raise
+        raise OSError(fault.errno, fault.strerror, str(path)) from error
+
+
+@contextmanager
+def faults_as_user_errors() -> Iterator[None]:
+    """Turns a fault of the machine into a `UserError`; also a decorator, for functions that Python callers use."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        fault = system_fault(error)
+        if fault is None:
+            raise
+        raise UserError(f"{fault_in_words(fault)} Then do the same again.") from error

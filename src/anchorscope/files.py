@@ -17,8 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
-from anchorscope.errors import UserError
-from anchorscope.system_errors import naming
+from anchorscope.errors import UserError, naming
 
 PARTIAL = ".anchorscope-partial"
 """Ending of what is still being written: nobody else has files of such names, so that what a killed process left of

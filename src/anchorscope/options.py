@@ -1,11 +1,11 @@
-"""How an option of a run is declared: once, as a field of `Recipe`, with all that others need to know about it.
+"""How an option of a run is declared: once, as a field of `Recipe` with type, limits, default, and help as docstring.
 
-The field has the type, the limits and, as its docstring, the help text. `option` adds the default, the panel of the
-help page, the words it may take, and how `compare` treats runs that differ in it. The command line, the signature and
-docstring of `anchorscope.run`, the reference in the docs, study files and error messages are made from that.
+The command line, the signature of `anchorscope.run`, the reference in the docs, study files and error messages are made
+from that.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -26,19 +26,12 @@ class Rule:
     """What the difference does; part of a message, so it begins with a small letter."""
 
 
-def refuse(reason: str) -> Rule:
-    """The runs measured something else: they are compared only where the user allows it by name."""
-    return Rule("refuse", reason)
-
-
-def flag(reason: str) -> Rule:
-    """The runs measured the same thing in another way: the comparison says so."""
-    return Rule("flag", reason)
-
-
-def ignore(reason: str) -> Rule:
-    """The difference concerns no number that is compared."""
-    return Rule("ignore", reason)
+refuse = partial(Rule, "refuse")
+"""The runs measured something else: they are compared only where the user allows it by name."""
+flag = partial(Rule, "flag")
+"""The runs measured the same thing in another way: the comparison says so."""
+ignore = partial(Rule, "ignore")
+"""The difference concerns no number that is compared."""
 
 
 @dataclass(frozen=True)
@@ -49,26 +42,17 @@ class Option:
     compared: Rule
     choices: tuple[str, ...] = ()
     """The words that it takes; empty where it takes others."""
-    offered: tuple[str, ...] = ()
-    """Words that the Tab key offers where others are possible too."""
     is_common: bool = False
     """Whether `run --help` shows it; `run --help-all` shows every option."""
 
 
 def option(
-    default: Any,
-    panel: str,
-    compared: Rule,
-    *,
-    choices: tuple[str, ...] = (),
-    offered: tuple[str, ...] = (),
-    common: bool = False,
-    **limits: Any,
+    default: Any, panel: str, compared: Rule, *, choices: tuple[str, ...] = (), common: bool = False, **limits: Any
 ) -> Any:
     """A field of `Recipe`; `limits` are pydantic's (`ge`, `le`)."""
     from pydantic import Field  # only here: the overview of all commands needs the panels and has to come at once
 
-    about = Option(panel, compared, choices, offered or choices, common)
+    about = Option(panel, compared, choices, common)
     return Field(default=default, json_schema_extra={"option": about}, **limits)  # type: ignore[dict-item]
 
 

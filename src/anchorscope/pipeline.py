@@ -24,7 +24,7 @@ from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, KNOCKOUT, chosen_evidence
 from anchorscope.cost import REPORT, choose_random_cuts, dataset_size, report_cost, run_cost, step_costs
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.errors import Incomplete, TooFewAnswers, UserError
+from anchorscope.errors import Incomplete, TooFewAnswers, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.ray_executor import WorkerGroups, WorkerJob, shared
 from anchorscope.experiments.experiment import chosen_experiments
@@ -39,7 +39,6 @@ from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, p
 from anchorscope.steps import make
 from anchorscope.steps.dataset_run import FILE, MODEL, DatasetRun, Step
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES, TABLE_LIBRARIES, Job
-from anchorscope.system_errors import fault_in_words
 
 Pass, Fit, Table = (
     partial(Step, libraries=libraries) for libraries in (MODEL_LIBRARIES, FIT_LIBRARIES, TABLE_LIBRARIES)

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 import anchorscope
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.models.loading import load as load_model
-from anchorscope.prepare import default_folder, question_files
+from anchorscope.prepare import question_files
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
-from anchorscope.screen.progress import TerminalProgress, chosen_listener
+from anchorscope.screen import ScreenProgress, chosen_listener
 from compared_runs import write_run
 from report_shares import run_with_shares
 from small_facts import quick_options, write_questions
@@ -133,15 +133,11 @@ def test_the_options_of_run_are_those_of_the_recipe() -> None:
         assert parameters[name].annotation == Recipe.model_fields[name].annotation
     for name, field in Recipe.model_fields.items():
         assert f"    {name}: {' '.join(str(field.description).split())}" in str(anchorscope.run.__doc__)
-    assert "One of: attention, mlp, residual." in str(anchorscope.run.__doc__)
-
-
-def test_an_unknown_option_is_told_with_the_nearest_name() -> None:
     with pytest.raises(anchorscope.UserError, match=r"Unknown option 'random_cut'.*Did you mean 'random_cuts'\?"):
         anchorscope.run(out="run", random_cut=3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", ["zeroing,layers", ["zeroing", "layers"], ("layers", "zeroing")])
+@pytest.mark.parametrize("given", ["zeroing,layers", ["layers", "zeroing"]])
 def test_lists_may_be_written_with_commas(given: object, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Recipe] = []
 
@@ -160,11 +156,11 @@ def test_lists_may_be_written_with_commas(given: object, monkeypatch: pytest.Mon
 def test_who_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Silent()
     assert chosen_listener(mine) is mine
-    assert isinstance(chosen_listener(None), Silent)
+    assert type(chosen_listener(None)) is Silent
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert isinstance(chosen_listener("auto"), Silent)  # a script whose output goes into a file
+    assert type(chosen_listener("auto")) is Silent  # a script whose output goes into a file
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert isinstance(chosen_listener("auto"), TerminalProgress)
+    assert isinstance(chosen_listener("auto"), ScreenProgress)
 
 
 def test_questions_in_memory_become_a_file_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,15 +179,8 @@ def test_questions_in_memory_become_a_file_of_the_cache(tmp_path: Path, monkeypa
         question_files(["atlas", 3])
 
 
-def test_a_folder_that_is_not_named_is_that_of_the_command() -> None:
-    assert default_folder(Recipe(datasets=("atlas", "popqa=x.csv"))) == Path("runs/smollm2-135m-atlas-popqa")
-
-
-def test_an_empty_name_of_a_folder_is_told() -> None:
+def test_mistakes_about_folders(tmp_path: Path) -> None:
     with pytest.raises(anchorscope.UserError, match="folder's name is empty"):
         anchorscope.run(out=" ")
-
-
-def test_an_unfinished_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(anchorscope.UserError, match="not a finished run"):
         anchorscope.open_run(tmp_path)

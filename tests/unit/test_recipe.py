@@ -1,14 +1,12 @@
 """Recipes: what is written is what is read, and a mistake is told in one line with what would be right."""
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe, to_toml
@@ -58,36 +56,11 @@ def test_a_recipe_that_is_written_is_the_recipe_that_is_read(
     assert make_recipe(read_recipe(path)) == recipe
 
 
-def test_every_option_is_in_the_file_or_unset() -> None:
-    written = tomllib.loads(to_toml(make_recipe({})))
-    assert set(Recipe.model_fields) - set(written) == {
-        "limit",
-        "batch_tokens",
-        "evidence_items",
-        "window",
-        "keep_layers",
-        "directions",
-        "threads",
-        "random_cuts",
-    }
-    assert written["model"] == "smollm2-135m"
-    assert written["datasets"] == ["atlas"]
-
-
 def test_every_option_explains_itself() -> None:
     assert all(field.description for field in Recipe.model_fields.values())
 
 
-def test_a_recipe_cannot_be_changed() -> None:
-    recipe = make_recipe({})
-    with pytest.raises(ValidationError):
-        recipe.seed = 3  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    ("option", "nearest"),
-    [("sites", "site"), ("datset", "datasets"), ("batch_token", "batch-tokens"), ("sede", "seed")],
-)
+@pytest.mark.parametrize(("option", "nearest"), [("sites", "site"), ("batch_token", "batch-tokens")])
 def test_an_unknown_option_is_told_with_the_nearest_one(option: str, nearest: str) -> None:
     message = refused({option: "x"})
     assert message.startswith(f"Unknown option {option.replace('_', '-')!r}; allowed: ")
@@ -103,10 +76,6 @@ def test_an_unknown_choice_is_told_with_all_allowed_ones_and_the_nearest(name: s
     assert all(allowed in message for allowed in CHOICES[name])
     assert message.endswith(f"Did you mean {right!r}?")
     assert make_recipe({name: right})
-
-
-def test_a_choice_far_from_all_others_gets_no_guess() -> None:
-    assert "Did you mean" not in refused({"site": "qqqqq"})
 
 
 @pytest.mark.parametrize(
@@ -130,22 +99,14 @@ def test_two_datasets_of_one_name_are_refused(specs: tuple[str, str]) -> None:
     assert "twice; name each file differently" in refused({"datasets": specs})
 
 
-def test_no_dataset_at_all_is_refused() -> None:
-    assert "found none" in refused({"datasets": ()})
-
-
 @pytest.mark.parametrize(
     ("options", "start"),
     [
         ({"limit": 0}, "Option 'limit' is 0: input should be greater than or equal to 1"),
-        ({"limit": "many"}, "Option 'limit' is 'many': input should be a valid integer"),
         ({"limit": 2.5}, "Option 'limit' is 2.5: input should be a valid integer"),
-        ({"seed": -1}, "Option 'seed' is -1: input should be greater than or equal to 0"),
-        ({"folds": 1}, "Option 'folds' is 1: input should be greater than or equal to 2"),
         ({"max_per_class": 29}, "Option 'max-per-class' is 29: input should be greater than or equal to 30"),
-        ({"bootstrap": None}, "Option 'bootstrap' is None: input should be a valid integer"),
         ({"model": 7}, "Option 'model' is 7: input should be a valid string"),
-        ({"site": 7}, "Option 'site' is 7: input should be a valid string"),
+        ({"datasets": ()}, "A run needs datasets with different names, found none"),
         ({"datasets": "atlas"}, "Option 'datasets' is 'atlas': it must be a list, like"),
         ({"datasets": [7]}, "Option 'datasets.0' is 7: input should be a valid string"),
         ({"trust_remote_code": "perhaps"}, "Option 'trust-remote-code' is 'perhaps': input should be a valid boolean"),
@@ -160,17 +121,12 @@ def test_a_recipe_that_is_not_there_is_told(tmp_path: Path) -> None:
         read_recipe(tmp_path / "missing.toml")
 
 
-@pytest.mark.parametrize("content", [b"model = ", b"\xff\xfe", b"a = 1\na = 2\n", b"{}"])
+@pytest.mark.parametrize("content", [b"model = ", b"\xff\xfe", bytes(range(256))])
 def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"bad\.toml' cannot be read \(.+\); it must be a TOML file"):
         read_recipe(path)
-
-
-def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is no regular file"):
-        read_recipe(tmp_path)
 
 
 def test_an_empty_recipe_is_the_default(tmp_path: Path) -> None:
@@ -188,14 +144,10 @@ HOSTILE = {
     "fewer digits": "seed = " + "9" * 4_000,
     "keys": "".join(f"k{number} = 1\n" for number in range(50_000)),
     "nan": "seed = nan",
-    "infinity": "bootstrap = inf",
-    "a date": "limit = 2020-01-01",
-    "a list": "model = [1, 2]",
     "a table": "keep = {a = 1}",
     "zero": 'model = "a\\u0000b"',
     "a long name": 'model = "' + "x" * 200_000 + '"',
     "draws": "bootstrap = 100000000",
-    "too large": "#" * 1_000_001,
 }
 """Recipes that nobody writes."""
 
@@ -209,16 +161,11 @@ def test_a_hostile_recipe_is_one_short_line(text: str, tmp_path: Path) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_pipe_is_no_recipe(tmp_path: Path) -> None:
+def test_a_pipe_and_a_folder_are_no_recipes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "recipe.toml")
-    with pytest.raises(UserError, match="is no regular file"):
-        read_recipe(tmp_path / "recipe.toml")
-
-
-def test_binary_is_no_recipe(tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_bytes(bytes(range(256)))
-    with pytest.raises(UserError, match="cannot be read"):
-        read_recipe(tmp_path / "recipe.toml")
+    for path in (tmp_path, tmp_path / "recipe.toml"):
+        with pytest.raises(UserError, match="is no regular file"):
+            read_recipe(path)
 
 
 def test_a_folder_called_like_a_home_is_named_in_full() -> None:

@@ -4,14 +4,13 @@ import threading
 
 import pytest
 
-from anchorscope import side_by_side as file
 from anchorscope.side_by_side import side_by_side
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 300])
 def test_everything_is_done_once_and_comes_in_order(n):
     seen = []
-    assert side_by_side(lambda one: seen.append(one) or one * one, range(n)) == [one * one for one in range(n)]
+    assert side_by_side(lambda value: seen.append(value) or value**2, range(n)) == [value**2 for value in range(n)]
     assert sorted(seen) == list(range(n))
 
 
@@ -20,24 +19,20 @@ def test_several_threads_work():
     side_by_side(lambda _: meeting.wait(10), range(2))
 
 
-def test_who_asks_does_not_wait_behind_others():
-    """A thread that feeds a GPU must not stand in line behind the hashing of a result."""
-    go_on = threading.Event()
-    busy = [file._threads().submit(go_on.wait, 30) for _ in range(64)]
-    try:
-        assert side_by_side(str, range(5)) == ["0", "1", "2", "3", "4"]
-        assert not busy[-1].done()
-    finally:
-        go_on.set()
+def test_work_may_ask_for_more_of_it():
+    def nested(number):
+        return sum(side_by_side(lambda value: value * number, range(20)))
+
+    assert side_by_side(nested, range(20)) == [190 * number for number in range(20)]
 
 
 def test_a_failure_is_raised_and_nothing_goes_on_behind_it():
     done = []
 
-    def work(one: int) -> None:
-        if one == 3:
+    def work(value: int) -> None:
+        if value == 3:
             raise OSError("no room")
-        done.append(one)
+        done.append(value)
 
     with pytest.raises(OSError, match="no room"):
         side_by_side(work, range(10_000))

@@ -1,14 +1,40 @@
-"""`anchorscope compare`: finished runs side by side, one chart with a panel per model."""
+"""`anchorscope compare` and `anchorscope study`: several runs side by side, and many runs as one job."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorscope.cli.terminal import emit_json, listener, loading, say, user_errors
+from anchorscope.cli.help import EXECUTOR, AsJson, PlainCommand, Quiet, in_help, running, with_options
+from anchorscope.cli.terminal import (
+    INCOMPLETE,
+    NOTHING_KEPT,
+    emit_json,
+    emit_text,
+    listener,
+    loading,
+    split_list,
+    user_errors,
+)
 from anchorscope.comparing.rules import REFUSABLE
+from anchorscope.errors import UserError
+from anchorscope.execute.choose import choose
+from anchorscope.recipe import about, named_folder
+from anchorscope.screen import say
 
-_STOPPED = "stopped; nothing half made was kept, the same command starts again"
+if TYPE_CHECKING:
+    from anchorscope.study.grid import Study
+
+EXAMPLES = {
+    "study": (
+        (
+            "all runs of a study, or what is missing of them",
+            "anchorscope study run recipes/studies/four-models.toml --out runs/four",
+        ),
+        ("how far it is", "anchorscope study status --out runs/four"),
+        ("the page that compares all, of what is done so far", "anchorscope study report --out runs/four"),
+    )
+}
 _ALLOW = (
     "Differences that would be refused and shall stand, as flags on the page: names with commas, or all: "
     f"{', '.join(REFUSABLE)}."
@@ -35,41 +61,145 @@ def compare(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Put finished runs side by side: a panel per model, what changes with size, and what the runs do not share."""
     with loading("polars", quiet):
         from anchorscope.comparing.compare import compare as compare_runs
-        from anchorscope.recipe import named_folder
 
-    allowed = tuple(part for text in allow or () for part in text.split(",") if part)
-    with user_errors(stopped=_STOPPED):
-        made = compare_runs(
+    with user_errors(stopped=NOTHING_KEPT):
+        comparison = compare_runs(
             runs,
             out=named_folder(out),
             relative_depth=relative_depth,
             assignment=assignment,
             order=order,
-            allow=allowed,
+            allow=split_list(",".join(allow or ())),
             names=() if names is None else names,
             claims=claims,
             progress=listener(quiet),
         )
-    figures, report = Path(out) / "figures", Path(out) / "report.html"
+    figures, report, manifest = Path(out) / "figures", Path(out) / "report.html", comparison.manifest
     chart = figures / ("question_share.png" if (figures / "question_share.png").exists() else "delta_p.png")
-    differences = made.manifest["differences"]
-    for one in differences:
-        say(f"warning: {one['text']}", quiet)
+    for difference in manifest["differences"]:
+        say(f"warning: {difference['text']}", quiet)
     if as_json:
         shown = ("run", "folder", "model", "datasets", "used")
         emit_json(
             {
                 "out": str(out),
-                "answer": made.manifest["answer"],
+                "answer": manifest["answer"],
                 "chart": str(chart),
                 "report": str(report),
-                "runs": [{name: one[name] for name in shown} for one in made.manifest["runs"]],
-                "differences": differences,
-                "readings": made.observations,
+                "runs": [{name: run[name] for name in shown} for run in manifest["runs"]],
+                "differences": manifest["differences"],
+                "readings": comparison.observations,
             }
         )
-    elif not quiet:
-        say("\n".join([*made.manifest["answer"], f"chart:  {chart}", f"report: {report}"]))
+    else:
+        say("\n".join([*manifest["answer"], f"chart:  {chart}", f"report: {report}"]), quiet)
+
+
+study = typer.Typer()
+_File = Annotated[
+    Path | None, typer.Argument(metavar="STUDY", help="The study's file (.toml), or its folder.", show_default=False)
+]
+_Out = Annotated[str | None, typer.Option("--out", help="The study's folder.", show_default=False)]
+
+
+@study.command("run", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][:1]))
+@with_options(EXECUTOR, after=4)
+def run_study(
+    study: _File = None,
+    out: _Out = None,
+    trust_remote_code: Annotated[
+        bool, running("--trust-remote-code", help="Let code run that comes with the study's models.")
+    ] = False,
+    threads: Annotated[
+        int | None, running("--threads", help=f"{about('threads')} Wins over the study's defaults.", show_default=False)
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    **executor: Any,
+) -> None:
+    """Run a study, or go on with it: what is done is not done again, and a run that fails does not stop the others.
+
+    Exit codes: 0 all done, 2 a run failed or the study has a mistake, 3 incomplete (run it again), 130 stopped.
+    """
+    planned, source, folder = _open_study(study, out)
+    trusting = [run.name for run in planned.runs if run.recipe.trust_remote_code]
+    if trusting and not trust_remote_code:  # a study may come from anybody
+        raise UserError(
+            f"Study {str(source)!r} lets code run that comes with a model ({trusting[0]}); add --trust-remote-code if "
+            f"you trust the models' authors, or take trust_remote_code out of the study."
+        )
+    planned, choice = planned.with_threads(threads), choose(**executor)
+    n, models = len(planned.runs), len(planned.models)
+    size = f"{n} run{'s' * (n != 1)} of {models} model{'s' * (models != 1)}"
+    say(f"anchorscope: {planned.name}, {size} into {folder}", quiet)
+
+    with loading("torch", quiet):
+        from anchorscope.study.runner import Listening, run_study
+
+    listening = Listening(lambda line: say(line, quiet), lambda: listener(quiet))
+    outcome = run_study(planned, source, folder, listening, choice)
+    page, status = folder / "report.html", outcome.status
+    report = str(page) if page.is_file() else None
+    if as_json:
+        emit_json({**status.record(), "report": report, "incomplete": outcome.incomplete})
+    else:
+        say(status.line + (f"\nreport: {report}" if report else ""), quiet)
+    if outcome.exit_code == INCOMPLETE:
+        name, line = next(iter(outcome.incomplete.items()))
+        say(f"incomplete: {name}: {line}")
+    elif outcome.exit_code:
+        failed = [run for run in status.runs if run.state == "failed"]
+        first = f"{len(failed)} of {n} runs failed; the first, {failed[0].name}: {failed[0].error}" if failed else ""
+        say(f"error: {first or status.line}")
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)
+
+
+@study.command("status", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][1:2]))
+def show_status(study: _File = None, out: _Out = None, as_json: AsJson = False) -> None:
+    """Show how far every run of a study is, while it runs or after: done, running, failed, stopped, waiting."""
+    from anchorscope.study.states import status_of
+
+    planned, _, folder = _open_study(study, out)
+    status = status_of(planned, folder)
+    if as_json:
+        return emit_json(status.record())
+    width = max(len(run.name) for run in status.runs)
+    emit_text(status.line + ("; a process works on it" if status.running else ""))
+    for run in status.runs:
+        steps = f"{run.steps} step{'s' * (run.steps != 1)}" if run.steps and run.state != "done" else ""
+        more = "; ".join(part for part in (steps, run.error or "") if part)
+        emit_text(f"  {run.name:<{width}}  {run.state:<7}  {more}".rstrip())
+
+
+@study.command("report", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][2:]))
+def report_study(study: _File = None, out: _Out = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Write the page that compares all runs that are done."""
+    planned, source, folder = _open_study(study, out)
+
+    with loading("polars", quiet):
+        from anchorscope.study.page import report_study
+
+    page = report_study(planned, source, folder, listener(quiet))
+    if as_json:
+        emit_json({"report": str(page), "summary": str(folder / "summary.csv")})
+    else:
+        say(f"report: {page}", quiet)
+
+
+def _open_study(study: Path | None, out: str | None) -> "tuple[Study, Path, Path]":
+    """The study, its file and its folder: a folder of one has both."""
+    from anchorscope.study.grid import read_study
+    from anchorscope.study.study_folder import FILE, study_in
+
+    if study is not None and study.is_dir() and out is None:
+        study, out = None, str(study)
+    if out is None:
+        what = "No study is named" if study is None else f"{str(study)!r} is not the folder of a study"
+        raise UserError(f"{what}; name its file and its folder: {study or 'STUDY.toml'} --out DIR")
+    folder = named_folder(out)
+    if study is None:
+        return study_in(folder), folder / FILE, folder
+    return read_study(study), study, folder

@@ -1,8 +1,7 @@
-"""The command `anchorscope`: one thin door per job.
+"""The command `anchorscope`.
 
-A wrong command, option or value is told in one line on standard error, with the nearest right name, and leaves with
-exit code 2, as every other mistake of the user does. A command's module is imported when that command is called, and
-none of them imports torch at its top: help has to come at once.
+A wrong command, option or value is one line on standard error, with the nearest right name, and exit code 2. A
+command's module is imported when that command is called, and none imports torch at its top: help has to come at once.
 """
 
 import contextlib
@@ -11,7 +10,6 @@ import io
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -19,95 +17,96 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from anchorscope.cli import signals
-from anchorscope.cli.help_texts import PlainCommand, in_help
+from anchorscope.cli.help import PlainCommand, in_help
 from anchorscope.cli.terminal import emit_text, say, user_errors
-from anchorscope.system_errors import STANDARD_OUTPUT
+from anchorscope.errors import STANDARD_OUTPUT, shorten
 
-_LONGEST = 400
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-
-
-@dataclass(frozen=True)
-class CommandEntry:
-    """A command, which has the module `anchorscope.cli.NAME`, as the overview shows it."""
-
-    panel: str
-    summary: str
-    """Its docstring, or the help of its group."""
-
-
 _FIRST, _FURTHER, _CHECKS = "Start here", "Go on from finished runs", "Check the instrument"
-_COMMANDS = {
-    "models": CommandEntry(_FIRST, "Show what can be loaded here and how to get the rest."),
-    "data": CommandEntry(
-        _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."
-    ),
-    "run": CommandEntry(
+COMMANDS = {
+    "models": ("inputs", _FIRST, "Show what can be loaded here and how to get the rest."),
+    "data": ("inputs", _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."),
+    "run": (
+        "run",
         _FIRST,
         "Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost.",
     ),
-    "view": CommandEntry(_FIRST, "List runs with their answer cards in the browser, and open their reports."),
-    "show": CommandEntry(
+    "view": ("inspect", _FIRST, "List runs with their answer cards in the browser, and open their reports."),
+    "show": (
+        "inspect",
         _FIRST,
         "Show what a finished run found, or one of its items: question, answer, pathways, what every cut did to it.",
     ),
-    "compare": CommandEntry(
+    "compare": (
+        "compare",
         _FURTHER,
         "Put finished runs side by side: a panel per model, what changes with size, and what the runs do not share.",
     ),
-    "study": CommandEntry(
-        _FURTHER, "Run models × datasets × prompts × seeds as one job, see how far it is, compare all of it."
+    "study": (
+        "compare",
+        _FURTHER,
+        "Run models × datasets × prompts × seeds as one job, see how far it is, compare all of it.",
     ),
-    "detect": CommandEntry(
+    "detect": (
+        "detect",
         _FURTHER,
         "Fit hallucination detectors on what runs kept: which is worth its passes, and does it survive on other data?",
     ),
-    "score": CommandEntry(_FURTHER, "Say how probable it is that answers are true, and which to accept."),
-    "detector": CommandEntry(_FURTHER, "Show the card of a saved detector, or publish it on a hub of models."),
-    "serve": CommandEntry(_FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
-    "plugins": CommandEntry(
-        _CHECKS, "List what other packages add to anchorscope, where it comes from, and whether it can be used."
-    ),
-    "verify": CommandEntry(
+    "score": ("detect", _FURTHER, "Say how probable it is that answers are true, and which to accept."),
+    "detector": ("detect", _FURTHER, "Show the card of a saved detector, or publish it on a hub of models."),
+    "serve": ("serve", _FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
+    "verify": (
+        "inspect",
         _CHECKS,
         "Check every file of a run against its size and sha256. Exit code 0: all are whole; 2: some are damaged.",
     ),
-    "validate": CommandEntry(
-        _CHECKS, "Run every experiment on a model whose pathways were planted, and report how well each one finds them."
+    "plugins": (
+        "inspect",
+        _CHECKS,
+        "List what other packages add to anchorscope, where it comes from, and whether it can be used.",
     ),
-    "bench": CommandEntry(
-        _CHECKS, "Measure the same work done in several ways, check that they agree, and print a table."
+    "validate": (
+        "checks",
+        _CHECKS,
+        "Run every experiment on a model whose pathways were planted, and report how well each one finds them.",
+    ),
+    "bench": (
+        "checks",
+        _CHECKS,
+        "Measure the same work done in several ways, check that they agree, and print a table.",
     ),
 }
-"""In the order in which a newcomer needs them."""
+"""Module, panel and summary of every command, in the order in which a newcomer needs them."""
 
 
 class Commands(Mapping[str, Any]):
     """The commands by name; the module of each is imported when it is asked for."""
 
     def __getitem__(self, name: str) -> Any:
-        entry = _COMMANDS[name]
-        module = import_module(f"anchorscope.cli.{name}")
-        holder = typer.Typer(add_completion=False)
-        if hasattr(module, "GROUP"):
-            holder.add_typer(module.GROUP, name=name, rich_help_panel=entry.panel)
+        file, panel, summary = COMMANDS[name]
+        module = import_module(f"anchorscope.cli.{file}")
+        holder, command = typer.Typer(add_completion=False), getattr(module, name)
+        shown: dict[str, Any] = {
+            "help": summary,
+            "rich_help_panel": panel,
+            "epilog": in_help(module.EXAMPLES.get(name, ())),
+        }
+        if isinstance(command, typer.Typer):
+            holder.add_typer(command, name=name, no_args_is_help=True, **shown)
         else:
-            epilog = in_help(getattr(module, "EXAMPLES", ()))
-            holder.command(
-                name, cls=getattr(module, "RunCommand", PlainCommand), rich_help_panel=entry.panel, epilog=epilog
-            )(getattr(module, name))
+            holder.command(name, cls=getattr(module, "RunCommand", PlainCommand), **shown)(command)
         return typer.main.get_group(holder).commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_COMMANDS)
+        return iter(COMMANDS)
 
     def __len__(self) -> int:
-        return len(_COMMANDS)
+        return len(COMMANDS)
 
 
 class OneLineGroup(TyperGroup):
-    """Tells usage errors as one line instead of a panel, and wraps every command in `user_errors`."""
+    """Reports usage errors as one line instead of a panel, and wraps every command in `user_errors`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -116,8 +115,8 @@ class OneLineGroup(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The overview, which needs one line of every command and imports none of them."""
         self.commands = {
-            name: TyperCommand(name, help=entry.summary, rich_help_panel=entry.panel)
-            for name, entry in _COMMANDS.items()
+            name: TyperCommand(name, help=summary, rich_help_panel=panel)
+            for name, (_, panel, summary) in COMMANDS.items()
         }
         try:
             super().format_help(ctx, formatter)
@@ -134,7 +133,7 @@ class OneLineGroup(TyperGroup):
                 code = super().main(*args, **kwargs)
             except _UsageError as error:
                 if type(error).__name__ != "NoArgsIsHelpError":  # that one has shown the help already
-                    say(_told(error))
+                    say(_usage_line(error))
                 sys.exit(2)
             except typer.Abort as stop:  # what click makes of a signal while it reads the command line
                 raise stop.__cause__ or KeyboardInterrupt from None
@@ -146,20 +145,15 @@ class OneLineGroup(TyperGroup):
             return super().invoke(ctx)
 
 
-def _told(error: Any) -> str:
+def _usage_line(error: Any) -> str:
     """What is wrong, the nearest right name, and where help is."""
     # click's own sentence lists near options in brackets; a person wants one question.
     near = getattr(error, "possibilities", None)
     text = error.message if near else error.format_message()
     hint = f" Did you mean {near[0]!r}?" if near and "Did you mean" not in text else ""
     where = f" See: {error.ctx.command_path} --help" if error.ctx is not None else ""
-    line = _shortened(" ".join(text.split()))
+    line = shorten(" ".join(text.split()), 400)
     return f"error: {line if line.endswith(('.', '?', '!')) else line + '.'}{hint}{where}"
-
-
-def _shortened(text: str) -> str:
-    """A line that repeats what was typed stays one, whatever was typed."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 def _version(wanted: bool) -> None:
@@ -179,8 +173,6 @@ EXAMPLES = (
     ("", "anchorscope run --limit 500 --out runs/demo"),
     ("look at what came out", "anchorscope view"),
 )
-"""The first three commands."""
-
 app = typer.Typer(
     cls=OneLineGroup,
     no_args_is_help=True,

@@ -1,63 +1,98 @@
-"""`anchorscope run`: the main job. Options given here win over those of a recipe file."""
+"""`anchorscope run`: the main job. Its options are made from the fields of `Recipe`, and win over a recipe file's."""
 
 import shlex
+import types
+from collections.abc import Mapping
+from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from anchorscope.cli.executor_options import Executor, Mixed, WorkersOption
-from anchorscope.cli.help_texts import PlainCommand, Quiet, in_panel
-from anchorscope.cli.recipe_options import add_recipe_options, given_options, rare_options, show_every_option
-from anchorscope.cli.terminal import console, emit_json, emit_text, listener, loading, say
+from anchorscope.cli.help import ALL, EXECUTOR, PlainCommand, Quiet, output, parameter, running, with_options
+from anchorscope.cli.terminal import emit_json, emit_text, listener, loading
+from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
-from anchorscope.options import OUTPUT, RUNNING
+from anchorscope.options import PANELS, option_of
 from anchorscope.prepare import check_inputs, default_folder
-from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
+from anchorscope.recipe import Recipe, about, make_recipe, named_folder, read_recipe
+from anchorscope.screen import console, print_card, say
 
 if TYPE_CHECKING:
     from anchorscope.finished import FinishedRun
 
-_running, _output = in_panel(RUNNING), in_panel(OUTPUT)
-EXAMPLES = (
-    (
-        "the demo: an embedded model, 500 questions, three and a half minutes on two cores",
-        "anchorscope run --limit 500 --out runs/demo",
-    ),
-    ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset questions.csv --out runs/mine"),
-    ("what it would do, without doing it", "anchorscope run --dataset questions.csv --dry-run"),
-    (
-        "further experiments into a run that is there; nothing is done twice",
-        "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched,wordings",
-    ),
-)
-"""What people type first, and what for."""
+EXAMPLES = {
+    "run": (
+        (
+            "the demo: an embedded model, 500 questions, three and a half minutes on two cores",
+            "anchorscope run --limit 500 --out runs/demo",
+        ),
+        ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset questions.csv --out runs/mine"),
+        ("what it would do, without doing it", "anchorscope run --dataset questions.csv --dry-run"),
+        (
+            "further experiments into a run that is there; nothing is done twice",
+            "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched,wordings",
+        ),
+    )
+}
 
 
+def _show_every_option(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        context.meta[ALL] = True
+        emit_text(context.get_help())
+        raise typer.Exit
+
+
+def _parameter(name: str) -> Parameter:
+    field = Recipe.model_fields[name]
+    kind: Any = field.annotation
+    option, default, is_list = option_of(field), None, get_origin(kind) is tuple
+    typed = "dataset" if name == "datasets" else name  # one is given at a time
+    flag, help_text = f"--{typed.replace('_', '-')}", about(name)
+    if is_list:
+        kind, help_text = list[str] | None, f"{help_text} Several with commas, or repeat the option."
+    elif kind is bool and field.default is False:
+        default = False
+    elif kind is bool:
+        flag, kind = f"{flag}/--no-{flag[2:]}", bool | None
+    elif type(None) not in (get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()):
+        kind = kind | None
+    shown = typer.Option(
+        flag,
+        help=help_text,
+        show_default=False,
+        rich_help_panel=option.panel,
+        metavar=f"{typed.upper()},..." if is_list else None,
+    )
+    return parameter(name, kind, default, shown)
+
+
+_FIELDS = sorted(Recipe.model_fields, key=lambda name: PANELS.index(option_of(Recipe.model_fields[name]).panel))
+
+
+@with_options([*map(_parameter, _FIELDS), *EXECUTOR], after=1)
 def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
     ] = None,
-    executor: Executor = None,
-    workers: WorkersOption = None,
-    mixed: Mixed = False,
     dry_run: Annotated[
-        bool, _running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
+        bool, running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
     fresh: Annotated[
-        bool, _running("--fresh", help="Start the folder over; else a run is resumed where it stopped.")
+        bool, running("--fresh", help="Start the folder over; else a run is resumed where it stopped.")
     ] = False,
-    out: Annotated[str | None, _output(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
+    out: Annotated[str | None, output(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
     quiet: Quiet = False,
-    as_json: Annotated[bool, _output("--json", help="The findings as one JSON object on standard output.")] = False,
+    as_json: Annotated[bool, output("--json", help="The findings as one JSON object on standard output.")] = False,
     help_all: Annotated[
-        bool, typer.Option("--help-all", is_eager=True, callback=show_every_option, help="Show every option.")
+        bool, typer.Option("--help-all", is_eager=True, callback=_show_every_option, help="Show every option.")
     ] = False,
     **options: Any,
 ) -> None:
-    """Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost."""
-    given = given_options(options)
+    choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
+    given = _given_options(options)
     written = {} if recipe is None else read_recipe(recipe)
     if written.get("trust_remote_code") and not given.get("trust_remote_code"):  # a recipe may come from anybody
         raise UserError(
@@ -65,12 +100,10 @@ def run(
             f"model's authors, or take trust_remote_code out of the recipe."
         )
     settled = make_recipe(written | given)
-    choice = choose(executor, workers, mixed)
     if dry_run:
         return _show_preview(settled, as_json, quiet)
     folder = default_folder(settled) if out is None else named_folder(out)
-    if not quiet:
-        say(f"anchorscope: {settled.model} on {', '.join(settled.datasets)} into {folder}")
+    say(f"anchorscope: {settled.model} on {', '.join(settled.datasets)} into {folder}", quiet)
 
     check_inputs(settled, choice.kind == "ray")
     with loading("torch", quiet):
@@ -82,42 +115,26 @@ def run(
     if as_json:
         emit_json(_record(finished))
     elif not quiet:
-        _tell(finished)
-
-
-add_recipe_options(run)
-
-
-class RunCommand(PlainCommand):
-    """`--help` shows the common options."""
-
-    rare = rare_options() | {"executor", "workers", "mixed"}
-
-
-def _places(run: "FinishedRun") -> dict[str, str | None]:
-    """The chart and the page, where the run has them."""
-    files = {"chart": "figures/delta_p.png", "report": "report.html"}
-    return {what: str(run.path / file) if run.recipe.report else None for what, file in files.items()}
+        _report(finished)
 
 
 def _record(run: "FinishedRun") -> dict[str, Any]:
-    """The findings of a run, for programs: the card, the readings that no sorting of items goes into, and places."""
-    manifest = run.manifest
+    """The findings of a run for programs; of the readings, those that no sorting of items goes into."""
+    manifest, is_drawn = run.manifest, run.recipe.report
     return {
         "out": str(run.path),
-        **_places(run),
+        "chart": str(run.path / "figures/delta_p.png") if is_drawn else None,
+        "report": str(run.path / "report.html") if is_drawn else None,
         "answer": run.card.record(),
-        "observations": [one for one in run.observations if one.get("assignment") is None and one.get("dataset")],
+        "observations": [row for row in run.observations if row.get("assignment") is None and row.get("dataset")],
         "counts": manifest["counts"],
         "warnings": manifest["warnings"],
-        "seconds": round(sum(one["seconds"] for one in manifest["steps"]), 1),
+        "seconds": round(sum(step["seconds"] for step in manifest["steps"]), 1),
     }
 
 
-def _tell(run: "FinishedRun") -> None:
+def _report(run: "FinishedRun") -> None:
     """The answer card, then what there is to look at."""
-    from anchorscope.screen.card_letters import print_card
-
     console.print()
     print_card(run.card, console)
     for warning in run.manifest["warnings"]:
@@ -140,3 +157,23 @@ def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
         emit_json(preview.record())
     else:
         emit_text(render_preview(preview))
+
+
+def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a recipe that were typed, as a recipe has them."""
+    given = {}
+    for name, value in options.items():
+        if isinstance(value, list):
+            value = (split_specs if name == "datasets" else split_names)(value) if value else None
+        if value is not None and (value is not False or Recipe.model_fields[name].default is True):
+            given[name] = value
+    return given
+
+
+class RunCommand(PlainCommand):
+    """`--help` shows the common options."""
+
+    rare = frozenset(
+        [option.name for option in EXECUTOR]
+        + [name for name, field in Recipe.model_fields.items() if not option_of(field).is_common]
+    )

@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorscope.catalogue import MOST_BATCH_TOKENS
-from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, loading, say, user_errors
-from anchorscope.cli.view import has_screen
+from anchorscope.cli.help import AsJson, Quiet, in_panel, output, running
+from anchorscope.cli.inspect import has_screen
+from anchorscope.cli.terminal import emit_json, loading, user_errors
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError
+from anchorscope.screen import say
 
 if TYPE_CHECKING:
     from anchorscope.serve.service import Service
 
-EXAMPLES = (
-    ("a detector on this machine", "anchorscope serve runs/demo/detectors/anchor"),
-    ("nothing at hand but the embedded model", "anchorscope serve --demo --open"),
-    ("for other machines: keys are a must", "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt"),
-)
-"""What people type first, and what for."""
+EXAMPLES = {
+    "serve": (
+        ("a detector on this machine", "anchorscope serve runs/demo/detectors/anchor"),
+        ("nothing at hand but the embedded model", "anchorscope serve --demo --open"),
+        ("for other machines: keys are a must", "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt"),
+    )
+}
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 """What the extra `serve` brings."""
-_what, _how, _door = in_panel("Detectors and model"), in_panel("Running"), in_panel("Who may ask")
-_limits, _output = in_panel("Limits"), in_panel(OUTPUT)
+_what, _door, _limits = in_panel("Detectors and model"), in_panel("Who may ask"), in_panel("Limits")
 
 
 def serve(
@@ -38,10 +39,12 @@ def serve(
     ] = None,
     demo: Annotated[bool, _what("--demo", help="The embedded model and the detector that comes along.")] = False,
     model: Annotated[str | None, _what(help="Where the detectors' model is, if not where it was in training.")] = None,
-    device: Annotated[str, _how(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
-    dtype: Annotated[str, _how(help="Precision of the model; auto is that of the training.")] = "auto",
-    threads: Annotated[int | None, _how(min=1, max=1024, help="Cores for the model; 1 on the CPU by default.")] = None,
-    drain: Annotated[float, _how(min=0, help="Seconds for what is under way when the service ends.")] = 30.0,
+    device: Annotated[str, running(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
+    dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
+    threads: Annotated[
+        int | None, running(min=1, max=1024, help="Cores for the model; 1 on the CPU by default.")
+    ] = None,
+    drain: Annotated[float, running(min=0, help="Seconds for what is under way when the service ends.")] = 30.0,
     host: Annotated[str, _door(help="The address to listen on; any but this machine's own needs keys.")] = "127.0.0.1",
     port: Annotated[int, _door(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
     keys_file: Annotated[
@@ -63,15 +66,14 @@ def serve(
     ] = None,
     deadline: Annotated[float, _limits(min=0.1, help="Seconds until an answer has to be there.")] = 60.0,
     read_timeout: Annotated[float, _limits(min=0.1, help="Seconds that a client has to send its request.")] = 15.0,
-    open_browser: Annotated[bool, _output("--open", help="Open the page in the browser once it is ready.")] = False,
+    open_browser: Annotated[bool, output("--open", help="Open the page in the browser once it is ready.")] = False,
     log_file: Annotated[
-        Path | None, _output(metavar="FILE", help="One line per request goes there, not to the terminal.")
+        Path | None, output(metavar="FILE", help="One line per request goes there, not to the terminal.")
     ] = None,
-    log_text: Annotated[bool, _output("--log-text", help="The log may hold what users wrote.")] = False,
+    log_text: Annotated[bool, output("--log-text", help="The log may hold what users wrote.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve detectors over HTTP: scores, chats with scores, and a page to try them."""
     refuse_missing_extra()
     if bool(bundles) == demo:
         raise UserError("Give the bundles to serve, or --demo for the one that comes along: one of the two.")

@@ -1,8 +1,8 @@
-"""Signals of a command: Ctrl-C, SIGTERM and SIGHUP all end it in the same calm way, however often they come.
+"""Ctrl-C, SIGTERM and SIGHUP all end a command in the same calm way, however often they come.
 
-The first one raises `Stopped` wherever the command is. Whatever comes while it is ending is left unheard, so that no
-second traceback can come out of the first one's clean-up; if ending takes long, a further one ends the process at once,
-which a run folder survives. Only a command has these handlers: a program that uses the package keeps its own.
+The first one raises `Stopped`. While the command is ending, further ones are ignored, so that none breaks into the
+clean-up; if that takes long, the next one ends the process at once, which a run folder survives. Only a command has
+these handlers: a program that uses the package keeps its own.
 """
 
 import os
@@ -14,8 +14,7 @@ from types import FrameType
 PATIENCE = 3.0
 """Seconds that a command has for its ending, before a further signal ends it at once."""
 STOPPED = "stopped; the same command goes on where it stopped"
-"""What is said then, where a command has nothing else to say."""
-_ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _since: list[float] = []  # when the end began
 
 
@@ -33,20 +32,17 @@ def exit_code(stop: KeyboardInterrupt) -> int:
 
 
 def listen() -> None:
-    """Ends calmly from now on; what the caller has switched off (nohup, a job in the background) stays so."""
-    if threading.current_thread() is not threading.main_thread():
-        return  # only the main thread may; another one is not where signals go
-    for name in _ENDINGS:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, _end)
+    """Handles signals from now on; what the caller has switched off (nohup, a background job) stays so."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, _end)
 
 
 def deafen() -> None:
     """Nothing is left to stop; Python takes handlers away before it has ended, and a late signal would count again."""
-    for name in _ENDINGS:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is _end:
+    for number in _SIGNALS:
+        if signal.getsignal(number) is _end:
             signal.signal(number, signal.SIG_IGN)
 
 

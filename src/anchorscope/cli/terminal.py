@@ -1,4 +1,4 @@
-"""What every command does alike: mistakes in one line, progress for long steps, JSON for programs.
+"""What every command does alike: mistakes in one line, messages while something loads, JSON for programs.
 
 Results go to standard output, everything else to standard error, so that `anchorscope … --json | jq` always works.
 """
@@ -8,24 +8,25 @@ import gc
 import importlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from anchorscope.cli.signals import STOPPED, exit_code
-from anchorscope.errors import Incomplete, UserError
+from anchorscope.errors import STANDARD_OUTPUT, Incomplete, UserError, fault_in_words, system_fault
 from anchorscope.progress import Progress, Silent
-from anchorscope.screen.messages import console as console
-from anchorscope.screen.messages import duration as duration
-from anchorscope.screen.messages import harmless as harmless
-from anchorscope.screen.messages import say as say
-from anchorscope.screen.progress import TerminalProgress, clear_screen
-from anchorscope.system_errors import STANDARD_OUTPUT, fault_in_words, system_fault
+from anchorscope.screen import ScreenProgress, clear_screen, console, harmless, say
 
-_IN_A_PIPE = 100  # columns: a pipe has no width of its own
-_NOBODY_READS = 141  # what a shell says of a command whose reader (head, less) has gone: 128 + SIGPIPE
+INCOMPLETE = 3
+"""Exit code: not all could be done; what was done is kept, and the same command resumes."""
+NOTHING_KEPT = "stopped; nothing half made was kept, the same command starts again"
+_IN_A_PIPE, _ONE_LINE_PER_ROW = 100, 100_000  # columns: a pipe has no width of its own
+_PARTS = 20  # of a value that has many
+_NOBODY_READS = 141  # what a shell reports of a command whose reader (head, less) has gone: 128 + SIGPIPE
 
 
 def emit_json(record: Mapping[str, Any]) -> None:
@@ -56,40 +57,67 @@ def short(text: str | None, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
+def record_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a record holds, for a person: every value under its own name."""
+    for name, value in record.items():
+        if value not in (None, "", {}, ()):
+            yield name.replace("_", " "), _in_words(value)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        parts = [f"{name} {_in_words(number)}" for name, number in value.items() if number]
+        return ", ".join(parts[:_PARTS]) + (f" and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else "")
+    if isinstance(value, tuple):
+        return " | ".join(map(_in_words, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def print_rows(rows: Iterable[tuple[str, ...]]) -> None:
+    """Columns, folded to the terminal's width; in a pipe one line per row."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    for row in rows:
+        table.add_row(*(Text(harmless(cell), overflow="fold") for cell in row))
+    with page(_ONE_LINE_PER_ROW) as console:
+        console.print(table)
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def listener(quiet: bool) -> Progress:
     """What a command passes to its long steps."""
-    return Silent() if quiet else TerminalProgress()
+    return Silent() if quiet else ScreenProgress()
 
 
 @contextmanager
-def loading(what: str, quiet: bool = False) -> Iterator[None]:
-    """Imports that take seconds happen in here: a spinner on a terminal, one line elsewhere, so that the first word
-    comes at once. Nothing is shown if the library is imported already.
+def loading(library: str, quiet: bool = False) -> Iterator[None]:
+    """Imports that take seconds happen inside: a spinner on a terminal, a line elsewhere, so that something is shown
+    at once.
     """
-    if what in sys.modules:
+    if library in sys.modules:
         yield
         return
-    with console.status(f"loading {what}") if console.is_terminal and not quiet else nullcontext():
+    with console.status(f"loading {library}") if console.is_terminal and not quiet else nullcontext():
         if not console.is_terminal:
-            say(f"loading {what}", quiet)
+            say(f"loading {library}", quiet)
         gc.disable()  # a third of the time would go into searching a million new objects for garbage
         try:
-            importlib.import_module(what)
+            importlib.import_module(library)
             yield
         finally:
             gc.freeze()
             gc.enable()
 
 
-INCOMPLETE = 3
-"""Exit code: not all could be done; what was done is kept, and the same command goes on."""
-
-
 @contextmanager
 def user_errors(stopped: str = STOPPED) -> Iterator[None]:
-    """A mistake of the user becomes one line and exit code 2, a signal one line and its code; our own mistakes pass.
-
-    A fault of the machine, such as a full disk, is told like a mistake of the user.
+    """A mistake of the user, or a fault of the machine, becomes one line and exit code 2, a signal one line and its
+    code; bugs of ours pass.
     """
     try:
         try:

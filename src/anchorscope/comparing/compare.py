@@ -19,13 +19,12 @@ import polars as pl
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.comparing.differences import ORDERS, Difference, NamedRun, differences, open_runs
 from anchorscope.comparing.rules import check_allowed
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared, Flag, chart_rows
 from anchorscope.report.comparison.comparison_page import write_comparison
-from anchorscope.system_errors import told_to_callers
 
 _WITH_PATHS = {"model", "datasets", "columns"}
 """Options that may say where files lie on somebody's machine; name and fingerprint say enough."""
@@ -54,7 +53,7 @@ class Comparison:
         return found
 
 
-@told_to_callers
+@faults_as_user_errors()
 def compare(
     runs: Sequence[str | Path | Any],
     *,

@@ -23,7 +23,7 @@ from anchorscope.detecting.read_runs import ENOUGH_TRUE, RunDataset, read_runs
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
-from anchorscope.errors import UserError
+from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.detection.context import DatasetFacts, DetectionContext
@@ -35,7 +35,6 @@ from anchorscope.schema import (
     DETECTOR_DIFFERENCE_SCHEMA,
     DETECTOR_SCHEMA,
 )
-from anchorscope.system_errors import told_to_callers
 
 MANIFEST = "detection.json"
 BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
@@ -87,7 +86,7 @@ class Detection:
         return pl.read_csv(_FOLDER.place(self.path, self.manifest, file), schema=schema)
 
 
-@told_to_callers
+@faults_as_user_errors()
 def detect(
     runs: Sequence[str | Path | Any], *, out: str | Path, progress: Progress | None = None, **options: Any
 ) -> Detection:

@@ -13,7 +13,7 @@ import pytest
 STOPPED = "stopped; the same command goes on where it stopped\n"
 WORKING = """
     import os, sys, time
-    from anchorscope.cli import main as door, models
+    from anchorscope.cli import main as door, inputs
 
     def install(*_):
         os.write(2, b"working\\n")
@@ -22,7 +22,7 @@ WORKING = """
         finally:
             time.sleep({ending})
 
-    models._survey = install
+    inputs._loadable_models = install
     sys.argv = ["anchorscope", "models"]
     door.main()
 """
@@ -141,13 +141,13 @@ def test_messages_that_cannot_be_written_change_nothing(redirected: str) -> None
 def test_a_misspelt_backend_of_matplotlib_changes_nothing() -> None:
     code = """
         import sys
-        from anchorscope.cli import main as door, models
+        from anchorscope.cli import main as door, inputs
 
         def survey():
             import matplotlib
             raise SystemExit(0 if matplotlib.get_backend() == "agg" else 3)
 
-        models._survey = survey
+        inputs._loadable_models = survey
         sys.argv = ["anchorscope", "models"]
         door.main()
     """

@@ -146,7 +146,7 @@ def test_a_folder_of_the_users_own_is_refused_and_kept(tmp_path: Path, mine: str
 
 
 def test_shares_are_read_and_kinds_that_are_not_named_get_nothing() -> None:
-    from anchorscope.cli.validate import _read_shares
+    from anchorscope.cli.checks import _read_shares
 
     assert _read_shares("question-true=0.5, answer-false=0.5") == Shares(0.5, 0.0, 0.0, 0.5, 0.0, 0.0)
 

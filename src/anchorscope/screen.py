@@ -1,0 +1,251 @@
+"""What a person sees in a terminal or a log: messages, progress, and the answer card."""
+
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
+
+from anchorscope.progress import PlannedStep, Progress, Silent
+
+if TYPE_CHECKING:
+    from anchorscope.report.answer_card import AnswerCard
+
+console = Console(stderr=True, force_jupyter=False)
+"""For messages; standard output is kept for results."""
+_JOINERS = "\u200c\u200d"  # they make letters of some scripts, and steer nothing
+_bars: list[Bars] = []  # on the screen: a bar hides the cursor, so an error has to take it down
+_LEAST_WIDTH = 60  # columns: with fewer there's no room for a bar beside the words
+_WIDEST_CARD = 100  # columns
+_VERDICT_STYLES = {"holds": "bold green", "does not hold": "bold red", "undecided": "bold yellow"}
+
+
+def say(text: str, quiet: bool = False) -> None:
+    """One message on standard error; never wrapped and never read as markup, so that paths survive."""
+    if not quiet:
+        lines = "\n".join(map(harmless, text.split("\n")))
+        console.print(lines, markup=False, highlight=False, soft_wrap=True)
+
+
+def harmless(text: str | None) -> str:
+    """The text with a visible sign for every control character; as long as before, so that positions hold."""
+    return "".join(map(_sign, text or ""))
+
+
+def _sign(letter: str) -> str:
+    if letter.isprintable() or letter in _JOINERS:
+        return letter
+    if letter.isspace():
+        return " "
+    return chr(0x2400 + ord(letter)) if letter < " " else "\ufffd"
+
+
+def duration(seconds: float) -> str:
+    """`25 s`, `3 min`, `2 h 10 min`."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def chosen_listener(progress: Progress | Literal["auto"] | None) -> Progress:
+    """`auto`: a bar in a terminal, lines in a notebook, nothing where output goes elsewhere; None: nothing."""
+    if progress != "auto":
+        return progress or Silent()
+    return ScreenProgress() if _in_notebook() or sys.stderr.isatty() else Silent()
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+
+
+def clear_screen() -> None:
+    """Takes down a bar that is still there."""
+    while _bars:
+        _bars.pop().stop()
+
+
+class ScreenProgress(Progress):
+    """A bar for the present part on a terminal; elsewhere a line when a part begins and ends, and every few seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, every: float = 5.0) -> None:
+        self._clock, self._every = clock, every
+        self._job = TimeLeft(clock)
+        self._title, self._total, self._done, self._began, self._shown = "", 0, 0, 0.0, 0.0
+
+    def plan(self, steps: Sequence[PlannedStep]) -> None:
+        self._job.plan(steps)
+
+    def begin(self, step: str) -> None:
+        self._job.begin(step)
+
+    def done(self, step: str) -> None:
+        self._job.done(step)
+
+    def start(self, title: str, total: int) -> None:
+        clear_screen()
+        self._title, self._total, self._done = harmless(title), total, 0
+        self._began = self._shown = self._clock()
+        step = self._job.step()
+        line = f"{step}: {self._title}" if step else self._title
+        if _in_notebook() or not console.is_terminal:  # a notebook's kernel claims to be a terminal
+            return say(f"{line}  0/{total}")
+        bar = [BarColumn(bar_width=24)] if console.width >= _LEAST_WIDTH else []
+        name, rest = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[rest]"))
+        bars = Bars(name, *bar, rest, console=console, transient=True)
+        bars.add_task(line, total=total, rest=f"0/{total}")
+        bars.start()
+        _bars.append(bars)
+
+    def advance(self, units: int) -> None:
+        self._done += units
+        now = self._clock()
+        seconds = (now - self._began) / max(self._done, 1) * (self._total - self._done)
+        self._job.seconds_of_part = seconds
+        is_due = now - self._shown >= self._every and 0 < self._done < self._total
+        if not _bars and not is_due:
+            return
+        whole = self._job.left()
+        rest = f"  about {duration(seconds)} left" if 0 < self._done < self._total else ""
+        rest += f"; whole run: {whole}" if whole else ""
+        if _bars:
+            _bars[-1].update(_bars[-1].task_ids[0], advance=units, rest=f"{self._done}/{self._total}{rest}")
+        else:
+            self._shown = now
+            say(self._line() + rest)
+
+    def finish(self) -> None:
+        for bars in _bars:
+            bars.refresh()  # a short part would go before it was ever seen
+        clear_screen()
+        say(f"{self._line()}  in {duration(self._clock() - self._began)}")
+
+    def note(self, text: str) -> None:
+        say(text)
+
+    def _line(self) -> str:
+        percent = 100 * self._done // self._total if self._total else 100
+        return f"{self._title}  {self._done}/{self._total}  {percent} %"
+
+
+class TimeLeft:
+    """Which step a job is at, and how long it still takes.
+
+    What steps took tells how fast this machine is at each kind of step; what remains is its usual work at that speed.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._steps: dict[str, PlannedStep] = {}
+        self._seconds: dict[str, float] = {}  # of steps that are there
+        self._open: dict[str, float] = {}  # own seconds so far of the steps being made, outermost first
+        self._counted = clock()
+        self._n_made = 0
+        self.seconds_of_part = 0.0
+        """What the present part of the present step still takes, at its own speed."""
+
+    def plan(self, steps: Sequence[PlannedStep]) -> None:
+        """The job's steps; a later plan replaces this one, and what was made since the first still counts."""
+        self._steps = {step.name: step for step in steps}
+        self._seconds = {step.name: step.seconds for step in steps if step.seconds is not None}
+
+    def begin(self, step: str) -> None:
+        self._count()
+        self.seconds_of_part = 0.0
+        self._seconds.pop(step, None)  # it was damaged, and is made again
+        self._open[step] = 0.0
+
+    def done(self, step: str) -> None:
+        """A step that was not begun came along with another."""
+        self._count()
+        self.seconds_of_part = 0.0
+        own = self._open.pop(step, 0.0)
+        if step in self._steps and step not in self._seconds:
+            self._n_made += 1
+            self._seconds[step] = own
+
+    def _count(self) -> None:
+        """The time since the last call belongs to the innermost open step."""
+        now = self._clock()
+        if self._open:
+            self._open[[*self._open][-1]] += now - self._counted
+        self._counted = now
+
+    def _remaining(self) -> list[PlannedStep]:
+        return [step for name, step in self._steps.items() if name not in self._seconds]
+
+    def step(self) -> str:
+        """`step 3 of 9`; empty where no steps are planned, or all are made."""
+        remaining = len(self._remaining())
+        return f"step {self._n_made + 1} of {self._n_made + remaining}" if remaining else ""
+
+    def left(self) -> str:
+        """`about 2 min left`; `at least` where some steps have no usual cost; or that it's unknown."""
+        remaining = self._remaining()
+        if not remaining:
+            return ""
+        self._count()
+        spent: dict[str, float] = {}
+        usual: dict[str, float] = {}
+        for name, taken in self._seconds.items():
+            step = self._steps[name]
+            spent[step.kind] = spent.get(step.kind, 0.0) + taken * bool(step.cost)
+            usual[step.kind] = usual.get(step.kind, 0.0) + (step.cost or 0.0)
+        costed = [step for step in remaining if step.cost is not None]
+        if any(step.cost and not usual.get(step.kind) for step in costed):
+            return "time left unknown"
+        ahead = (
+            (step.cost * spent[step.kind] / usual[step.kind] if step.cost else 0.0) - self._open.get(step.name, 0.0)
+            for step in costed
+        )
+        seconds = max(sum(max(value, 0.0) for value in ahead), self.seconds_of_part)
+        if seconds < 1:
+            return "almost done" if len(costed) == len(remaining) else "time left unknown"
+        return f"{'about' if len(costed) == len(remaining) else 'at least'} {duration(seconds)} left"
+
+
+def print_card(card: "AnswerCard", console: Console) -> None:
+    """The answer card: the sentence, a line with ✓ ✗ ? per tile, warnings, next steps."""
+    console.print(card_text(card, console.width), soft_wrap=True, highlight=False)
+
+
+def card_text(card: "AnswerCard", width: int) -> Text:
+    """The card as lines of at most `width` columns; a command stands on a line of its own and is never wrapped."""
+    width, lines = max(min(width, _WIDEST_CARD), 20), list[Text]()
+
+    def add(text: str, style: str = "", first: str = "", indent: str = "    ") -> None:
+        wrapped = textwrap.wrap(
+            harmless(text),
+            width,
+            initial_indent=first,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        lines.extend(Text(line, style) for line in wrapped or [""])
+
+    add(card.model, "dim", indent="")
+    add(card.sentence, "bold", indent="")
+    add("")
+    for tile in card.tiles:
+        n_before, figure = len(lines), harmless(tile.figure)
+        add(tile.label, "", f"{tile.mark} ")
+        lines[n_before].stylize(_VERDICT_STYLES[tile.verdict], 0, len(tile.mark))
+        fits = len(lines[-1]) + len(figure) + 2 <= width
+        lines[-1].append("  " if fits else "\n    ").append(figure, "bold")
+        add(tile.detail, "dim", "    ")
+    for title, entries in (("Before you believe it", card.warnings), ("What to do next", card.next_steps)):
+        if entries:
+            lines += [Text(), Text(title, "bold")]
+        for entry in entries:
+            before, colon, command = entry.partition(": anchorscope ")
+            add(before + (":" if colon else ""), "", "  - ")
+            if colon:
+                lines.append(Text(f"      anchorscope {harmless(command)}"))
+    return Text("\n").join(lines)

@@ -1,0 +1,160 @@
+"""What a person sees: bars or lines, the step and the time left; the answer card whole in any width."""
+
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from anchorscope import screen as screen_module
+from anchorscope.cli.terminal import user_errors
+from anchorscope.errors import UserError
+from anchorscope.progress import PlannedStep
+from anchorscope.report.answer_card import AnswerCard, Tile
+from anchorscope.screen import ScreenProgress, TimeLeft, card_text, duration, print_card
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.1, "1 s"), (25.4, "25 s"), (150, "2 min"), (7800, "2 h 10 min")])
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[StringIO]:
+    """A terminal, as text."""
+    file = StringIO()
+    console = Console(file=file, force_terminal=True, width=getattr(request, "param", 100), color_system=None)
+    monkeypatch.setattr(screen_module, "console", console)
+    yield file
+    assert not screen_module._bars
+
+
+@pytest.mark.parametrize("screen", [40, 100], indirect=True)
+def test_bar_on_a_terminal(screen: StringIO) -> None:
+    progress = ScreenProgress()
+    progress.plan([PlannedStep("d/clean", "items", 2, seconds=30.0), PlannedStep("d/cut", "items", 6)])
+    progress.begin("d/cut")
+    progress.start("states", 4)
+    progress.advance(4)
+    progress.finish()
+    shown = screen.getvalue()
+    assert "step 1 of 1: states" in shown
+    assert "states  4/4  100 %  in 1 s" in shown
+    assert ("━" in shown) == (screen_module.console.width == 100)
+    assert shown.count("\x1b[?25h") == 1  # the cursor is back
+
+
+def test_an_error_takes_the_bar_down_first(screen: StringIO) -> None:
+    def fails_midway() -> None:
+        ScreenProgress().start("states", 4)
+        raise UserError("Bad.")
+
+    with pytest.raises(SystemExit), user_errors():
+        fails_midway()
+    shown = screen.getvalue()
+    assert shown.endswith("error: Bad.\n")
+    assert shown.count("\x1b[?25h") == 1
+
+
+def test_lines_name_the_step_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    progress = ScreenProgress(clock=lambda: now)
+    progress.plan([PlannedStep("d/clean", "items", 2, seconds=30.0), PlannedStep("d/cut", "items", 6)])
+    progress.begin("d/cut")
+    progress.start("knockout", 600)
+    for _ in range(5):
+        now += 4
+        progress.advance(120)
+    progress.finish()
+    progress.done("d/cut")
+    assert capsys.readouterr().err.splitlines() == [
+        "step 1 of 1: knockout  0/600",
+        "knockout  240/600  40 %  about 12 s left; whole run: about 82 s left",
+        "knockout  480/600  80 %  about 4 s left; whole run: about 74 s left",
+        "knockout  600/600  100 %  in 20 s",
+    ]
+
+
+PLAN = [
+    PlannedStep("d/answers", "answers", 4),
+    PlannedStep("d/clean", "items", 2),
+    PlannedStep("d/cut", "items", 6),
+    PlannedStep("report", "items", 1),
+]
+
+
+def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_measured() -> None:
+    now = 0.0
+    job = TimeLeft(lambda: now)
+    assert (job.step(), job.left()) == ("", "")
+    job.plan(PLAN)
+    assert (job.step(), job.left()) == ("step 1 of 4", "time left unknown")
+    job.begin("d/cut")  # asks for the others first
+    job.begin("d/answers")
+    now += 50
+    job.done("d/answers")
+    assert (job.step(), job.left()) == ("step 2 of 4", "time left unknown")  # nothing is known of items yet
+    job.begin("d/clean")
+    now += 20
+    job.done("d/clean")
+    assert (job.step(), job.left()) == ("step 3 of 4", "about 70 s left")
+    now += 20
+    assert job.left() == "about 50 s left"  # the outer step's own time counts from here
+    now += 40
+    job.done("d/cut")
+    assert (job.step(), job.left()) == ("step 4 of 4", "about 10 s left")
+    job.seconds_of_part = 20.0
+    assert job.left() == "about 20 s left"  # never less than what the present part still takes
+    job.begin("report")
+    job.done("report")
+    assert (job.step(), job.left()) == ("", "")  # what comes after belongs to another job
+
+
+def test_what_is_there_already_is_not_counted_and_a_later_plan_goes_on_counting() -> None:
+    job = TimeLeft(lambda: 0.0)
+    clean, cut = PlannedStep("d/clean", "items", 2, seconds=30.0), PlannedStep("d/cut", "items", 6)
+    job.plan([clean, cut])
+    assert (job.step(), job.left()) == ("step 1 of 1", "about 90 s left")
+    job.plan([clean, cut, PlannedStep("d/new", "items", None)])
+    assert job.left() == "at least 90 s left"
+    job.begin("d/clean")  # it was damaged
+    assert job.step() == "step 1 of 3"
+    job.done("d/cut")  # it came along with another
+    assert job.step() == "step 2 of 3"
+    job.plan([clean, PlannedStep("d/new", "items", None)])
+    assert (job.step(), job.left()) == ("step 2 of 2", "time left unknown")
+
+
+COMMAND = "anchorscope run runs/a-rather-long-name/recipe.toml --out runs/a-rather-long-name --random-cuts 20"
+CARD = AnswerCard(
+    model="m\x1b[2J[red]x",
+    sentence="About 70\u00a0% of the probe's evidence needs the question's key words (random words: 15\u00a0%).",
+    tiles=(
+        Tile("Does the probe know more than confidence and words?", "+0.07 [0.03, 0.11] AUC", "Yes: Λ.", "holds"),
+        Tile("How much?", "70\u00a0% [60, 80]", "Layer 20.", "undecided"),
+        Tile("What failed?", "1 of 5 controls", "Random words.", "does not hold"),
+    ),
+    warnings=("All 400 answers were supplied.",),
+    next_steps=(f"Look at more random cuts: {COMMAND}", "Ask more questions."),
+)
+
+
+@pytest.mark.parametrize("width", [20, 80, 300])
+def test_every_word_of_the_card_is_there_in_every_width(width: int) -> None:
+    text = card_text(CARD, width).plain
+    lines, words = text.splitlines(), text.split()
+    longest = max(map(len, words))
+    assert all(len(line) <= max(min(width, 100), longest + 6) for line in lines if COMMAND not in line)
+    for part in (CARD.sentence, *CARD.warnings, *(tile.label for tile in CARD.tiles)):
+        assert set(part.split()) <= set(words)
+    assert [line.split()[0] for line in lines if line[:2] in ("✓ ", "✗ ", "? ")] == ["✓", "?", "✗"]
+    assert f"      {COMMAND}" in lines, "a command can be pasted"
+    assert "\x1b" not in text
+
+
+def test_colour_only_repeats_the_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    written = StringIO()
+    print_card(CARD, Console(file=written, width=80, force_terminal=True, color_system="standard"))
+    assert "\x1b[1;32m✓" in written.getvalue()
+    assert "\x1b[1;31m✗" in written.getvalue()
