@@ -1,16 +1,12 @@
-"""What an experiment is: a function from its inputs to what it found, under the name that the catalogue gives it.
+"""What an experiment is: a function from measurements of one dataset to statistics and values per item, or why not.
 
-It is given one dataset's items, their probes, what was measured so far, and who runs passes. It gives statistics,
-values per item, or the reason why it cannot be made. All experiments fill the same two tables, so that a new one needs
-no new file format. A statistic is never a bare number: it carries its interval, its n and how it was made.
-
-An experiment's file also holds its section of the page, and a page is drawn without torch: functions that compute
-import what needs torch themselves.
+All experiments fill the same two tables, so that a new one needs no new file format. An experiment's file also holds
+its section of the page, which is drawn without torch: functions that compute import what needs torch themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -21,7 +17,7 @@ from numpy.typing import NDArray
 
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import Calls, plain_calls
+from anchorscope.evidence.pathways import Calls
 from anchorscope.items import Item
 from anchorscope.progress import Progress
 from anchorscope.stats.estimate import Estimate
@@ -30,6 +26,7 @@ from anchorscope.stats.streams import stream
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from anchorscope.evidence.corrected import Corrected
     from anchorscope.evidence.draws import Draws
     from anchorscope.evidence.effects import CutStates, Scoring
     from anchorscope.execute.executor import Executor
@@ -43,12 +40,12 @@ class Statistic:
     """One row of experiments.csv; None where a column does not apply."""
 
     quantity: str
-    """What the number is, in snake case: `flip_rate`, `auc`, `kappa` …"""
+    """What the number is, in snake case: `flip_rate`, `auc` …"""
     estimate: Estimate
     variant: str | None = None
-    """Which way of doing the experiment: a donor, a width, a head, a seed."""
+    """Which way of doing the experiment: a donor, a width, a head."""
     against: str | None = None
-    """What the value is compared with, where it is a difference or an agreement."""
+    """What the value is compared with, where it is a difference."""
     assignment: str | None = None
     """The rule that made the groups."""
     group: str | None = None
@@ -60,11 +57,11 @@ class Statistic:
     probe_layer: int | None = None
     """Where the probe reads."""
     p_value: float | None = None
-    """Of the hypothesis that the value is what chance would give; the method says how."""
+    """Two-sided, against chance; the method says how."""
     q_value: float | None = None
-    """The same with the false discovery rate controlled over the whole family of tests."""
+    """With the false discovery rate controlled over the whole family of tests."""
     effect_size: float | None = None
-    """In standard deviations: of the items for a mean, of the two groups together for a difference."""
+    """In standard deviations of the items, or of two groups together for a difference."""
 
 
 @dataclass(frozen=True)
@@ -162,14 +159,19 @@ class ExperimentInputs:
         return Draws.of(self.weights, self.device)
 
     @cached_property
-    def calls(self) -> Mapping[str, Calls]:
-        """Who is in which pathway, by assignment."""
+    def corrected(self) -> Corrected:
+        """Pathways under the corrected rule, in every draw."""
         from anchorscope.evidence.corrected import correct_shift
 
-        return {"plain": plain_calls(self.measured), "corrected": correct_shift(self.measured, self.draws).sample()}
+        return correct_shift(self.measured, self.draws)
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Who is in which pathway under the corrected rule, in the sample."""
+        return self.corrected.sample()
 
     def rng(self, name: str) -> np.random.Generator:
-        """Random numbers of one experiment: the same in every run with this seed."""
+        """Random numbers of one experiment."""
         return stream(self.setting.seed, "experiment", self.dataset, name)
 
     def some_items(self) -> NDArray[np.int64]:
