@@ -197,7 +197,6 @@ EXPERIMENT_SCHEMA: dict[str, type[pl.DataType]] = {
     "n": pl.Int64,
     "p_value": pl.Float64,
     "q_value": pl.Float64,
-    "effect_size": pl.Float64,
     "method": pl.String,
 }
 """experiments.csv: one statistic per row."""

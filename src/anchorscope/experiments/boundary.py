@@ -42,13 +42,12 @@ _METHOD = f"{METHOD}, weighted by inverse sampling probability"
 
 def run(inputs: ExperimentInputs) -> Found:
     """The four questions per pathway, and how much of the dataset the answers speak for."""
-    asked, missing = _dont_know(inputs)
-    known, reasons = _known(inputs)
-    coverage, not_covered = _coverage(inputs)
-    rows, missing = [coverage], [*missing, *reasons, *not_covered]
+    (asked, supplied), (known, unknown), (coverage, not_covered) = _dont_know(inputs), _known(inputs), _coverage(inputs)
+    rows, missing = [coverage], [*supplied, *unknown, *not_covered]
     for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known}.items():
         more, few = _by_pathway(inputs, quantity, values)
-        rows, missing = [*rows, *more], [*missing, *few]
+        rows += more
+        missing += few
     items = [
         ItemValues("dont_know", np.flatnonzero(np.isfinite(said)), said[np.isfinite(said)]) for said in asked.values()
     ]

@@ -1,12 +1,9 @@
 """Dose: some of the question's exact tokens cut, from a single one to all, and as many random tokens beside them.
 
-If what the probe needs sits in one token, cutting that one does everything, and the curve jumps once; if it is spread,
-every further token takes its part. Each item's exact tokens are put in one random order, and a dose cuts the first of
-them: doses are nested. The same is done with the tokens that the random control draws from; only items that have as
-many of those count, so that both sides change the same number of tokens in the same items.
-
-Everything is over all items, whatever their pathway: groups made by the knockout would show the knockout's own effect
-again at the full dose.
+If what the probe needs sits in one token, cutting that one does everything; if it is spread, every further token takes
+its part. Each item's exact tokens are put in one random order, and a dose cuts the first of them: doses are nested. The
+same is done with the tokens that the random control draws from, in items that have as many. Everything is over all
+items: groups made by the knockout would show the knockout's own effect again at the full dose.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ from anchorscope.experiments.statistics import (
     estimate_of,
     family_rows,
     item_mean,
-    mean_in_deviations,
     p_value,
 )
 from anchorscope.report.findings import Findings
@@ -98,8 +94,7 @@ def analyse(inputs: ExperimentInputs, ran: Mapping[str, Scored], n_cut: Mapping[
             draws, n = inputs.draws.take(scored.items), len(scored.items)
             numbers = np.array([n_cut[name][item] for item in scored.items.tolist()], dtype=float)
             rows.append(Statistic("tokens_cut", estimate_of(item_mean(numbers, draws), n), name, truth="all"))
-            columns = {"variant": name, "effect_size": mean_in_deviations(changes[name])}
-            family.append((item_mean(changes[name], draws), n, columns))
+            family.append((item_mean(changes[name], draws), n, {"variant": name}))
         rows += [*family_rows(QUANTITY, family), *_shares(inputs, ran), *_differences(inputs, ran)]
     values = [ItemValues(QUANTITY, scored.items, changes[name], name) for name, scored in ran.items()]
     return Found(tuple(rows), tuple(values))
@@ -114,22 +109,21 @@ def _auc(inputs: ExperimentInputs, name: str, scored: Scored) -> Statistic:
 
 
 def _shares(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statistic]:
-    """ΔP of a dose over that of the full dose, in the same items; only where the full dose does something."""
+    """ΔP of a dose of exact tokens over that of all, in the same items; only where all of them do something."""
+    full = ran.get(f"{EXACT} {FULL}")
+    if full is None:
+        return []
+    whole = estimate_of(item_mean(full.at_reference(inputs), inputs.draws.take(full.items)), len(full.items))
+    if whole.ci_low <= 0 <= whole.ci_high:
+        return []
     rows = []
-    for kind in (EXACT, RANDOM):
-        full = ran.get(f"{kind} {FULL}")
-        if full is None:
-            continue
-        whole = estimate_of(item_mean(full.at_reference(inputs), inputs.draws.take(full.items)), len(full.items))
-        if whole.ci_low <= 0 <= whole.ci_high:
-            continue
-        for name in (f"{kind} {dose}" for dose in DOSES if dose != FULL):
-            if name in ran:
-                items, part, all_tokens = _paired(inputs, ran[name], full)
-                draws = inputs.draws.take(items)
-                samples = item_mean(part, draws) / item_mean(all_tokens, draws)
-                share = estimate_of(samples, len(items), f"{METHOD}, ratio of means")
-                rows.append(Statistic("share_of_full", share, name, f"{kind} {FULL}", truth="all"))
+    for name in (f"{EXACT} {dose}" for dose in DOSES if dose != FULL):
+        if name in ran:
+            items, part, all_tokens = _paired(inputs, ran[name], full)
+            draws = inputs.draws.take(items)
+            samples = item_mean(part, draws) / item_mean(all_tokens, draws)
+            share = estimate_of(samples, len(items), f"{METHOD}, ratio of means")
+            rows.append(Statistic("share_of_full", share, name, f"{EXACT} {FULL}", truth="all"))
     return rows
 
 
@@ -142,17 +136,8 @@ def _differences(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[St
         items, mine, other = _paired(inputs, ran[exact], ran[random])
         if len(items) >= FEW:
             samples = item_mean(mine - other, inputs.draws.take(items))
-            rows.append(
-                Statistic(
-                    f"{QUANTITY}_difference",
-                    estimate_of(samples, len(items)),
-                    exact,
-                    random,
-                    truth="all",
-                    p_value=p_value(samples),
-                    effect_size=mean_in_deviations(mine - other),
-                )
-            )
+            gap, p = estimate_of(samples, len(items)), p_value(samples)
+            rows.append(Statistic(f"{QUANTITY}_difference", gap, exact, random, truth="all", p_value=p))
     return rows
 
 
@@ -186,16 +171,10 @@ def _drawn(findings: Findings) -> pl.DataFrame:
 
 
 def _style(kind: str, colours: DatasetStyle) -> dict[str, object]:
-    exact = kind == EXACT
-    colour = colours.q_colour if exact else CONTROL_GREY
-    return {
-        "color": colour,
-        "marker": "o" if exact else "s",
-        "markersize": 4.4,
-        "linewidth": 1.5,
-        "linestyle": "-" if exact else (0, (1.0, 1.5)),
-        "markerfacecolor": colour if exact else "white",
-    }
+    if kind == RANDOM:
+        dotted = {"color": CONTROL_GREY, "linestyle": (0, (1.0, 1.5)), "marker": "s", "markerfacecolor": "white"}
+        return dotted | {"markersize": 4.4, "linewidth": 1.5}
+    return {"color": colours.q_colour, "marker": "o", "markersize": 4.4, "linewidth": 1.5}
 
 
 _SERIES = [Series({"kind": kind}, partial(_style, kind), words, "bars") for kind, words in KINDS.items()]

@@ -49,19 +49,15 @@ class Statistic:
     assignment: str | None = None
     """The rule that made the groups."""
     group: str | None = None
-    """The pathway."""
     truth: str | None = None
     """`all`, `true` or `false` answers."""
     layer: int | None = None
     """Where something was changed."""
     probe_layer: int | None = None
-    """Where the probe reads."""
     p_value: float | None = None
     """Two-sided, against chance; the method says how."""
     q_value: float | None = None
     """With the false discovery rate controlled over the whole family of tests."""
-    effect_size: float | None = None
-    """In standard deviations of the items, or of two groups together for a difference."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ class ExperimentInputs:
     states: Callable[[], Tensor]
     """Gives the clean states at the headline site and position, [layer, item, d_model], in host memory."""
     cut_states: Callable[[], CutStates]
-    """Gives the states under the knockout and the random control there, [layer, item, d_model] each."""
+    """The same under the knockout and the random control."""
     scoring: Scoring
     """The probes of all positions and sites."""
     splits: Splits

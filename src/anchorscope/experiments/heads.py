@@ -66,16 +66,11 @@ def _drawn(findings: Findings) -> pl.DataFrame:
     return _rows(findings).select(*section.FIGURE_COLUMNS, "head", "together", "proved", "x")
 
 
-def _marker(group: str, filled: bool, colours: DatasetStyle) -> dict[str, object]:
-    colour = colours.colour(group)
-    return {
-        "color": colour,
-        "marker": "o" if group == Q_ANCHORED else "s",
-        "markersize": 4.4,
-        "linestyle": "none",
-        "markeredgecolor": colour,
-        "markerfacecolor": colour if filled else "white",
-    }
+def _style(group: str, filled: bool, colours: DatasetStyle) -> dict[str, object]:
+    face = colours.colour(group) if filled else "white"
+    marker = "o" if group == Q_ANCHORED else "s"
+    marks = {"marker": marker, "markersize": 4.4, "linestyle": "none", "markerfacecolor": face}
+    return {"color": colours.colour(group)} | marks
 
 
 def _level(group: str, colours: DatasetStyle) -> dict[str, object]:
@@ -84,14 +79,9 @@ def _level(group: str, colours: DatasetStyle) -> dict[str, object]:
 
 _SERIES = [
     *(
-        Series(
-            {"group": group, "together": False, "proved": proved},
-            partial(_marker, group, proved),
-            f"{group}, one head" if proved else "",
-            "bars",
-        )
+        Series({"group": group, "together": False, "proved": proved}, partial(_style, group, proved), label, "bars")
         for group in GROUPS
-        for proved in (True, False)
+        for proved, label in ((True, f"{group}, one head"), (False, ""))
     ),
     *(
         Series({"group": group, "together": True}, partial(_level, group), f"{group}, all heads", "level")
@@ -149,7 +139,7 @@ SECTION = section.SectionSpec(
             lambda _: [_PANEL],
             height=2.2,
             gap=0.55,
-            legend_columns=4,
+            legend_columns=2,
         ),
     ),
     tables=(

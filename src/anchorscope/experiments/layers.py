@@ -1,8 +1,7 @@
 """Where the cut matters: the knockout in one layer at a time, and in windows of layers.
 
 Cutting a single layer asks which layer carries the question's words to the answer; but what one layer loses a later one
-may still fetch, so that single layers can do little where all together do much. Windows stand in between. The heat map
-has a row for the layer that is cut and a column for every layer from there on that a probe reads.
+may still fetch, so that single layers can do little where all together do much. Windows stand in between.
 `share_of_cumulative` is what the single layers' ΔP add up to over that of the whole knockout, `deepest_layer` the layer
 that takes most, with its interval over the draws.
 """
@@ -14,14 +13,13 @@ from functools import partial
 
 import numpy as np
 import polars as pl
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.experiments.partial_cuts import (
+    QUANTITY,
     CutEffects,
     PartialCut,
     Scored,
@@ -29,15 +27,13 @@ from anchorscope.experiments.partial_cuts import (
     run_partial_cuts,
     summed_over,
 )
-from anchorscope.experiments.statistics import FEW, METHOD, RULE, estimate_of, family_rows, mean_in_deviations
-from anchorscope.report.charts.heatmap import draw_heat, hatch_handle, symmetric_limit
-from anchorscope.report.charts.layout import beside, empty_panel
+from anchorscope.experiments.statistics import FEW, METHOD, RULE, estimate_of
 from anchorscope.report.charts.line_chart import reference_handle
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import LINE_STYLES, DatasetStyle
-from anchorscope.report.panel_figure import ChartSpec, Lines, Own, Panel, Place, Series
+from anchorscope.report.panel_figure import ChartSpec, Lines, Series
 from anchorscope.report.result_rows import find, select, statistics
-from anchorscope.report.verdicts import DISCOVERY_RATE, SMALL_EFFECT, above
+from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate, percent
 
 SINGLE = "single"
@@ -72,7 +68,6 @@ def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
     inputs.progress.start("layers: statistics", 1)
     with resampling(inputs.draws.device):
         parts = [
-            (_heat_map(singles), []),
             reference_statistics(singles),
             reference_statistics(windows),
             _shares(inputs, singles),
@@ -82,23 +77,6 @@ def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
     values = (summed_over(inputs, singles, SINGLE),) if _complete(inputs, singles) else ()
     missing = dict.fromkeys(reason for _, reasons in parts for reason in reasons)
     return Found(tuple(row for rows, _ in parts for row in rows), values, tuple(missing))
-
-
-def _heat_map(singles: Sequence[CutEffects]) -> list[Statistic]:
-    """ΔP at every probe layer from the cut on; the false discovery rate is controlled over the map of a group."""
-    rows = []
-    for group in GROUPS:
-        family = []
-        for effect in singles:
-            inside = effect.values[effect.members(group)]
-            if len(inside) < FEW:
-                continue
-            for k, samples in enumerate(effect.curves[group]):
-                columns = {"variant": SINGLE, "assignment": RULE, "group": group, "layer": effect.cut.first}
-                more = {"probe_layer": effect.cut.first + k, "effect_size": mean_in_deviations(inside[:, k])}
-                family.append((samples, len(inside), columns | more))
-        rows += family_rows("delta_p", family)
-    return rows
 
 
 def _shares(inputs: ExperimentInputs, singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]:
@@ -164,88 +142,28 @@ def _deepest(singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]
 EXPERIMENT = Experiment("layers", "the knockout in single layers and in windows of layers", run)
 
 
-_LEAST_REACH = 5.0  # points: a map of noise must not look like one of effects
-
-
-def significant(cells: pl.DataFrame) -> pl.DataFrame:
-    """Cells that are told from zero and not small; where the items do not spread, no size is known and q decides."""
-    small = pl.col("effect_size").fill_nan(None).abs() < SMALL_EFFECT
-    return cells.filter((pl.col("q_value") < DISCOVERY_RATE) & ~small.fill_null(False))
-
-
 def _drawn(findings: Findings) -> pl.DataFrame:
-    """The cells of single layers, and ΔP at l* of single layers and windows, these at their middle."""
-    rows = select(statistics(findings, "layers", "delta_p", "delta_p_reference"), group=GROUPS)
+    """ΔP at l* of single layers and of windows, these at their middle."""
+    rows = select(statistics(findings, "layers", QUANTITY), group=GROUPS)
     width = pl.col("variant").str.extract(r"^window (\d+)$", 1).cast(pl.Float64)
     rows = rows.with_columns(x=pl.col("layer") + (width.fill_null(1) - 1) / 2, single=pl.col("variant") == SINGLE)
-    return rows.select(*section.FIGURE_COLUMNS, "effect_size", "x", "single")
+    return rows.select(*section.FIGURE_COLUMNS, "x", "single")
 
 
-def _panels(data: pl.DataFrame) -> list[Panel]:
-    reach = symmetric_limit(select(data, quantity="delta_p")["value"].to_numpy(), _LEAST_REACH)
-    series = [
-        *(
-            Series({"group": group, "single": True}, partial(_line, group), f"{group}, one layer", "band")
-            for group in GROUPS
-        ),
-        *(
-            Series({"group": group, "single": False}, partial(_diamond, group), f"{group}, a window", "bars")
-            for group in GROUPS
-        ),
-    ]
-    at_reference = Lines(
-        series,
-        "",
-        "ΔP at l*",
-        3.1,
-        {"quantity": "delta_p_reference"},
-        "x",
-        x_label="Layer that is cut",
-        marks_reference=True,
-    )
-    return [*(Own(partial(_draw_map, group, reach), 2.5, group) for group in GROUPS), at_reference]
-
-
-def _line(group: str, colours: DatasetStyle) -> dict[str, object]:
-    return {"color": colours.colour(group), "linestyle": LINE_STYLES[group], "marker": "o", "markersize": 2.0}
-
-
-def _diamond(group: str, colours: DatasetStyle) -> dict[str, object]:
+def _style(group: str, single: bool, colours: DatasetStyle) -> dict[str, object]:
     colour = colours.colour(group)
+    if single:
+        return {"color": colour, "linestyle": LINE_STYLES[group], "marker": "o", "markersize": 2.0}
     face = colour if group == Q_ANCHORED else "white"
     return {"color": colour, "linestyle": "none", "marker": "D", "markersize": 3.4, "markerfacecolor": face}
 
 
-def _draw_map(group: str, reach: float, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
-    """ΔP by cut layer (up) and probe layer (along); the second map has the colour bar of both."""
-    cells = select(rows, quantity="delta_p", group=group).drop_nulls("probe_layer")
-    values = np.full((place.n_layers, place.n_layers), np.nan)
-    not_significant = np.ones(values.shape, dtype=bool)
-    values[cells["layer"], cells["probe_layer"]] = cells["value"]
-    proved = significant(cells)
-    not_significant[proved["layer"], proved["probe_layer"]] = False
-    if not cells.height:
-        axes.grid(False)
-        axes.set(xticks=[], yticks=[])
-        empty_panel(axes, "too few items")
-        return
-    image = draw_heat(axes, values, not_significant, reach)
-    for layer in sorted(set(place.reference_layers)):
-        axes.axvline(layer, ymax=0.05, color="black", linewidth=2.0, zorder=5)
-    axes.set_xlabel("Layer whose probe reads")
-    if place.column == 0:
-        axes.set_ylabel("Layer that is cut")
-        return
-    axes.set_yticklabels([])
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    bar = figure.colorbar(image, cax=beside(figure, axes, 0.12, 0.13))
-    bar.outline.set_visible(False)
-    bar.ax.set_title("ΔP", fontsize=8.5)
-
-
-def _more_handles(data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
-    return [reference_handle(), hatch_handle(f"q ≥ {DISCOVERY_RATE} or |d| < {SMALL_EFFECT}")]
+_SERIES = [
+    Series({"group": group, "single": single}, partial(_style, group, single), f"{group}, {words}", kind)
+    for single, words, kind in ((True, "one layer", "band"), (False, "a window", "bars"))
+    for group in GROUPS
+]
+_PANEL = Lines(_SERIES, "ΔP at l*", x="x", x_label="Layer that is cut", marks_reference=True)
 
 
 def _sum_of_layers(rows: pl.DataFrame) -> section.Said | None:
@@ -272,17 +190,15 @@ SECTION = section.SectionSpec(
         ChartSpec(
             "layers",
             "the cut in single layers",
-            "Heat maps of ΔP by cut layer and probe layer, and ΔP at l* by cut layer",
-            "Left and middle: one layer cut. Right: at the reference layer.",
-            "ΔP in percentage points. Hatched: not told from zero with the false discovery rate held at "
-            f"{DISCOVERY_RATE} over a map, or smaller than {SMALL_EFFECT} standard deviations of the items (d); plus: "
-            "above zero. Right: bands and upright lines are 95 % intervals; a window stands at its middle layer.",
+            "ΔP at l* of both groups by the layer that is cut",
+            "One layer cut at a time, or a window of layers.",
+            "ΔP at the reference layer in percentage points. Bands and upright lines: 95 % intervals. A window stands "
+            "at its middle layer.",
             _drawn,
-            _panels,
-            height=2.35,
-            gap=(0.35, 1.45),
-            legend_columns=5,
-            more_handles=_more_handles,
+            lambda _: [_PANEL],
+            marks_reference=True,
+            legend_columns=2,
+            more_handles=lambda data, _: [reference_handle()],
         ),
     ),
     tables=(

@@ -1,19 +1,16 @@
 """Matched strings: does the probe still know truth, and how much of that needs the question, if words cannot tell?
 
-The questions of the run exchange their accepted answers two by two, so that every answer is true for one question and
-false for another, every question has one of each, and words, answers and relations alone are at an AUC of 0.5 by
-design. The model reads these supplied answers, clean and with the key words or random tokens cut. Probes are trained on
+The questions of the run exchange their accepted answers two by two: from "capital of France: Paris" and "capital of
+Peru: Lima" come four items, two of them false. Every word of a question and of an answer is in as many true as false
+items of such a group, so words, answers and relations alone are at an AUC of 0.5 by design as long as groups stay
+whole. The model reads these supplied answers, clean and with the key words or random tokens cut. Probes are trained on
 half of the pairs and score the other half; the question share Λ stands beside that of the model's own answers. There an
-answer can speak for itself (some answers are likelier to be true than others); here it cannot. So what Λ lacks of 1
-among the model's own answers and not here was the answers' priors.
+answer can speak for itself (some are likelier to be true than others); so what Λ lacks of 1 there and not here was the
+answers' priors.
 
-Pairs: from "capital of France: Paris" and "capital of Peru: Lima" come four items, two of them false. Such a group is
-closed: every word of a question and every word of an answer is in as many true as false items of it, so that nothing
-can be learned from words, answers or relations as long as groups stay whole. Questions are of one kind if they have the
-same relation; without one, if they ask with the same word and their answers look alike (a number, one word, several).
-Two can be paired if no accepted answer of either is accepted by the other, and no word of content stands both in a
-question and in an answer of the pair. The most frequent answers are paired first, with each other: more questions find
-a partner, and answers meet others about as frequent as they are.
+Questions are of one kind if they have the same relation; without one, if they ask with the same word and their answers
+look alike. The most frequent answers are paired first, with each other: more questions find a partner, and answers meet
+others about as frequent as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -170,7 +166,7 @@ def _entry(answer: str, rest: Sequence[int], order: Priorities) -> tuple[int, in
 
 
 def _exchange(first: Question, second: Question) -> bool:
-    """Whether each has an answer that is clearly false for the other."""
+    """Whether no accepted answer of either is accepted by the other, and no word stands in a question and an answer."""
     return all(
         not _shares_words(asked.question, true_answer(giver))
         and not any(grade(answer, asked.answers, asked.question) for answer in giver.answers)
@@ -196,14 +192,8 @@ class AnswerSet:
     """Under each cut, by its name."""
     weights: Floats
     """Bootstrap weights over its own groups, [resample, item]."""
-    device: str
-
-    @cached_property
-    def draws(self) -> Draws:
-        """The bootstrap's draws."""
-        from anchorscope.evidence.draws import Draws
-
-        return Draws.of(self.weights, self.device)
+    draws: Draws
+    """The same, as draws."""
 
 
 def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -> tuple[Tensor, dict[str, Tensor]]:
@@ -216,7 +206,7 @@ def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -
     from anchorscope.question_share.intervals import ShareDraws
     from anchorscope.question_share.principal import principal_states
 
-    labels, device, progress, seed = answers.labels, answers.device, inputs.progress, inputs.setting.seed
+    labels, device, progress, seed = answers.labels, inputs.device, inputs.progress, inputs.setting.seed
     strata = truth_strata(labels, [item.question.relation for item in answers.items])
     halves = make_halves(answers.groups, strata, seed, [item.item_id for item in answers.items])
     clean = principal_states(answers.clean[None], directions, device)
@@ -238,6 +228,7 @@ def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -
 
 def run(inputs: ExperimentInputs) -> Found:
     """Builds the pairs, runs them, and measures both sets alike at the most frequent reference layer."""
+    from anchorscope.evidence.draws import Draws
     from anchorscope.interventions.cuts import KNOCKOUT, RANDOM
 
     most = min(inputs.setting.most_items or MOST_PAIRS, MOST_PAIRS)
@@ -248,6 +239,7 @@ def run(inputs: ExperimentInputs) -> Found:
     states = run_supplied(inputs, items, "matched strings", (KNOCKOUT, RANDOM))
     layer = inputs.most_frequent_reference
     groups = np.array([item.label.group for item in items], dtype=np.int64)
+    weights = group_weights(groups, len(inputs.weights), inputs.rng("matched"))
     matched = AnswerSet(
         MATCHED,
         items,
@@ -256,8 +248,8 @@ def run(inputs: ExperimentInputs) -> Found:
         groups % _FOLDS,  # dealt out in turn, so that every fold has every relation
         states.clean[layer],
         {name: cut[layer] for name, cut in states.cut.items()},
-        group_weights(groups, len(inputs.weights), inputs.rng("matched")),
-        inputs.device,
+        weights,
+        Draws.of(weights, inputs.device),
     )
     free = AnswerSet(
         FREE,
@@ -268,7 +260,7 @@ def run(inputs: ExperimentInputs) -> Found:
         inputs.states()[layer],
         {name: inputs.cut_states()[name][layer] for name in matched.cut},
         inputs.weights,
-        inputs.device,
+        inputs.draws,
     )
     counted = Estimate(len(items) // SIZE, np.nan, np.nan, len(items), "counted")
     shares, idle = _shares(inputs, matched, free)
@@ -303,21 +295,17 @@ def pair_items(inputs: ExperimentInputs, most: int) -> tuple[list[Item], list[st
 
 def _baselines(inputs: ExperimentInputs, matched: AnswerSet, log_probs: Sequence[Sequence[float]]) -> list[Statistic]:
     """What is at 0.5 by design, out of fold with pairs whole; the model's own confidence; and the run's own probe."""
-    from anchorscope.evidence.probe_scores import relation_only, words_only
+    from anchorscope.evidence.probe_scores import words_only
 
     labels, folds = matched.labels, matched.folds
     questions = [item.question.question for item in matched.items]
     answers = [item.answer.text for item in matched.items]
-    relations = [item.question.relation for item in matched.items]
-    together = np.zeros_like(folds)
     own, own_folds = _run_probe(inputs, matched)
     return [
         Statistic(name, estimate_of(samples, len(labels)), MATCHED, truth="all", probe_layer=layer)
         for name, scores, strata, layer in (
             ("auc_words", words_only(questions, answers, labels, folds), folds, None),
-            ("auc_relation", relation_only(relations, labels, folds), folds, None),
-            ("auc_confidence_mean", np.array([np.mean(tokens) for tokens in log_probs]), together, None),
-            ("auc_confidence_min", np.array([np.min(tokens) for tokens in log_probs]), together, None),
+            ("auc_confidence_mean", np.array([np.mean(tokens) for tokens in log_probs]), np.zeros_like(folds), None),
             ("auc_free_probe", own, own_folds, inputs.most_frequent_reference),
         )
         for samples in [auc_samples(scores.astype(np.float32), labels, strata, matched.draws)]
@@ -374,9 +362,7 @@ AREAS = {
     "auc": "AUC: probe trained on them",
     "auc_free_probe": "AUC: the run's own probe",
     "auc_confidence_mean": "AUC: mean log-probability",
-    "auc_confidence_min": "AUC: lowest log-probability",
     "auc_words": "AUC: words alone",
-    "auc_relation": "AUC: relation alone",
 }
 """What tells true from false, and how well."""
 _SHARE_OF = {"knockout": "question_share", "random": "question_share_random"}
@@ -419,7 +405,7 @@ SECTION = section.SectionSpec(
             "answers exchanged between questions",
             "AUC and question share of exchanged answers and of the model's own",
             "At the most frequent reference layer.",
-            "Left: AUC of true against false answers; words and relation are at 0.5 by design. Right: the share of the "
+            "Left: AUC of true against false answers; words are at 0.5 by design. Right: the share of the "
             "probe's evidence that needs what was cut. Lines: 95 % intervals.",
             _drawn,
             lambda _: [

@@ -2,16 +2,11 @@
 
 The knockout asks what is lost when nobody may look at the key words; here they may be looked at, and say something
 else: at the entry of one layer the residual states of the exact question tokens are replaced by those of a partner of
-the same relation and of opposite truth. The text, the answer and everything below the layer stay. (The experiment
-`patching` writes other words into the text instead, and reads it afresh.)
-
-*Necessity*: the true member gets the false one's states; which share of the pair's difference in log-odds at l* does it
-lose? *Sufficiency*: the false member gets the true one's; which share does it gain? A share of 1 at the first layers
-and 0 later would say that all of it passes through these states, and has left them by then. Beside them: a donor that
-is as true as the target (what putting in anybody's states does), and as many other tokens' states of the partner.
-
-A pair has the same relation, as many exact question tokens, and no subject or question in common. Pairs are drawn at
-random and no item is in two.
+the same relation and of opposite truth. *Necessity*: the true member gets the false one's states; which share of the
+pair's difference in log-odds at l* does it lose? *Sufficiency*: the false member gets the true one's; which share does
+it gain? Beside them: a donor that is as true as the target (what putting in anybody's states does), and as many other
+tokens' states of the partner. A pair has the same relation, as many exact question tokens, and no subject or question
+in common; no item is in two.
 """
 
 from __future__ import annotations

@@ -120,23 +120,13 @@ def run_partial_cuts(
         for part in planned
     ]
     ran = run_variants(inputs, variants, title)
-    missing = []
-    for hidden, why in (
-        (
-            [f"{part.variant} from layer {part.first}" for part, kept in visible.items() if not kept],
-            "the sliding window of a layer already hides the question from all later tokens that the cut is about; "
-            "choose --edges all",
-        ),
-        (
-            [
-                f"{part.variant} from layer {part.first} ({len(kept)} of {len(cuts)})"
-                for part, kept in visible.items()
-                if 0 < len(kept) < len(cuts)
-            ],
-            "the sliding window already hides the question of the other items",
-        ),
-    ):
-        missing += [f"{', '.join(hidden)}: {why}"] if hidden else []
+    hidden = ", ".join(
+        f"{part.variant} from layer {part.first} ({len(kept)} of {len(cuts)} items)"
+        for part, kept in visible.items()
+        if len(kept) < len(cuts)
+    )
+    why = "a sliding window already hides the question from all later tokens that the cut is about; choose --edges all"
+    missing = [f"{hidden}: {why}"] if hidden else []
     return [CutEffects(inputs, part, scored) for part, scored in zip(planned, ran, strict=True)], missing
 
 
@@ -160,28 +150,6 @@ class CutEffects:
     def reached(self, group: str) -> Bools:
         """Those of them whose reference layer can see the cut, [item]."""
         return self.members(group) & (self.inputs.reference[self.items] >= self.cut.first)
-
-    @cached_property
-    def values(self) -> Floats:
-        """ΔP of the sample in percentage points, [item, probe layer from the first cut one on]."""
-        from anchorscope.evidence.corrected import shifts
-        from anchorscope.evidence.draws import Draws
-
-        measured, sample = self.inputs.measured, Draws(self.inputs.draws.take(self.items).counts[:, :1])
-        folds, labels = measured.folds[self.items], measured.labels[self.items]
-        before = measured.before[measured.probe("full")][self.cut.first :, self.items]
-        after = self.scored.logits[self.cut.first :]
-        moved = shifts(before, after, folds, measured.reference.shape[1], sample)[..., 0].cpu().numpy()
-        after = true_label_probability(after - moved[:, folds], labels)
-        return 100 * (after - true_label_probability(before, labels)).T
-
-    @cached_property
-    def curves(self) -> dict[str, Tensor]:
-        """Mean ΔP of each group, [probe layer from the first cut one on, draw]."""
-        from anchorscope.evidence.corrected import curve_samples
-
-        whole = self._sums(np.arange(len(self.items)))
-        return {group: curve_samples(whole, group, "all") for group in GROUPS}
 
     @cached_property
     def reference_sums(self) -> dict[str, tuple[Tensor, Tensor]]:

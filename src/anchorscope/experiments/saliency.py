@@ -2,16 +2,12 @@
 
 S = Σ |A · ∂L/∂A|, over all layers up to the item's own reference layer l*, all heads, all queries of the answer (from
 its first token to the one that is read) and all keys in E_Q (`question_to_answer`). A is the attention weight after the
-softmax; the probe is that of the item's own fold, which never saw its group. `share` is the same sum over the keys in
-E_Q divided by that over all keys.
+softmax; the probe is that of the item's own fold. `share` is the sum over the keys in E_Q divided by that over all.
 
-L comes in two variants: `log_odds`, the probe's log-odds z, and `loss`, its cross-entropy with the true label, as in
-the paper. They differ by one factor: S(loss) = P(wrong label) · S(log_odds). An item of which the probe is sure has a
-loss, and S, near zero, whatever its pathway: a mode near zero can come from that factor alone.
-`confidence_variance_share` is how much of the spread of log10 S(loss) it brings.
-
-S spans orders of magnitude, so the dip test is of log10 S. Folds have their own probes and depths, which can make modes
-by themselves: `dip_within_folds` is of log10 S minus its fold's median.
+L is the probe's log-odds (`log_odds`), or its cross-entropy with the true label (`loss`), as in the paper. S(loss) =
+P(wrong label) · S(log_odds): an item of which the probe is sure has an S(loss) near zero, whatever its pathway, so that
+a mode near zero can come from that factor alone. Folds have their own probes and depths, which can make modes by
+themselves: `dip_within_folds` is the dip of log10 S minus its fold's median.
 """
 
 from __future__ import annotations
@@ -22,16 +18,15 @@ import numpy as np
 import polars as pl
 
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.pathways import A_ANCHORED, Q_ANCHORED, at_reference
+from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED, at_reference
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.statistics import FEW, METHOD, TRUTHS, Floats, Indices, estimate_of, pathway_aucs, too_few
+from anchorscope.experiments.statistics import FEW, METHOD, Floats, Indices, pathway_aucs, too_few
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import INK
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
-from anchorscope.report.result_rows import find, present, select, statistics
+from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import above
-from anchorscope.report.wording import percent
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.modes import SAMPLES, density_grid, dip, dip_p_value, dips, gaussian_density
 
@@ -85,23 +80,21 @@ def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floa
     return flow, share
 
 
-def log_wrong_probability(inputs: ExperimentInputs) -> Floats:
-    """Natural logarithm of the probability that each item's probe gives to the wrong label."""
+def wrong_probability(inputs: ExperimentInputs) -> Floats:
+    """The probability that each item's probe gives to the wrong label."""
     full = inputs.measured.probe("full")
     clean = at_reference(inputs.measured.before[full], inputs.measured.reference[full], inputs.measured.folds)
-    return -np.logaddexp(0.0, np.where(inputs.measured.labels, clean, -clean).astype(float))
+    return np.exp(-np.logaddexp(0.0, np.where(inputs.measured.labels, clean, -clean).astype(float)))
 
 
 def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
     """Everything that is reported of measured saliency: S of the log-odds, and the share of all that flows."""
-    log_wrong = log_wrong_probability(inputs)
-    sums = {LOSS: flow * np.exp(log_wrong), LOG_ODDS: flow}
+    sums = {LOSS: flow * wrong_probability(inputs), LOG_ODDS: flow}
     logs = {name: np.log10(np.where(values > 0, values, np.nan)) for name, values in sums.items()}
     parts = [
         *(pathway_aucs(inputs, "auc", name, values) for name, values in sums.items()),
         pathway_aucs(inputs, "auc_share", LOG_ODDS, share),
         *(dip_tests(inputs, name, values) for name, values in logs.items()),
-        _confidence_share(inputs, logs[LOSS], log_wrong / np.log(10)),
     ]
     zeros, n = int((flow == 0).sum()), int(np.isfinite(flow).sum())
     if zeros:
@@ -138,88 +131,56 @@ def dip_tests(inputs: ExperimentInputs, variant: str, values: Floats) -> tuple[l
     return rows, []
 
 
-def _confidence_share(inputs: ExperimentInputs, whole: Floats, part: Floats) -> tuple[list[Statistic], list[str]]:
-    """The share of a sum's variance over the items that one of its parts brings: Cov(whole, part) / Var(whole)."""
-    from anchorscope.evidence.draws import ratio
-
-    quantity, items = "confidence_variance_share", np.flatnonzero(np.isfinite(whole))
-    if len(items) < FEW or np.ptp(whole[items]) == 0:
-        return [], [f"{quantity}: fewer than {FEW} items have a saliency, or all have the same"]
-    x, y = whole[items] - whole[items].mean(), part[items] - part[items].mean()
-    draws = inputs.draws.take(items)
-    sums = draws.sums(np.stack([x, y, x * y, x * x], axis=1))
-    mean_x, mean_y, both, square = ratio(sums, draws.numbers().expand_as(sums))
-    samples = ratio(both - mean_x * mean_y, square - mean_x**2)
-    return [Statistic(quantity, estimate_of(samples, len(items)), LOSS, truth="all")], []
-
-
 EXPERIMENT = Experiment(
     "saliency", "how much the probe's verdict depends on the answer's attention to the question (gradients)", run
 )
 
 
 LOSSES = {LOSS: "probe's loss", LOG_ODDS: "probe's log-odds"}
-SPLITS = {"truth": "by truth", "pathway": "by pathway"}
 _STYLES: dict[str, dict[str, Any]] = {
-    "all": {"color": INK, "linewidth": 1.0, "linestyle": (0, (1.0, 1.4))},
-    "true": {"color": "#0072b2", "linestyle": "-"},
-    "false": {"color": "#d55e00", "linestyle": (0, (5.0, 1.6, 1.0, 1.6))},
+    "all items": {"color": INK, "linewidth": 1.0, "linestyle": (0, (1.0, 1.4))},
     Q_ANCHORED: {"color": "#6a3d9a", "linestyle": "-"},
     A_ANCHORED: {"color": "#b5871d", "linestyle": (0, (4.0, 1.8))},
 }
-_NAMES = TRUTHS | {"all": "all items"}
 _DRAWN = {
-    **dict.fromkeys(("dataset", "variant", "split", "part"), pl.String),
+    **dict.fromkeys(("dataset", "variant", "part"), pl.String),
     "n": pl.Int64,
     **dict.fromkeys(("log10_saliency", "density"), pl.Float64),
 }
 
 
 def _items(findings: Findings) -> pl.DataFrame:
-    """log10 S of every item, with its truth and its pathway."""
+    """log10 S of every item that has a pathway."""
     rows = select(
         findings.experiment_items, experiment="saliency", quantity="question_to_answer", dataset=findings.datasets
     )
-    about = findings.items.select(
-        "dataset",
-        "item_id",
-        truth=pl.when("truthful").then(pl.lit("true")).otherwise(pl.lit("false")),
-        pathway=pl.col("pathway_corrected"),
-    )
     rows = rows.filter(pl.col("value").is_finite() & (pl.col("value") > 0)).with_columns(log=pl.col("value").log10())
-    return rows.join(about, on=["dataset", "item_id"], how="left")
+    rows = rows.join(findings.items.select("dataset", "item_id", "pathway_corrected"), on=["dataset", "item_id"])
+    return select(rows, pathway_corrected=GROUPS)
 
 
 def _drawn(findings: Findings) -> pl.DataFrame:
-    """The density of all items and of the parts of every split; a part's area is its share of the items."""
+    """The density of all items and of each pathway, whose area is its share of the items."""
     frames = [pl.DataFrame(schema=_DRAWN)]
     for (dataset, variant), rows in _items(findings).group_by("dataset", "variant", maintain_order=True):
-        for split in SPLITS:
-            inside = rows.filter(pl.col(split).is_in(list(_STYLES)))
-            if inside.height < FEW:
-                continue
-            grid = density_grid(inside["log"].to_numpy())
-            for part in ("all", *present(inside, split)):
-                values = (inside if part == "all" else select(inside, **{split: part}))["log"].to_numpy()
-                heights = gaussian_density(values, grid) * len(values) / inside.height
-                if len(values) >= FEW and np.isfinite(heights).all():
-                    columns = (dataset, variant, split, part, len(values), grid, heights)
-                    about = dict(zip(_DRAWN, columns, strict=True))
-                    frames.append(pl.DataFrame(about, schema=_DRAWN))
+        grid = density_grid(rows["log"].to_numpy())
+        for part in _STYLES:
+            values = (select(rows, pathway_corrected=part) if part in GROUPS else rows)["log"].to_numpy()
+            heights = gaussian_density(values, grid) * len(values) / rows.height
+            if len(values) >= FEW and np.isfinite(heights).all():
+                columns = (dataset, variant, part, len(values), grid, heights)
+                frames.append(pl.DataFrame(dict(zip(_DRAWN, columns, strict=True)), schema=_DRAWN))
     return pl.concat(frames)
 
 
-_SERIES = [
-    Series({"part": part}, style, _NAMES.get(part, part), "none" if part == "all" else "area")
-    for part, style in _STYLES.items()
-]
+_SERIES = [Series({"part": part}, style, part, "area" if part in GROUPS else "none") for part, style in _STYLES.items()]
 _PANELS = [
     Lines(
         _SERIES,
         "density",
         words,
         2.9,
-        {"split": split},
+        {"variant": loss},
         "log10_saliency",
         "density",
         "log10 S",
@@ -227,7 +188,7 @@ _PANELS = [
         null=None,
         finish=lambda axes, rows, _: axes.set_ylim(bottom=0) if rows.height else None,
     )
-    for split, words in SPLITS.items()
+    for loss, words in LOSSES.items()
 ]
 
 
@@ -254,15 +215,13 @@ SECTION = section.SectionSpec(
         ChartSpec(
             "saliency",
             "saliency from question to answer",
-            "Density over items of the saliency from question to answer, by truth and by pathway",
+            "Density over items of the saliency from question to answer, by pathway",
             "Dotted: all items of the panel.",
             "Saliency S = |A · ∂L/∂A|, summed over heads, layers up to l*, answer positions and key words. Densities "
             "over items with S > 0 (Gaussian kernel, Silverman's width); the area of a part is its share of the items "
             f"in the panel. Parts of fewer than {FEW} items are not drawn.",
             _drawn,
             lambda _: _PANELS,
-            by="variant",
-            by_words=lambda loss: LOSSES.get(loss, loss),
             height=1.9,
             gap=0.4,
             legend_columns=5,
@@ -284,7 +243,6 @@ SECTION = section.SectionSpec(
                 section.p_value(quantity="dip"),
                 section.value("dip within folds", section.three_digits, quantity="dip_within_folds"),
                 section.p_value(quantity="dip_within_folds"),
-                section.value("confidence, share of the variance", percent, quantity="confidence_variance_share"),
             ),
         ),
     ),

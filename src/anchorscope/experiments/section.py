@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -74,8 +74,7 @@ _ENDS = ("ci_low", "ci_high")
 _MOST_SHOWN = 2  # datasets whose numbers stand in the sentence, of those that decide it
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """What one dataset says."""
 
     verdict: Verdict

@@ -1,19 +1,16 @@
 """Self-awareness: can a linear probe tell from clean states which pathway an item will take?
 
-The probe reads states of a run in which nothing was cut, learns on the same folds as the truth probes, and only ever
-scores items whose group it never saw. Where pathways go with the label, telling true from false is enough for a high
-AUC; so the AUC among answers of the same truth label is the number that decides, and beside it stand the label itself,
-the truth probe, and its margin (an item near the line flips easily). `auc_below` reads the layer just below the lowest
-one that assigned any pathway: nothing that it sees took part in the assignment.
-
-Intervals hold for the probes as they were fitted. Another sample would also give other probes: where there is nothing
-to know, AUCs spread more widely than the intervals say. So pathways are also dealt out again among items of one fold
-and one truth label, and probes fitted to them; where items of a group go together, that null is too narrow.
+The probe learns on the same folds as the truth probes, and only ever scores items whose group it never saw. Where
+pathways go with the label, telling true from false is enough for a high AUC; so the AUC among answers of the same truth
+label decides, and beside it stand the label itself and the truth probe's margin (an item near the line flips easily).
+`auc_below` reads the layer just below the lowest one that assigned any pathway: nothing that it sees took part in the
+assignment. Intervals hold for the probes as they were fitted; where there is nothing to know, AUCs spread more widely.
+So pathways are also dealt out again among items of one fold and one truth label, and probes fitted to them; where items
+of a group go together, that null is too narrow.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,22 +36,20 @@ from anchorscope.experiments.statistics import (
 )
 from anchorscope.report.charts.line_chart import reference_handle
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
 from anchorscope.report.result_rows import find, row_estimate, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import NOTHING, count, estimate, p_value_cell
 from anchorscope.stats.auc import auc
-from anchorscope.stats.estimate import Estimate, percentile_interval
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from anchorscope.evidence.draws import Draws
     from anchorscope.probes.crossfit import Splits
 
 PERMUTATIONS = 99
 """A p-value then goes down to one in a hundred."""
-PERMUTED_LAYERS = 6
-"""At most that many layers are fitted again: those that matter most for the question."""
 PERMUTED = "within folds and truth labels"
 """Among whom pathways are dealt out again."""
 _APART = "items of a group apart"  # pathways are dealt out item by item
@@ -125,16 +120,17 @@ def run(inputs: ExperimentInputs) -> Found:
 
 
 def _null_scores(
-    inputs: ExperimentInputs, pathways: _Pathways, states: Any, strength: Floats
+    inputs: ExperimentInputs, pathways: _Pathways, states: Tensor, strength: Floats
 ) -> tuple[Bools, dict[int, Floats]]:
-    """Pathways dealt out again [permutation, item], and what probes fitted to them score, by layer."""
+    """Pathways dealt out again [permutation, item], and what probes fitted to them score, by layer.
+
+    Only the layers that assigned and the one below them are fitted again.
+    """
     import torch
 
     from anchorscope.probes.permuted_labels import dealt_anew, null_scores
 
-    below = [] if pathways.below is None else [pathways.below]
-    common = [layer for layer, _ in Counter(pathways.reference.tolist()).most_common()]
-    layers = list(dict.fromkeys([*below, *common, len(states) - 1, 0]))[:PERMUTED_LAYERS]
+    layers = sorted({*pathways.reference.tolist(), max(0, int(pathways.reference.min()) - 1)})
     inputs.progress.start("permuted pathways", PERMUTATIONS * len(layers))
     rng = inputs.rng(f"self-awareness {RULE} {PERMUTED}")
     labels = dealt_anew(pathways.asks, pathways.of_one_truth, PERMUTATIONS, rng)
@@ -145,7 +141,7 @@ def _null_scores(
 
 
 def _probe_rows(pathways: _Pathways, scores: Floats, null: tuple[Bools, dict[int, Floats]] | None) -> list[Statistic]:
-    """AUC at every layer, at the layer below and at each item's own l*; within truth beside its null, where known."""
+    """AUC at every layer, at the layer below and at each item's own l*; within truth where it's comparable."""
     n = len(pathways.items)
     readings = [("auc", layer, np.full(n, layer)) for layer in range(len(scores))]
     if pathways.below is not None:
@@ -157,22 +153,13 @@ def _probe_rows(pathways: _Pathways, scores: Floats, null: tuple[Bools, dict[int
         own = scores[layers, np.arange(n)]
         rows.append(_row(name, own, pathways, pathways.splits.folds, layer))
         if null is not None:
-            areas = _null_areas(pathways, layers, *null)
+            areas = None if name == "auc" else _null_areas(pathways, layers, *null)
             rows.append(_row(f"{name}_within_truth", own, pathways, pathways.of_one_truth, layer, areas))
-            if areas is not None and name != "auc_below":  # the layer below is among the layers
-                low, high = percentile_interval(areas)
-                method = f"mean and 95 % range over {len(areas)} permutations {PERMUTED}, {_APART}; probes fitted anew"
-                method += f" at the same strength{OF_SAMPLE}"
-                estimate = Estimate(float(areas.mean()), float(low), float(high), rows[-1].estimate.n, method)
-                permuted = f"{name}_within_truth_permuted"
-                rows.append(Statistic(permuted, estimate, PERMUTED, assignment=RULE, probe_layer=layer))
     return rows
 
 
 def _null_areas(pathways: _Pathways, layers: Indices, labels: Bools, by_layer: dict[int, Floats]) -> Floats | None:
-    """AUC under each permutation; None where a layer was not fitted again, or none is defined."""
-    if not set(layers.tolist()) <= set(by_layer):
-        return None
+    """AUC under each permutation; None where none is defined."""
     scores = np.stack([by_layer[layer][:, item] for item, layer in enumerate(layers.tolist())], axis=1)
     areas = auc(scores, labels, pathways.of_one_truth)
     return areas[np.isfinite(areas)] if np.isfinite(areas).any() else None
@@ -199,12 +186,12 @@ def _row(
 
 
 def _baseline_rows(inputs: ExperimentInputs, pathways: _Pathways, within_truth: bool) -> list[Statistic]:
-    """What the label, the truth probe and its margin tell of the pathway, without any pathway probe."""
+    """What the label and the truth probe's margin tell of the pathway, without any pathway probe."""
     measured, folds = inputs.measured, pathways.splits.folds
     full = measured.probe("full")
     truth = at_reference(measured.before[full], measured.reference[full], measured.folds)[pathways.items]
     labels = measured.labels[pathways.items].astype(float)
-    wanted = [("auc_truth_label", labels, folds), ("auc_truth_probe", truth, folds)]
+    wanted = [("auc_truth_label", labels, folds)]
     if within_truth:  # among all items the margin would be compared across labels, whose cuts move different ways
         wanted.append(("auc_truth_margin_within_truth", -np.abs(truth), pathways.of_one_truth))
     return [_row(quantity, scores, pathways, strata, method=METHOD) for quantity, scores, strata in wanted]
@@ -222,40 +209,27 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
         {"color": "#d55e00", "linestyle": (0, (5.0, 1.6)), "marker": "s", "markersize": 3.4, "markeredgewidth": 0.0},
     ),
 }
-LEVELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "auc_truth_label": ("the label alone", {"color": "#555555", "linestyle": (0, (1.0, 1.4)), "linewidth": 1.3}),
-    "auc_truth_probe": (
-        "the truth probe at l* alone",
-        {"color": "#009e73", "linestyle": (0, (5.0, 1.6, 1.0, 1.6)), "linewidth": 1.3},
-    ),
-}
-NULL = "auc_within_truth_permuted"
+_LABEL_ALONE = {"color": "#555555", "linestyle": (0, (1.0, 1.4)), "linewidth": 1.3}
 SCORES = {
     "auc_at_reference": "probe at l*",
     "auc_below": "probe below all l*",
     "auc": "probe, best layer",
     "auc_truth_label": "the label",
-    "auc_truth_probe": "the truth probe",
     "auc_truth_margin": "the truth probe's margin",
 }
 """What predicts the pathway; each also within truth, where that is known."""
 
 
 def _drawn(findings: Findings) -> pl.DataFrame:
-    rows = statistics(findings, "self-awareness", *LINES, *LEVELS, NULL)
+    rows = statistics(findings, "self-awareness", *LINES, "auc_truth_label")
     return rows.select(section.FIGURE_COLUMNS).sort("dataset", "quantity", "probe_layer")
 
 
 def _panels(data: pl.DataFrame) -> list[Lines]:
     every = max(1, min(4, data["probe_layer"].drop_nulls().n_unique() // 6))
-    grey = {"color": CONTROL_GREY, "marker": "v", "markersize": 4.2, "linestyle": "none", "markeredgewidth": 0.0}
     series = [
         *(Series({"quantity": name}, style | {"markevery": every}, words) for name, (words, style) in LINES.items()),
-        *(
-            Series({"quantity": name, "probe_layer": None}, style, words, "level")
-            for name, (words, style) in LEVELS.items()
-        ),
-        Series({"quantity": NULL}, grey, f"pathways permuted {PERMUTED}", "bars"),
+        Series({"quantity": "auc_truth_label"}, _LABEL_ALONE, "the label alone", "level"),
     ]
     return [Lines(series, "AUC", "", 6.2, x="probe_layer", null=section.HALF, marks_reference=True)]
 
@@ -292,15 +266,15 @@ SECTION = section.SectionSpec(
         ChartSpec(
             "self_awareness",
             "the pathway, read from clean states",
-            "AUC of the pathway per layer, within truth, and with permuted pathways",
+            "AUC of the pathway per layer, and within truth",
             "Ticks: the reference layers, where the pathway was assigned.",
-            "AUC of telling Q-Anchored from A-Anchored items, out of fold; 0.5 is guessing. Bands: 95 % intervals. "
-            "Grey bars: mean and 95 % range with the pathways permuted and the probe fitted again.",
+            "AUC of telling Q-Anchored from A-Anchored items, out of fold; 0.5 is guessing. Bands: 95 % intervals.",
             _drawn,
             _panels,
             height=2.8,
             share="y",
             side_by_side=2,
+            legend_columns=2,
             marks_reference=True,
             gap=0.42,
             more_handles=lambda data, _: [reference_handle()],

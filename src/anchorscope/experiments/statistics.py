@@ -105,12 +105,6 @@ def family_rows(
     ]
 
 
-def mean_in_deviations(values: Floats) -> float | None:
-    """A mean in standard deviations of the items; None where it is not defined."""
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return float(np.mean(values)) / spread if spread > 0 else None
-
-
 def auc_samples(scores: Floats, positive: Bools, strata: Indices, draws: Draws) -> Tensor:
     """AUC of scores [item] over pairs of one stratum, in every draw, [draw]."""
     from anchorscope.evidence.areas import areas

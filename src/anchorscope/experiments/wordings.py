@@ -1,15 +1,12 @@
 """The same items in several wordings: is what the cut does to an item a property of the item, or noise?
 
 Each item is asked again in other words, and after other solved examples; its answer, token by token, and its label
-stay. A probe that learned from the original wording of one half of the items scores all wordings of the other half, so
-that their scales agree, and what the cut states explain of its log-odds is learned out of fold, all wordings of an item
-held out together. An item's share is the posterior mean of `question_share.posterior`, given the means of z and ẑ over
-some of its wordings; it uses no label. It is computed once from the even wordings and once, by other probes, from the
-odd ones: if items differ in it, the two agree. (Judged by the same probes they would also agree in what these got
-wrong.) ΔP, averaged over wordings in the same way, stands beside it. Only what is reliable can be said of single items.
-
-Reliability is a split-half correlation of ranks, as a few items with little evidence have wild shares. Ranks are those
-of the sample; every draw of the bootstrap weighs the items again.
+stay. A probe that learned from the original wording of one half of the items scores all wordings of the other half, and
+what the cut states explain of its log-odds is learned out of fold, all wordings of an item held out together. An item's
+share, given the means of z and ẑ over some of its wordings, uses no label. It is computed once from the even wordings
+and once, by other probes, from the odd ones: if items differ in it, the two agree. (Judged by the same probes they
+would also agree in what these got wrong.) Reliability is a correlation of ranks, as a few items with little evidence
+have wild shares; ranks are those of the sample, and every draw weighs the items again.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from anchorscope.answers.prompt_variants import EXAMPLE_SETS, has_examples, with
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise
-from anchorscope.evidence.measured import probability
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.statistics import METHOD, TRUTHS, Floats, Indices, estimate_of, of_truth
@@ -35,7 +31,6 @@ from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
 from anchorscope.question_share.posterior import ItemShares, Line, fit_line, item_shares
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY
 from anchorscope.report.panel_figure import ChartSpec, Forest, Marks
 from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import above
@@ -53,6 +48,8 @@ if TYPE_CHECKING:
 FEWEST = 60
 """Items below which no reliability is reported."""
 ODD, EVEN = "odd wordings", "even wordings"
+ITEM_SHARE = "item_share"
+"""The measure, in the column `variant`."""
 OTHER_PROBES = "other probes"
 """Who judges the odd wordings; in the column `against`."""
 
@@ -77,20 +74,14 @@ class Rows:
         return filled[:, items]
 
 
-@dataclass(frozen=True)
-class ItemEvidence:
-    """Evidence of some items in every wording, by the probes of some splits, [wording, item] each."""
+Evidence = tuple[Floats, Floats, Line]
+"""z and ẑ of some items in every wording, [wording, item], and what random cuts leave of z in the original one."""
 
-    clean: Floats
-    """z."""
-    explained: Floats
-    """ẑ: what the cut states explain of it."""
-    under_random: Line
-    """What random cuts leave of z in the original wording."""
 
-    def posterior(self, some: Indices) -> ItemShares:
-        """The items' shares, given some of their wordings."""
-        return item_shares(self.clean[some].mean(axis=0), self.explained[some].mean(axis=0), self.under_random)
+def posterior(evidence: Evidence, some: Indices) -> ItemShares:
+    """The items' shares, given some of their wordings."""
+    clean, explained, under_random = evidence
+    return item_shares(clean[some].mean(axis=0), explained[some].mean(axis=0), under_random)
 
 
 def run(inputs: ExperimentInputs) -> Found:
@@ -113,20 +104,15 @@ def run(inputs: ExperimentInputs) -> Found:
     rows = _run_wordings(inputs, items, texts, layer)
     all_splits, *split_halves = _explained(inputs, rows, items, layer)
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
-    shares = [judge.posterior(some).mean for judge, some in zip(split_halves, halves.values(), strict=True)]
-    changes = [
-        _delta_p(inputs, rows, items, layer, probe)[some].mean(axis=0)
-        for probe, some in zip("ab", halves.values(), strict=True)
-    ]
+    shares = [posterior(judged, some).mean for judged, some in zip(split_halves, halves.values(), strict=True)]
     statistics = [
         Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
-        *_reliabilities(inputs, "item_share", *shares, items, layer),
-        *_reliabilities(inputs, "delta_p", *changes, items, layer),
+        *_reliabilities(inputs, *shares, items, layer),
     ]
-    whole = all_splits.posterior(np.arange(n_wordings))
+    whole = posterior(all_splits, np.arange(n_wordings))
     values = [
-        *(ItemValues(f"item_share{end}", items, getattr(whole, part)) for end, part in _POSTERIOR.items()),
-        *(ItemValues("item_share", items, all_splits.posterior(some).mean, half) for half, some in halves.items()),
+        *(ItemValues(f"{ITEM_SHARE}{end}", items, getattr(whole, part)) for end, part in _POSTERIOR.items()),
+        *(ItemValues(ITEM_SHARE, items, posterior(all_splits, some).mean, half) for half, some in halves.items()),
     ]
     return Found(tuple(statistics), tuple(values), missing)
 
@@ -196,7 +182,7 @@ def _run_wordings(inputs: ExperimentInputs, items: Indices, texts: Sequence[Sequ
     )
 
 
-def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int) -> list[ItemEvidence]:
+def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int) -> list[Evidence]:
     """Evidence of every wording by probes of the originals: those of all splits, of one half of them, of the other."""
     from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
     from anchorscope.question_share.evidence import lost_evidence
@@ -228,7 +214,7 @@ def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int)
             inputs.progress,
             "wordings: key words cut",
         )
-        found.append(ItemEvidence(rows.table(lost.clean[0], items), rows.table(lost.explained[0], items), line))
+        found.append((rows.table(lost.clean[0], items), rows.table(lost.explained[0], items), line))
     return found
 
 
@@ -240,20 +226,7 @@ def spread(halves: Halves, item: Indices, learns: np.ndarray) -> Halves:
     return Halves(halves.first[:, item], halves.folds[:, item], inner)
 
 
-def _delta_p(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int, probe: str) -> Floats:
-    """ΔP [wording, item] in percentage points, by one of the run's own out-of-fold probes at one layer."""
-    import torch
-
-    named, folds = inputs.measured.probe(probe), torch.as_tensor(inputs.splits.folds[rows.item])
-    weight, bias = (part[named, :, layer].float()[folds] for part in (inputs.probes.weight, inputs.probes.bias))
-    before, after = (((part.float() * weight).sum(dim=1) + bias).numpy() for part in (rows.clean, rows.cut))
-    sign = np.where(inputs.measured.labels[rows.item], 1, -1)
-    return rows.table(100 * (probability(sign * after) - probability(sign * before)), items)
-
-
-def _reliabilities(
-    inputs: ExperimentInputs, measure: str, even: Floats, odd: Floats, items: Indices, layer: int
-) -> list[Statistic]:
+def _reliabilities(inputs: ExperimentInputs, even: Floats, odd: Floats, items: Indices, layer: int) -> list[Statistic]:
     """The reliability of all wordings, from the rank correlation of the two halves; within truth as well."""
     from anchorscope.evidence.draws import resampling
 
@@ -262,9 +235,9 @@ def _reliabilities(
     with resampling(draws.device):
         for truth in TRUTHS:
             inside = of_truth(labels, truth)
-            samples = spearman_brown(rank_correlation(even[inside], odd[inside], draws.take(inside)))
-            reliability = estimate_of(samples, int(inside.sum()), method)
-            rows.append(Statistic("reliability", reliability, measure, OTHER_PROBES, truth=truth, probe_layer=layer))
+            halves = rank_correlation(even[inside], odd[inside], draws.take(inside))
+            reliability = estimate_of(2 * halves / (1 + halves), int(inside.sum()), method)
+            rows.append(Statistic("reliability", reliability, ITEM_SHARE, OTHER_PROBES, truth=truth, probe_layer=layer))
     return rows
 
 
@@ -272,21 +245,12 @@ def rank_correlation(first: Floats, second: Floats, draws: Draws) -> Tensor:
     """Spearman's correlation of two measures [item] in every draw; NaN where one of them is constant."""
     import torch
 
-    x, y = (_standardised(values) for values in (first, second))
+    x, y = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
+    x, y = (ranks / max(float(ranks.std()), 1e-12) for ranks in (x, y))
     n, sx, sy, sxx, syy, sxy = draws.sums(np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1))
     covariance = sxy / n - sx * sy / n**2
     spread = ((sxx / n - (sx / n) ** 2) * (syy / n - (sy / n) ** 2)).clamp(min=0).sqrt()
     return torch.where(spread > 1e-12, covariance / spread, torch.nan)
-
-
-def spearman_brown(halves: Tensor) -> Tensor:
-    """The reliability of the whole from the correlation of its halves."""
-    return 2 * halves / (1 + halves)
-
-
-def _standardised(values: Floats) -> Floats:
-    ranks = rankdata(values)
-    return (ranks - ranks.mean()) / max(float(ranks.std()), 1e-12)
 
 
 EXPERIMENT = Experiment(
@@ -294,21 +258,16 @@ EXPERIMENT = Experiment(
 )
 
 
-MEASURES = {"item_share": "share of an item", "delta_p": "ΔP of an item"}
-"""Variant → its words."""
-_STYLES: dict[str, dict[str, Any]] = {
-    "item_share": {"color": "#0072b2", "marker": "o", "markersize": 4.6, "markerfacecolor": "#0072b2"},
-    "delta_p": {"color": CONTROL_GREY, "marker": "s", "markersize": 4.6, "markerfacecolor": "white"},
-}
-_MARKS = Marks("variant", {name: (words, _STYLES[name]) for name, words in MEASURES.items()})
+_SHARE: dict[str, Any] = {"color": "#0072b2", "marker": "o", "markersize": 4.6, "markerfacecolor": "#0072b2"}
+_MARKS = Marks("variant", {ITEM_SHARE: ("share of an item", _SHARE)})
 
 
 def _rows(findings: Findings) -> pl.DataFrame:
-    return select(statistics(findings, "wordings", "reliability"), against=OTHER_PROBES)
+    return select(statistics(findings, "wordings", "reliability"), variant=ITEM_SHARE, against=OTHER_PROBES)
 
 
 def _repeats(rows: pl.DataFrame) -> section.Said | None:
-    reliability = find(rows, variant="item_share", truth="all")
+    reliability = find(rows, truth="all")
     return section.number(reliability, above(reliability, section.RELIABLE), estimate)
 
 
@@ -317,7 +276,7 @@ SECTION = section.SectionSpec(
     title="Other wordings",
     rows=_rows,
     asks="Is what the cut does to an item the item's own, or of one wording?",
-    careful="Reliable is not valid: relation and answer stay too. ΔP repeats itself by its label: read within truth.",
+    careful="Reliable is not valid: relation, answer and length of an item stay too.",
     answer=section.Answer(
         "Single items repeat themselves well enough to be sorted: the reliability of their share is above 0.7",
         "Single items should not be sorted by their share: its reliability is below 0.7",
@@ -330,7 +289,7 @@ SECTION = section.SectionSpec(
             "the same items in other wordings",
             "Reliability of single items over wordings",
             "At the most frequent reference layer.",
-            "Reliability of a measure over all wordings, from its rank correlation between odd and even ones "
+            "Reliability of an item's share over all wordings, from its rank correlation between odd and even ones "
             "(Spearman–Brown), each judged by other probes. Lines: 95 % intervals.",
             lambda findings: _rows(findings).select(section.FIGURE_COLUMNS),
             lambda _: [Forest("truth", TRUTHS, _MARKS, "reliability")],
@@ -342,7 +301,7 @@ SECTION = section.SectionSpec(
     tables=(
         section.TableSpec(
             "How well single items repeat themselves",
-            (section.Key("variant", "measure", MEASURES), section.Key("truth", "of", TRUTHS)),
+            (section.Key("truth", "of", TRUTHS),),
             (section.value("reliability", estimate), section.items()),
         ),
     ),
