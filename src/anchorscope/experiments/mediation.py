@@ -184,11 +184,17 @@ def _shares(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats
 
     That difference is over the pairs that have both; q-values are over the layers of a kind.
     """
-    of_kind = {kind: {layer: part for (name, layer), part in moved.items() if name == kind} for kind in KINDS}
-    beyond = {layer: part - of_kind[SAME][layer] for layer, part in of_kind[OPPOSITE].items() if layer in of_kind[SAME]}
-    families = [(quantity, kind, None, parts) for kind, parts in of_kind.items()]
+
+    def in_layers(kind: str) -> dict[int, Floats]:
+        return {layer: part for (name, layer), part in moved.items() if name == kind}
+
+    control = in_layers(SAME)
+    beyond = {layer: part - control[layer] for layer, part in in_layers(OPPOSITE).items() if layer in control}
     rows = []
-    for name, kind, against, parts in (*families, (f"{quantity}_difference", OPPOSITE, SAME, beyond)):
+    for name, kind, against, parts in (
+        *((quantity, kind, None, in_layers(kind)) for kind in KINDS),
+        (f"{quantity}_difference", OPPOSITE, SAME, beyond),
+    ):
         family = [
             (_ratio(draws, part, gaps), n, {"variant": kind, "against": against, "layer": layer})
             for layer, part in parts.items()
@@ -222,15 +228,15 @@ _PANELS = [
 ]
 
 
-def _at_largest(rows: pl.DataFrame) -> tuple[str, ...]:
-    """At the layer where most follows the states: layer, share, pairs, both controls, what exceeds the first."""
+def _at_largest(place: int, rows: pl.DataFrame) -> str:
+    """At the layer where most follows the states: layer, share, pairs, both controls, or what exceeds the first."""
     largest = select(rows, variant=OPPOSITE, aspect="").sort("value")
     if not largest.height:
-        return (NOTHING,) * 6
+        return NOTHING
     row = largest.row(-1, named=True)
     controls = ({"variant": SAME, "aspect": ""}, {"variant": OTHER, "aspect": ""}, {"aspect": "difference"})
     beside = (shown(find(rows, layer=row["layer"], **where), estimate) for where in controls)
-    return str(row["layer"]), estimate(row_estimate(row)), count(row["n"]), *beside
+    return (str(row["layer"]), estimate(row_estimate(row)), count(row["n"]), *beside)[place]
 
 
 def _beyond_control(rows: pl.DataFrame) -> list[int]:
@@ -285,7 +291,7 @@ SECTION = section.SectionSpec(
             "with the figure)",
             (section.Key("measure", "", {name: name for name in DIRECTIONS}),),
             tuple(
-                (head, lambda rows, place=place: _at_largest(rows)[place])
+                (head, partial(_at_largest, place))
                 for place, head in enumerate(("layer", "share", "pairs", SAME, OTHER, f"minus {SAME}"))
             ),
             lambda rows: select(rows, measure=tuple(DIRECTIONS)),

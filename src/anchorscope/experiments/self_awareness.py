@@ -111,7 +111,7 @@ def run(inputs: ExperimentInputs) -> Found:
     with resampling(device):
         null = None if missing else _null_scores(inputs, pathways, states, probes.strength[0].T)
         rows = [*_probe_rows(pathways, scores, null), *_baseline_rows(inputs, pathways, within_truth=not missing)]
-    values = ()
+    values: tuple[ItemValues, ...] = ()
     if pathways.below is None:
         missing.append("the first layer assigned pathways in some fold, so that no layer lies below (auc_below)")
     else:
@@ -143,7 +143,9 @@ def _null_scores(
 def _probe_rows(pathways: _Pathways, scores: Floats, null: tuple[Bools, dict[int, Floats]] | None) -> list[Statistic]:
     """AUC at every layer, at the layer below and at each item's own l*; within truth where it's comparable."""
     n = len(pathways.items)
-    readings = [("auc", layer, np.full(n, layer)) for layer in range(len(scores))]
+    readings: list[tuple[str, int | None, Indices]] = [
+        ("auc", layer, np.full(n, layer)) for layer in range(len(scores))
+    ]
     if pathways.below is not None:
         readings.append(("auc_below", pathways.below, np.full(n, pathways.below)))
     same = len(np.unique(pathways.reference)) == 1

@@ -104,10 +104,10 @@ def run(inputs: ExperimentInputs) -> Found:
     rows = _run_wordings(inputs, items, texts, layer)
     all_splits, *split_halves = _explained(inputs, rows, items, layer)
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
-    shares = [posterior(judged, some).mean for judged, some in zip(split_halves, halves.values(), strict=True)]
+    even, odd = (posterior(judged, some).mean for judged, some in zip(split_halves, halves.values(), strict=True))
     statistics = [
         Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
-        *_reliabilities(inputs, *shares, items, layer),
+        *_reliabilities(inputs, even, odd, items, layer),
     ]
     whole = posterior(all_splits, np.arange(n_wordings))
     values = [
