@@ -1,10 +1,8 @@
 """Knowledge boundary: does the model know what it answers through the question better than what it answers otherwise?
 
-Per pathway: how many answers are true, how often the model says "I don't know" when the prompt allows it, how well
-known the subjects are, and how sure the model was of its words. True and false answers were drawn in equal numbers, so
-each item counts for those of its kind that were not drawn (the inverse of its chance to be drawn). A relation in which
-every answer is wrong has no drawn item, and no weight can bring it back: `coverage` says what share of the answered
-questions the items stand for.
+True and false answers were drawn in equal numbers, so each item counts for those of its kind that were not drawn (the
+inverse of its chance to be drawn). A relation in which every answer is wrong has no drawn item, and no weight can bring
+it back: `coverage` says what share of the answered questions the items stand for.
 """
 
 from __future__ import annotations
@@ -48,10 +46,8 @@ def run(inputs: ExperimentInputs) -> Found:
         more, few = _by_pathway(inputs, quantity, values)
         rows += more
         missing += few
-    items = [
-        ItemValues("dont_know", np.flatnonzero(np.isfinite(said)), said[np.isfinite(said)]) for said in asked.values()
-    ]
-    return Found(tuple(rows), tuple(items), tuple(dict.fromkeys(missing)))
+    said = [ItemValues("dont_know", np.flatnonzero(there := np.isfinite(x)), x[there]) for x in asked.values()]
+    return Found(tuple(rows), tuple(said), tuple(dict.fromkeys(missing)))
 
 
 def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tuple[list[Statistic], list[str]]:

@@ -95,7 +95,6 @@ class ExperimentInputs:
     cut_states: Callable[[], CutStates]
     """The same under the knockout and the random control."""
     scoring: Scoring
-    """The probes of all positions and sites."""
     splits: Splits
     measured: Measured
     """Log-odds at the headline site and position, before and after every intervention."""
@@ -104,7 +103,6 @@ class ExperimentInputs:
     weights: NDArray[np.floating]
     """Bootstrap weights over groups, [resample, item]."""
     setting: Setting
-    """Seed, edges, positions, and how many items an experiment of many passes takes."""
     window: int | None
     """Layers in a window; None for a quarter of the depth."""
     max_new_tokens: int
@@ -112,7 +110,6 @@ class ExperimentInputs:
     """Runs passes; a model is loaded only if one is run."""
     planner: Planner
     device: str
-    """Where probes are fitted and draws are computed."""
     progress: Progress
 
     @property
@@ -182,7 +179,6 @@ class Experiment:
     """A registered experiment."""
 
     name: str
-    """As in `--evidence` and in the column `experiment`."""
     about: str
     """What is computed, for the dry run."""
     run: Callable[[ExperimentInputs], Found]

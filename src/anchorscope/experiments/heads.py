@@ -91,18 +91,13 @@ _SERIES = [
 _PANEL = Lines(_SERIES, "ΔP at l*", "", 4.3, x="x", x_label="Head", over_layers=False)
 
 
-def _lowest_head(rows: pl.DataFrame) -> tuple[str, str, str]:
-    """The single head with the lowest ΔP: its number, its ΔP and its q."""
+def _lowest_head(place: int, rows: pl.DataFrame) -> str:
+    """Of the single head with the lowest ΔP its number, its ΔP or its q."""
     single = select(rows, together=False).sort("value")
     if not single.height:
-        return NOTHING, NOTHING, NOTHING
+        return NOTHING
     row = single.row(0, named=True)
-    return str(row["head"]), points(row_estimate(row)), p_value_cell(row["p_value"], row["q_value"])
-
-
-def _how_many(rows: pl.DataFrame) -> str:
-    single = select(rows, together=False)
-    return f"{select(single, proved=True).height} of {single.height}" if single.height else NOTHING
+    return (str(row["head"]), points(row_estimate(row)), p_value_cell(row["p_value"], row["q_value"]))[place]
 
 
 def _one_head(rows: pl.DataFrame) -> section.Said | None:
@@ -148,10 +143,7 @@ SECTION = section.SectionSpec(
             (section.GROUP,),
             (
                 section.value("all heads", points, together=True),
-                ("lowest head", lambda rows: _lowest_head(rows)[0]),
-                ("its ΔP", lambda rows: _lowest_head(rows)[1]),
-                ("q", lambda rows: _lowest_head(rows)[2]),
-                (f"heads with q < {DISCOVERY_RATE}", _how_many),
+                *((head, partial(_lowest_head, place)) for place, head in enumerate(("lowest head", "its ΔP", "q"))),
             ),
         ),
     ),

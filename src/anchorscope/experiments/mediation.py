@@ -190,18 +190,17 @@ def _shares(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats
 
     control = in_layers(SAME)
     beyond = {layer: part - control[layer] for layer, part in in_layers(OPPOSITE).items() if layer in control}
-    rows = []
-    for name, kind, against, parts in (
-        *((quantity, kind, None, in_layers(kind)) for kind in KINDS),
-        (f"{quantity}_difference", OPPOSITE, SAME, beyond),
-    ):
-        family = [
-            (_ratio(draws, part, gaps), n, {"variant": kind, "against": against, "layer": layer})
+
+    def family(name: str, parts: Mapping[int, Floats], **columns: str) -> list[Statistic]:
+        tests = [
+            (_ratio(draws, part, gaps), n, {"layer": layer, **columns})
             for layer, part in parts.items()
             if (n := int(np.isfinite(part).sum())) >= FEW
         ]
-        rows += family_rows(name, family, f"{_METHOD}, ratio of sums")
-    return rows
+        return family_rows(name, tests, f"{_METHOD}, ratio of sums")
+
+    shares = [row for kind in KINDS for row in family(quantity, in_layers(kind), variant=kind)]
+    return [*shares, *family(f"{quantity}_difference", beyond, variant=OPPOSITE, against=SAME)]
 
 
 EXPERIMENT = Experiment("mediation", "states of the key words exchanged between true and false items, per layer", run)

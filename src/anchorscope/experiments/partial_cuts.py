@@ -1,10 +1,8 @@
 """Cuts in some layers, in some heads, or of tokens that an experiment chooses: many in one pass, scored on the way.
 
-Cuts that begin in the middle of the model join in there, with the clean stream, so that nothing below is run again. Of
-the states only the log-odds at the headline site and position are kept.
-
-What cuts in some layers or heads do to the pathways is given in every bootstrap draw: each draw estimates the common
-shift of a cut, and the groups, again. A probe below the first layer that is cut cannot see it: it does not count.
+Cuts that begin in the middle of the model join in there, with the clean stream, so that nothing below is run again.
+Each bootstrap draw estimates the common shift of a cut, and the pathways, again. A probe below the first layer that is
+cut cannot see it and does not count.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Means, AUCs and tests with bootstrap intervals; the same draws everywhere.
 
-Every draw resamples whole groups of questions and both sides of a difference come from the same draw, so that
-differences are paired wherever the same questions stand on both sides. Tests use the bootstrap's standard error and a
-normal distribution: a share of 2,000 draws could not go below one in a thousand, and a heat map has more cells.
-
-Items keep the pathway that they have in the sample under the corrected rule; the plain rule sorts them largely by their
+Every draw resamples whole groups of questions, and both sides of a difference come from the same draw. Tests use the
+bootstrap's standard error and a normal distribution: a share of 2,000 draws could not go below one in a thousand. Items
+keep the pathway that they have in the sample under the corrected rule; the plain rule sorts them largely by their
 label. Scores of different folds come from different probes, so AUCs compare items of one fold only.
 """
 

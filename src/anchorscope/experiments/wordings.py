@@ -111,14 +111,12 @@ def run(inputs: ExperimentInputs) -> Found:
     ]
     whole = posterior(all_splits, np.arange(n_wordings))
     values = [
-        *(ItemValues(f"{ITEM_SHARE}{end}", items, getattr(whole, part)) for end, part in _POSTERIOR.items()),
+        ItemValues(ITEM_SHARE, items, whole.mean),
+        ItemValues(f"{ITEM_SHARE}_low", items, whole.low),
+        ItemValues(f"{ITEM_SHARE}_high", items, whole.high),
         *(ItemValues(ITEM_SHARE, items, posterior(all_splits, some).mean, half) for half, some in halves.items()),
     ]
     return Found(tuple(statistics), tuple(values), missing)
-
-
-_POSTERIOR = {"": "mean", "_low": "low", "_high": "high"}
-"""How the quantities of an item's share end, and the parts of its posterior."""
 
 
 def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[Indices, list[list[Question]], tuple[str, ...]]:
