@@ -92,7 +92,7 @@ def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
             f"(model_answer), so that asking the model again would not be about them"
         )
     if len(own) < FEW:
-        return {}, missing or [f"dont_know_rate: {too_few(len(own))}"]
+        return {}, missing
     said = ask_again(inputs, [inputs.used_items[index].question for index in own])
     values = np.full(inputs.n, np.nan)
     values[own] = [np.nan if text is None else says_dont_know(text) for text in said]
@@ -172,7 +172,6 @@ QUANTITIES: dict[str, tuple[str, Show]] = {
 }
 """Quantity → its words and how it is written."""
 _SHOWS = {name: show for name, (_, show) in QUANTITIES.items()}
-_GAP = {"aspect": "difference"}
 
 
 def _drawn(findings: Findings) -> pl.DataFrame:
@@ -247,8 +246,8 @@ SECTION = section.SectionSpec(
                         section.items(aspect="", group=group),
                     )
                 ),
-                section.value("Q − A", _SHOWS, **_GAP),
-                section.p_value(**_GAP),
+                section.value("Q − A", _SHOWS, aspect="difference"),
+                section.p_value(aspect="difference"),
             ),
             lambda rows: select(rows, measure=tuple(QUANTITIES), truth="all"),
         ),

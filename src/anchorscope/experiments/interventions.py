@@ -1,8 +1,7 @@
 """Interventions: every one beside every other at the reference layer, and those of one kind as curves over the layers.
 
-The knockout is one way to take the question away. Where its controls do as much as it does, or where another way to
-take the same words away does something else, the chart says less than it seems to. The knockout's curve, in black, is
-there to be compared with.
+Where the knockout's controls do as much as it does, or where another way to take the same words away does something
+else, the chart says less than it seems to.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,6 @@
 """Where the cut matters: the knockout in one layer at a time, and in windows of layers.
 
-Cutting a single layer asks which layer carries the question's words to the answer; but what one layer loses a later one
-may still fetch, so that single layers can do little where all together do much. Windows stand in between.
+What one layer loses a later one may still fetch, so that single layers can do little where all together do much.
 `share_of_cumulative` is what the single layers' ΔP add up to over that of the whole knockout, `deepest_layer` the layer
 that takes most, with its interval over the draws.
 """
@@ -65,7 +64,6 @@ def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
 
     singles = [effect for effect in effects if effect.cut.variant == SINGLE]
     windows = [effect for effect in effects if effect.cut.variant != SINGLE]
-    inputs.progress.start("layers: statistics", 1)
     with resampling(inputs.draws.device):
         parts = [
             reference_statistics(singles),
@@ -73,7 +71,6 @@ def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
             _shares(inputs, singles),
             _deepest(singles),
         ]
-    inputs.progress.finish()
     values = (summed_over(inputs, singles, SINGLE),) if _complete(inputs, singles) else ()
     missing = dict.fromkeys(reason for _, reasons in parts for reason in reasons)
     return Found(tuple(row for rows, _ in parts for row in rows), values, tuple(missing))

@@ -7,10 +7,6 @@ whole. The model reads these supplied answers, clean and with the key words or r
 half of the pairs and score the other half; the question share Λ stands beside that of the model's own answers. There an
 answer can speak for itself (some are likelier to be true than others); so what Λ lacks of 1 there and not here was the
 answers' priors.
-
-Questions are of one kind if they have the same relation; without one, if they ask with the same word and their answers
-look alike. The most frequent answers are paired first, with each other: more questions find a partner, and answers meet
-others about as frequent as they are.
 """
 
 from __future__ import annotations
@@ -137,7 +133,7 @@ def _shares_words(question: str, answer: str) -> bool:
 
 
 def _paired(questions: Sequence[Question], members: Sequence[int], order: Priorities) -> Iterable[tuple[int, int]]:
-    """Pairs among questions of one kind: always one with the answer that most of the rest have, and the next best."""
+    """Pairs among questions of one kind, the most frequent answers first: so that more questions find a partner."""
     answers: dict[str, list[int]] = {}
     for index in sorted(members, key=lambda index: (-int(order[index]), index)):
         answers.setdefault(normalise(true_answer(questions[index])), []).append(index)  # drawn from the end

@@ -45,10 +45,7 @@ _Z = 1.959964
 
 def run(inputs: ExperimentInputs) -> Found:
     """Saliency of each item, how well it tells the pathways apart, and its modes."""
-    items = inputs.some_items()
-    if len(items) < FEW:
-        return Found(missing=(f"saliency: {too_few(len(items))}",))
-    return analyse(inputs, *measure_flow(inputs, items))
+    return analyse(inputs, *measure_flow(inputs, inputs.some_items()))
 
 
 def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floats]:

@@ -51,16 +51,14 @@ if TYPE_CHECKING:
 PERMUTATIONS = 99
 """A p-value then goes down to one in a hundred."""
 PERMUTED = "within folds and truth labels"
-"""Among whom pathways are dealt out again."""
-_APART = "items of a group apart"  # pathways are dealt out item by item
+"""Among whom pathways are dealt out again, item by item."""
 
 
 @dataclass(frozen=True)
 class _Pathways:
-    """The items that the truth probe calls right."""
+    """The used items that the truth probe calls right."""
 
     items: Indices
-    """Indices into the used items."""
     asks: Bools
     """Whether an item is Q-Anchored."""
     reference: Indices
@@ -180,7 +178,7 @@ def _row(
 
     method += OF_SAMPLE
     if null is not None:
-        method += f"; p by {len(null)} permutations {PERMUTED}, {_APART}"
+        method += f"; p by {len(null)} permutations {PERMUTED}, items of a group apart"
     samples = auc_samples(scores, pathways.asks, strata, pathways.draws)
     estimate = estimate_of(samples, int(comparable(pathways.asks, strata).sum()), method)
     p = None if null is None else share_at_least(estimate.value, null)

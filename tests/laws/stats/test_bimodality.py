@@ -1,4 +1,4 @@
-"""The dip against its definition as a linear programme, the test's size and power, and Sarle's coefficient."""
+"""The dip against its definition as a linear programme, and the test's size and power."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
-from scipy.stats import gamma, kurtosis, skew
 
-from anchorscope.stats.modes import coefficient_of_powers, dip, dip_p_value, dips, null_dips
+from anchorscope.stats.modes import dip, dip_p_value, dips, null_dips
 
 DIFFERENT = st.lists(st.integers(0, 200), min_size=2, max_size=10, unique=True)
 REPEATED = st.lists(st.integers(0, 6), min_size=1, max_size=12)
@@ -127,32 +126,3 @@ def test_p_values_are_seeded_and_never_zero() -> None:
     assert dip_p_value(0.0, 40, 3, 99) == 1
     assert (null_dips(30, 1, 50) == null_dips.__wrapped__(30, 1, 50)).all()
     assert not (null_dips(30, 1, 50) == null_dips(30, 2, 50)).all()
-
-
-def bimodality_coefficient(values: np.ndarray) -> float:
-    centred = values - np.mean(values) if len(values) else values
-    powers = np.array([np.mean(centred**power) if len(values) else np.nan for power in (1, 2, 3, 4)])
-    return float(coefficient_of_powers(powers, len(values)))
-
-
-@given(values=st.lists(st.integers(-30, 30), min_size=4, max_size=30).filter(lambda some: len(set(some)) > 1))
-def test_the_coefficient_is_that_of_the_corrected_moments(values: list[int]) -> None:
-    x, n = np.array(values, float), len(values)
-    wanted = (skew(x, bias=False) ** 2 + 1) / (kurtosis(x, bias=False) + 3 * (n - 1) ** 2 / ((n - 2) * (n - 3)))
-    assert bimodality_coefficient(x) == pytest.approx(float(wanted), rel=1e-6)
-    powers = np.stack([np.mean(x**power) for power in (1, 2, 3, 4)])
-    assert coefficient_of_powers(powers, n) == pytest.approx(float(wanted), rel=1e-4)
-
-
-def test_coefficients_of_known_distributions() -> None:
-    rng = np.random.default_rng(2)
-    assert bimodality_coefficient(rng.normal(size=20_000)) == pytest.approx(1 / 3, abs=0.01)
-    assert bimodality_coefficient(rng.random(20_000)) == pytest.approx(5 / 9, abs=0.01)
-    assert bimodality_coefficient(np.repeat([0.0, 1.0], 5_000)) == pytest.approx(1, abs=0.01)
-    tail = gamma.ppf((np.arange(20_000) + 0.5) / 20_000, 0.3)
-    assert bimodality_coefficient(tail) > 5 / 9 + 0.02, "a long tail does what two modes do"
-
-
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0, 3.0], [4.0] * 9])
-def test_where_there_is_no_coefficient_it_is_nan(values: list[float]) -> None:
-    assert np.isnan(bimodality_coefficient(np.array(values)))

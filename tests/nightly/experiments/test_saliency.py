@@ -13,7 +13,7 @@ from anchorscope.engine.saliency import ALL, saliency
 from anchorscope.evidence.measured import true_label_probability
 from anchorscope.evidence.pathways import Calls
 from anchorscope.experiments import saliency as experiment
-from anchorscope.experiments.experiment import ExperimentInputs, Found
+from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.saliency import EXPERIMENT, LOG_ODDS, LOSS, analyse, measure_flow, wrong_probability
 from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs, only, planted, rows
@@ -98,11 +98,6 @@ def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(
         assert row.p_value is None or 0 <= row.p_value <= 1
     assert {"dip", "dip_within_folds"} <= {row.quantity for row in found.statistics}
     assert EXPERIMENT.run(small).statistics == found.statistics
-
-
-def test_too_few_items_are_told(small: ExperimentInputs) -> None:
-    found = EXPERIMENT.run(replace(small, setting=replace(small.setting, most_items=4)))
-    assert found == Found(missing=("saliency: only 4 items, 10 needed",))
 
 
 # What is said of it.
