@@ -87,9 +87,8 @@ class ExperimentInputs:
 
     dataset: str
     items: Sequence[Item]
-    """All questions that were asked."""
     used: NDArray[np.int64]
-    """Which of them are used; all arrays below run over these."""
+    """Which of the items are used; all arrays below run over these."""
     states: Callable[[], Tensor]
     """Gives the clean states at the headline site and position, [layer, item, d_model], in host memory."""
     cut_states: Callable[[], CutStates]

@@ -23,10 +23,8 @@ from anchorscope.report.result_rows import row_estimate, select, statistics
 from anchorscope.report.verdicts import DISCOVERY_RATE, above, size_ratio
 from anchorscope.report.wording import NOTHING, p_value_cell, points
 
-ALL_HEADS = "all heads"
-"""The whole layer, for scale."""
-SINGLE_HEADS = "single heads"
-"""All heads of the layer, each cut alone, added up."""
+ALL_HEADS, SINGLE_HEADS = "all heads", "single heads"
+"""All heads of the layer cut together, for scale; each cut alone, added up."""
 
 
 def run(inputs: ExperimentInputs) -> Found:

@@ -36,7 +36,6 @@ from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate, percent
 
 SINGLE = "single"
-"""One layer at a time."""
 
 
 def window_starts(n_layers: int, width: int) -> list[int]:

@@ -181,15 +181,13 @@ class AnswerSet:
     groups: Indices
     """What never stands on both sides of a split."""
     folds: Indices
-    """Groups whole: by these an item's share is predicted from other items."""
     clean: Tensor
-    """Nothing cut, [item, d_model]."""
+    """[item, d_model]."""
     cut: Mapping[str, Tensor]
-    """Under each cut, by its name."""
+    """By the name of the cut."""
     weights: Floats
     """Bootstrap weights over its own groups, [resample, item]."""
     draws: Draws
-    """The same, as draws."""
 
 
 def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -> tuple[Tensor, dict[str, Tensor]]:

@@ -38,7 +38,7 @@ class Scored:
     """Log-odds of some of the used items after a change."""
 
     items: Indices
-    """Indices of the used items that were run, in order."""
+    """The used items that were run, in order."""
     logits: Floats
     """Log-odds [layer, item] at the headline site and position; below a cut those of the clean run."""
 
@@ -93,7 +93,6 @@ class PartialCut:
     """The knockout in some layers, or in some query heads of them, only."""
 
     variant: str
-    """As in the results' column `variant`."""
     layers: range
     heads: tuple[int, ...] | None = None
 

@@ -39,8 +39,7 @@ _DIP = (
     f"p by {SAMPLES:,} uniform samples of as many independent values; interval ± 1.96 standard errors, {METHOD} "
     f"({DRAWS} draws)"
 )
-_LARGEST_DIP = 0.25  # of any distribution
-_Z = 1.959964
+_LARGEST_DIP, _Z = 0.25, 1.959964  # of any distribution; standard errors either side of an interval
 
 
 def run(inputs: ExperimentInputs) -> Found:

@@ -157,7 +157,6 @@ class TableSpec:
     """A table, whatever the run."""
 
     title: str
-    """The line above it; may be empty."""
     keys: Sequence[Key]
     """What the lines are about besides the dataset, which is always first."""
     columns: Sequence[Column]

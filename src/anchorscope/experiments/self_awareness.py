@@ -62,7 +62,6 @@ class _Pathways:
     asks: Bools
     """Whether an item is Q-Anchored."""
     reference: Indices
-    """The layer that assigned each item."""
     splits: Splits
     of_one_truth: Indices
     """Items of one fold and one truth label."""

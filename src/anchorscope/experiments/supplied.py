@@ -36,9 +36,8 @@ class SuppliedStates:
 
     clean: Float[Tensor, "layer item d_model"]
     cut: Mapping[str, Float[Tensor, "layer item d_model"]]
-    """Under each cut, by its name."""
     log_probs: tuple[tuple[float, ...], ...]
-    """Log-probability of every token of each answer."""
+    """Of every token of each answer."""
 
 
 def supplied_items(

@@ -48,10 +48,8 @@ if TYPE_CHECKING:
 FEWEST = 60
 """Items below which no reliability is reported."""
 ODD, EVEN = "odd wordings", "even wordings"
-ITEM_SHARE = "item_share"
-"""The measure, in the column `variant`."""
-OTHER_PROBES = "other probes"
-"""Who judges the odd wordings; in the column `against`."""
+ITEM_SHARE, OTHER_PROBES = "item_share", "other probes"
+"""The measure, in the column `variant`; who judges the odd wordings, in `against`."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,8 @@ class Rows:
     """All wordings of some items, as rows of one table: the original of every used item first."""
 
     clean: Tensor
-    """Nothing cut, [row, d_model]."""
+    """[row, d_model]."""
     cut: Tensor
-    """The wording's own key words cut."""
     item: Indices
     """The used item of each row."""
     wording: Indices
