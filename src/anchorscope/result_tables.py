@@ -278,7 +278,6 @@ def _row(one: Statistic) -> dict[str, object]:
         "n": estimate.n,
         "p_value": _number(one.p_value),
         "q_value": _number(one.q_value),
-        "effect_size": _number(one.effect_size),
         "method": estimate.method,
     }
 

@@ -134,7 +134,7 @@ EXPERIMENT_SCHEMA = {
     "quantity": pl.String(),
     **_numbers("value", "ci_low", "ci_high"),
     "n": pl.Int64(),
-    **_numbers("p_value", "q_value", "effect_size"),
+    **_numbers("p_value", "q_value"),
     "method": pl.String(),
 }
 """experiments.csv: one statistic per row."""

@@ -17,7 +17,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Scoring
 from anchorscope.evidence.measured import Measured
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.experiments.experiment import ExperimentInputs
+from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner
 from anchorscope.probes.crossfit import fit_probes, make_splits, score_states
@@ -147,3 +147,18 @@ def _items(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator) -
         label = Label(truthful, group, "used" if used else "unbalanced", 1.25 if used else 0.0)
         items.append(Item(question, answer, label, tokens))
     return items
+
+
+def rows(found: Found, quantity: str, **about: Any) -> list[Statistic]:
+    """The rows of a quantity whose columns are as asked."""
+    return [
+        row
+        for row in found.statistics
+        if row.quantity == quantity and all(getattr(row, name) == value for name, value in about.items())
+    ]
+
+
+def only(found: Found, quantity: str, **about: Any) -> Statistic:
+    """The only such row."""
+    (row,) = rows(found, quantity, **about)
+    return row

@@ -1,70 +1,90 @@
 """Knowledge boundary: does the model know what it answers through the question better than what it answers otherwise?
 
-Per pathway: how many answers are true, how often the model says "I don't know" when the prompt allows it, how well
-known the subjects are, and how sure the model was of its words. True and false answers were drawn in equal numbers, so
-that half of the used answers are true by design. Every number is therefore given twice: `as drawn`, over the used
-items, and `weighted`, each item standing for those of its kind that were not drawn (the inverse of its chance to be
-drawn). A relation in which every answer is wrong has no drawn item, and no weight can bring it back: `coverage` says
-what share of the answered questions the weighted items stand for.
+True and false answers were drawn in equal numbers, so each item counts for those of its kind that were not drawn (the
+inverse of its chance to be drawn). A relation in which every answer is wrong has no drawn item, and no weight can bring
+it back: `coverage` says what share of the answered questions the items stand for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import polars as pl
-from matplotlib.lines import Line2D
 
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.prompt_variants import allow_dont_know, says_dont_know
 from anchorscope.datasets.question import POPULARITY, Question, log_popularity
+from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.statistics import FEW, METHOD, Column, Floats, compare_pathways
+from anchorscope.experiments.statistics import (
+    FEW,
+    METHOD,
+    OF_SAMPLE,
+    RULE,
+    Floats,
+    estimate_of,
+    group_means,
+    p_value,
+    too_few,
+)
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY, GROUPS, DatasetStyle
-from anchorscope.report.panel_figure import ChartSpec, Forest, GroupMarks, Style
-from anchorscope.report.result_rows import find, present, rules_in, select, statistics
+from anchorscope.report.panel_figure import ChartSpec, Forest, GroupMarks
+from anchorscope.report.result_rows import find, present, select, statistics
 from anchorscope.report.verdicts import Verdict, above, below, between
 from anchorscope.report.wording import Show, estimate, percent
 from anchorscope.stats.estimate import Estimate
 
-AS_DRAWN, WEIGHTED = "as drawn", "weighted"
-"""Over the used items; and each standing for those that were not drawn."""
+WEIGHTED = "weighted"
+_METHOD = f"{METHOD}, weighted by inverse sampling probability"
 
 
 def run(inputs: ExperimentInputs) -> Found:
     """The four questions per pathway, and how much of the dataset the answers speak for."""
-    asked, missing = _dont_know(inputs)
-    known, reasons = _known(inputs)
-    quantities = {"accuracy": inputs.measured.labels.astype(float), **asked, **known}
-    sampling = np.array([item.label.weight for item in inputs.used_items], dtype=float)
-    weighted = f"{METHOD}, weighted by inverse sampling probability"
-    columns = [
-        Column(name, values, variant, weights, method, ("all",) if name == "accuracy" else ("all", "true", "false"))
-        for name, values in quantities.items()
-        for variant, weights, method in ((AS_DRAWN, None, METHOD), (WEIGHTED, sampling, weighted))
-    ]
-    compared = compare_pathways(inputs, columns)
-    coverage, not_covered = _coverage(inputs, sampling)
-    return Found(
-        statistics=(coverage, *compared.statistics),
-        values=tuple(
-            ItemValues(name.removesuffix("_rate"), np.flatnonzero(np.isfinite(values)), values[np.isfinite(values)])
-            for name, values in {**asked, **known}.items()
-        ),
-        missing=(*missing, *reasons, *not_covered, *compared.lines()),
-    )
+    (asked, supplied), (known, unknown), (coverage, not_covered) = _dont_know(inputs), _known(inputs), _coverage(inputs)
+    rows, missing = [coverage], [*supplied, *unknown, *not_covered]
+    for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known}.items():
+        more, few = _by_pathway(inputs, quantity, values)
+        rows += more
+        missing += few
+    said = [ItemValues("dont_know", np.flatnonzero(there := np.isfinite(x)), x[there]) for x in asked.values()]
+    return Found(tuple(rows), tuple(said), tuple(dict.fromkeys(missing)))
+
+
+def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tuple[list[Statistic], list[str]]:
+    """The weighted mean of values [item] over all items and per pathway, and the difference Q − A; NaN: left out."""
+    from anchorscope.evidence.draws import resampling
+
+    there, weights = np.isfinite(values), _weights(inputs)
+    rows, missing, means = [], [], {}
+    with resampling(inputs.draws.device):
+        for group, inside in ((None, there), *((group, there & inputs.calls.members(group)) for group in GROUPS)):
+            n = int(inside.sum())
+            if n < FEW:
+                missing.append(f"{quantity}: {too_few(n, group)}")
+                continue
+            samples = group_means(values[:, None], inside, inputs.draws, weights)[0]
+            rule, method = (None, _METHOD) if group is None else (RULE, _METHOD + OF_SAMPLE)
+            rows.append(Statistic(quantity, estimate_of(samples, n, method), WEIGHTED, None, rule, group, "all"))
+            means[group] = (samples, inside)
+        if all(group in means for group in GROUPS):
+            (first, in_first), (second, in_second) = (means[group] for group in GROUPS)
+            both = in_first | in_second
+            differ = np.ptp(values[both]) > 0  # where all are the same there is nothing to test
+            found = estimate_of(first - second, int(both.sum()), _METHOD + OF_SAMPLE)
+            p, against = p_value(first - second) if differ else None, f"{Q_ANCHORED} − {A_ANCHORED}"
+            rows.append(Statistic(f"{quantity}_difference", found, WEIGHTED, against, RULE, truth="all", p_value=p))
+    return rows, missing
+
+
+def _weights(inputs: ExperimentInputs) -> Floats:
+    """For how many answered questions each used item stands."""
+    return np.array([item.label.weight for item in inputs.used_items], dtype=float)
 
 
 def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     """Whether the model says so when it may, 1 or 0, of the items of a smaller experiment; NaN of the others."""
     items = inputs.some_items()
-    questions = [inputs.used_items[index].question for index in items]
-    own = [index for index, question in zip(items, questions, strict=True) if question.model_answer is None]
+    own = [index for index in items if inputs.used_items[index].question.model_answer is None]
     missing = []
     if len(own) < len(items):
         missing.append(
@@ -72,7 +92,7 @@ def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
             f"(model_answer), so that asking the model again would not be about them"
         )
     if len(own) < FEW:
-        return {}, missing or [f"dont_know_rate: only {len(own)} items, {FEW} needed"]
+        return {}, missing
     said = ask_again(inputs, [inputs.used_items[index].question for index in own])
     values = np.full(inputs.n, np.nan)
     values[own] = [np.nan if text is None else says_dont_know(text) for text in said]
@@ -102,11 +122,11 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str |
 
 def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     """What is known of the items without asking anything, and what is not."""
-    found, missing = {}, []
+    known, missing = {}, []
     popularity = np.array([log_popularity(item.question) for item in inputs.used_items])
     n = int(np.isfinite(popularity).sum())
     if n >= FEW:
-        found["popularity"] = popularity
+        known["popularity"] = popularity
     else:
         missing.append(
             f"popularity: {n or 'none'} of {inputs.n} items of dataset {inputs.dataset!r} say how well known their "
@@ -114,30 +134,28 @@ def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
             f"numbers above 0"
         )
     log_probs = [item.answer.log_probs for item in inputs.used_items]
-    told = sum(bool(one) for one in log_probs)
-    if told >= FEW:
-        found["confidence_mean"] = np.array([np.mean(one) if one else np.nan for one in log_probs])
-        found["confidence_min"] = np.array([np.min(one) if one else np.nan for one in log_probs])
-    if told < inputs.n:
+    given = sum(bool(tokens) for tokens in log_probs)
+    if given >= FEW:
+        known["confidence_mean"] = np.array([np.mean(tokens) if tokens else np.nan for tokens in log_probs])
+    if given < inputs.n:
         missing.append(
-            f"confidence_mean, confidence_min: {inputs.n - told} of {inputs.n} answers were supplied (model_answer), "
-            f"without the log-probabilities of their tokens"
+            f"confidence_mean: {inputs.n - given} of {inputs.n} answers were supplied (model_answer), without the "
+            f"log-probabilities of their tokens"
         )
-    return found, missing
+    return known, missing
 
 
-def _coverage(inputs: ExperimentInputs, sampling: Floats) -> tuple[Statistic, list[str]]:
+def _coverage(inputs: ExperimentInputs) -> tuple[Statistic, list[str]]:
     """The share of all answered questions that the weighted items stand for: counted, so that it has no interval."""
-    answered = sum(one.label.truthful is not None for one in inputs.items)
-    share = min(1.0, float(sampling.sum()) / answered)
+    answered = sum(item.label.truthful is not None for item in inputs.items)
+    share = min(1.0, float(_weights(inputs).sum()) / answered)
     exact = Estimate(share, np.nan, np.nan, answered, "exact share of the answered questions")
-    found = Statistic("coverage", exact, WEIGHTED)
+    coverage = Statistic("coverage", exact, WEIGHTED)
     if share > 1 - 0.5 / answered:
-        return found, []
-    return found, [
-        f"accuracy and all other weighted numbers leave out {round((1 - share) * answered)} of {answered} answered "
-        f"questions: in their relation all answers are wrong (or all right), or none of its pairs was drawn, so that "
-        f"no used item stands for them"
+        return coverage, []
+    return coverage, [
+        f"all numbers leave out {round((1 - share) * answered)} of {answered} answered questions: in their relation "
+        f"all answers are wrong (or all right), or none of its pairs was drawn, so that no used item stands for them"
     ]
 
 
@@ -151,44 +169,22 @@ QUANTITIES: dict[str, tuple[str, Show]] = {
     "dont_know_rate": ("says “I don't know”", percent),
     "popularity": ("log10 popularity", estimate),
     "confidence_mean": ("mean log-probability", estimate),
-    "confidence_min": ("lowest log-probability", estimate),
 }
 """Quantity → its words and how it is written."""
 _SHOWS = {name: show for name, (_, show) in QUANTITIES.items()}
-_QUANTITY = section.Key("measure", "quantity", {name: words for name, (words, _) in QUANTITIES.items()})
-_COLUMNS = ("dataset", "variant", "assignment", "group", "quantity", "value", "ci_low", "ci_high", "n", "method")
-_SMALL: dict[str, Any] = {
-    "color": CONTROL_GREY,
-    "marker": "o",
-    "markersize": 2.6,
-    "markerfacecolor": CONTROL_GREY,
-    "markeredgecolor": CONTROL_GREY,
-    "linewidth": 0.8,
-    "linestyle": "none",
-}
-
-
-@dataclass(frozen=True)
-class _WeightedMarks(GroupMarks):
-    """Both groups, weighted; the numbers as drawn are small and grey beside them."""
-
-    def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
-        offset = -0.22 if row["group"] == GROUPS[0] else 0.22
-        weighted = super().of(row, colours)
-        return (offset + 0.13, _SMALL) if row["variant"] == AS_DRAWN or weighted is None else (offset, weighted[1])
 
 
 def _drawn(findings: Findings) -> pl.DataFrame:
-    return select(statistics(findings, "boundary", *QUANTITIES), truth="all", group=GROUPS).select(_COLUMNS)
+    rows = select(statistics(findings, "boundary", *QUANTITIES), truth="all", group=GROUPS)
+    return rows.select(section.FIGURE_COLUMNS)
 
 
 def _panels(data: pl.DataFrame) -> list[Forest]:
-    rules = {rule: rule for rule in rules_in(data)}
     return [
         Forest(
-            "assignment",
-            rules,
-            _WeightedMarks(),
+            "group",
+            {group: group for group in GROUPS},
+            GroupMarks(),
             "share" if _SHOWS[quantity] is percent else "",
             QUANTITIES[quantity][0],
             1.95,
@@ -203,7 +199,7 @@ def _panels(data: pl.DataFrame) -> list[Forest]:
 
 def _accuracy(rows: pl.DataFrame) -> section.Said | None:
     """Whether the share of true answers differs; equal only where the interval leaves room for a trifle."""
-    gap = find(rows, measure="accuracy", aspect="difference", variant=WEIGHTED)
+    gap = find(rows, measure="accuracy", aspect="difference")
     apart = "holds" in (above(gap, 0.0), below(gap, 0.0))
     same = between(gap, -section.SMALL_GAP, section.SMALL_GAP) == "holds"
     verdict: Verdict = "does not hold" if same else "holds" if apart else "undecided"
@@ -229,39 +225,31 @@ SECTION = section.SectionSpec(
             "what the model knows, by pathway",
             "Accuracy, don't-know rate, popularity and confidence of both groups",
             "Each panel has a scale of its own.",
-            "Large marks: weighted by inverse sampling probability. Small grey marks: as drawn, where half of the "
-            "answers are true by design. Lines: 95 % intervals.",
+            "Weighted by inverse sampling probability. Lines: 95 % intervals.",
             _drawn,
             _panels,
-            labels=0.35,
+            labels=0.85,
             gap=0.3,
-            height=lambda data: 0.35 + 0.5 * data["assignment"].n_unique(),
-            more_handles=lambda data, _: [Line2D([], [], label=AS_DRAWN, **_SMALL)],
+            height=0.85,
         ),
     ),
     tables=(
         section.TableSpec(
-            "All answers",
-            (_QUANTITY, section.RULE, section.Key("variant", "items count", {WEIGHTED: WEIGHTED})),
-            section.both_groups(_SHOWS),
-            lambda rows: select(rows, measure=tuple(QUANTITIES), truth="all"),
-        ),
-        section.TableSpec(
-            "Q − A within true and within false answers",
-            (_QUANTITY, section.RULE),
-            tuple(
-                column
-                for truth in ("true", "false")
-                for column in section.difference(_SHOWS, f"Q − A, {truth} answers", truth=truth)
+            "Means of both groups, weighted to all answered questions",
+            (section.Key("measure", "quantity", {name: words for name, (words, _) in QUANTITIES.items()}),),
+            (
+                *(
+                    column
+                    for group in GROUPS
+                    for column in (
+                        section.value(group, _SHOWS, aspect="", group=group),
+                        section.items(aspect="", group=group),
+                    )
+                ),
+                section.value("Q − A", _SHOWS, aspect="difference"),
+                section.p_value(aspect="difference"),
             ),
-            # Of true answers, all are true: accuracy has nothing to say here.
-            lambda rows: select(rows, measure=tuple(QUANTITIES)[1:], variant=WEIGHTED, truth=("true", "false")),
-        ),
-        section.TableSpec(
-            "Share of all answered questions that the weighted items stand for",
-            (),
-            (section.value("coverage", percent), section.items()),
-            lambda rows: select(rows, quantity="coverage"),
+            lambda rows: select(rows, measure=tuple(QUANTITIES), truth="all"),
         ),
     ),
 )

@@ -1,16 +1,12 @@
-"""What an experiment is: a function from its inputs to what it found, under the name that the catalogue gives it.
+"""What an experiment is: a function from measurements of one dataset to statistics and values per item, or why not.
 
-It is given one dataset's items, their probes, what was measured so far, and who runs passes. It gives statistics,
-values per item, or the reason why it cannot be made. All experiments fill the same two tables, so that a new one needs
-no new file format. A statistic is never a bare number: it carries its interval, its n and how it was made.
-
-An experiment's file also holds its section of the page, and a page is drawn without torch: functions that compute
-import what needs torch themselves.
+All experiments fill the same two tables, so that a new one needs no new file format. An experiment's file also holds
+its section of the page, which is drawn without torch: functions that compute import what needs torch themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import EXPERIMENTS
-from anchorscope.evidence.measured import Calls, Measured, plain_calls
+from anchorscope.evidence.measured import Calls, Measured
 from anchorscope.items import Item
 from anchorscope.plugins import load_at
 from anchorscope.progress import Progress
@@ -29,6 +25,7 @@ from anchorscope.stats.streams import stream
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from anchorscope.evidence.delta_p import Corrected
     from anchorscope.evidence.draws import Draws
     from anchorscope.evidence.effects import CutStates, Scoring
     from anchorscope.execute.executor import Executor
@@ -43,28 +40,24 @@ class Statistic:
     """One row of experiments.csv; None where a column does not apply."""
 
     quantity: str
-    """What the number is, in snake case: `flip_rate`, `auc`, `kappa` …"""
+    """What the number is, in snake case: `flip_rate`, `auc` …"""
     estimate: Estimate
     variant: str | None = None
-    """Which way of doing the experiment: a donor, a width, a head, a seed."""
+    """Which way of doing the experiment: a donor, a width, a head."""
     against: str | None = None
-    """What the value is compared with, where it is a difference or an agreement."""
+    """What the value is compared with, where it is a difference."""
     assignment: str | None = None
     """The rule that made the groups."""
     group: str | None = None
-    """The pathway."""
     truth: str | None = None
     """`all`, `true` or `false` answers."""
     layer: int | None = None
     """Where something was changed."""
     probe_layer: int | None = None
-    """Where the probe reads."""
     p_value: float | None = None
-    """Of the hypothesis that the value is what chance would give; the method says how."""
+    """Two-sided, against chance; the method says how."""
     q_value: float | None = None
-    """The same with the false discovery rate controlled over the whole family of tests."""
-    effect_size: float | None = None
-    """In standard deviations: of the items for a mean, of the two groups together for a difference."""
+    """With the false discovery rate controlled over the whole family of tests."""
 
 
 @dataclass(frozen=True)
@@ -94,15 +87,13 @@ class ExperimentInputs:
 
     dataset: str
     items: Sequence[Item]
-    """All questions that were asked."""
     used: NDArray[np.int64]
-    """Which of them are used; all arrays below run over these."""
+    """Which of the items are used; all arrays below run over these."""
     states: Callable[[], Tensor]
     """Gives the clean states at the headline site and position, [layer, item, d_model], in host memory."""
     cut_states: Callable[[], CutStates]
-    """Gives the states under the knockout and the random control there, [layer, item, d_model] each."""
+    """The same under the knockout and the random control."""
     scoring: Scoring
-    """The probes of all positions and sites."""
     splits: Splits
     measured: Measured
     """Log-odds at the headline site and position, before and after every intervention."""
@@ -111,7 +102,6 @@ class ExperimentInputs:
     weights: NDArray[np.floating]
     """Bootstrap weights over groups, [resample, item]."""
     setting: Setting
-    """Seed, edges, positions, and how many items an experiment of many passes takes."""
     window: int | None
     """Layers in a window; None for a quarter of the depth."""
     max_new_tokens: int
@@ -119,7 +109,6 @@ class ExperimentInputs:
     """Runs passes; a model is loaded only if one is run."""
     planner: Planner
     device: str
-    """Where probes are fitted and draws are computed."""
     progress: Progress
 
     @property
@@ -162,14 +151,19 @@ class ExperimentInputs:
         return Draws.of(self.weights, self.device)
 
     @cached_property
-    def calls(self) -> Mapping[str, Calls]:
-        """Who is in which pathway, by assignment."""
+    def corrected(self) -> Corrected:
+        """Pathways under the corrected rule, in every draw."""
         from anchorscope.evidence.delta_p import correct_shift
 
-        return {"plain": plain_calls(self.measured), "corrected": correct_shift(self.measured, self.draws).sample()}
+        return correct_shift(self.measured, self.draws)
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Who is in which pathway under the corrected rule, in the sample."""
+        return self.corrected.sample()
 
     def rng(self, name: str) -> np.random.Generator:
-        """Random numbers of one experiment: the same in every run with this seed."""
+        """Random numbers of one experiment."""
         return stream(self.setting.seed, "experiment", self.dataset, name)
 
     def some_items(self) -> NDArray[np.int64]:
@@ -184,7 +178,6 @@ class Experiment:
     """A registered experiment."""
 
     name: str
-    """As in `--evidence` and in the column `experiment`."""
     about: str
     """What is computed, for the dry run."""
     run: Callable[[ExperimentInputs], Found]

@@ -1,12 +1,10 @@
 """Interventions: every one beside every other at the reference layer, and those of one kind as curves over the layers.
 
-The knockout is one way to take the question away. Where its controls do as much as it does, or where another way to
-take the same words away does something else, the chart says less than it seems to. The curves are of other words,
-patching, answer only, direct edges and zeroing: the lines of a panel compare the same groups of items; the knockout's
-curve, in black, is there to be compared with.
+Where the knockout's controls do as much as it does, or where another way to take the same words away does something
+else, the chart says less than it seems to.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
@@ -20,28 +18,16 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED
 from anchorscope.report.panel_figure import ChartSpec, Forest, GroupMarks, Lines, Series
 from anchorscope.report.result_rows import find, interventions, present, rules_in, select
-from anchorscope.report.verdicts import (
-    MIN_TROUGH,
-    SAME_RATE,
-    SMALL_RATIO,
-    above,
-    all_of,
-    below,
-    between,
-    difference,
-    size_ratio,
-)
+from anchorscope.report.verdicts import MIN_TROUGH, SAME_RATE, SMALL_RATIO, above, all_of, below, between, size_ratio
 from anchorscope.report.wording import count, percent, points
 from anchorscope.stats.estimate import Estimate
 
-OTHERS = tuple(one.name for one in INTERVENTIONS.values() if one.experiment not in ("knockout", "exact-tokens"))
+OTHERS = tuple(name for name, entry in INTERVENTIONS.items() if entry.experiment not in ("knockout", "exact-tokens"))
 """Those that a run without further experiments does not have."""
-_BLUE, _ORANGE, _GREEN = "#0072b2", "#d55e00", "#009e73"
+_LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), (CONTROL_GREY, "D"))
+"""Colours and markers of a section's own interventions, in their order."""
 _NO_BAND = (*CONTROLS, "content")  # bands of all would hide each other
-
-Looks = Mapping[str, tuple[str, str]]
-"""Intervention → colour and marker."""
-_COLUMNS = ("dataset", "assignment", "intervention", "group", "value", "ci_low", "ci_high", "n", "method")
+_AT_REFERENCE = "delta_p_reference"
 
 
 def effects_of(shown: Sequence[str], made_of: Sequence[str]) -> Callable[[Findings], pl.DataFrame]:
@@ -62,11 +48,15 @@ EFFECTS = section.TableSpec(
         section.RULE,
     ),
     (
-        section.value("Q-Anchored ΔP", points, quantity="delta_p_reference", group=Q_ANCHORED),
-        section.items(quantity="delta_p_reference", group=Q_ANCHORED),
-        section.value("A-Anchored ΔP", points, quantity="delta_p_reference", group=A_ANCHORED),
-        section.items(quantity="delta_p_reference", group=A_ANCHORED),
-        section.value("Q − A", points, quantity="delta_p_reference_difference"),
+        *(
+            column
+            for group in GROUPS
+            for column in (
+                section.value(f"{group} ΔP", points, quantity=_AT_REFERENCE, group=group),
+                section.items(quantity=_AT_REFERENCE, group=group),
+            )
+        ),
+        section.value("Q − A", points, quantity=f"{_AT_REFERENCE}_difference"),
         section.value("Q flips", percent, quantity="flip_rate", group=Q_ANCHORED),
         section.value("A flips", percent, quantity="flip_rate", group=A_ANCHORED),
         section.value("all flips", percent, quantity="flip_rate", group=None),
@@ -75,14 +65,15 @@ EFFECTS = section.TableSpec(
 """ΔP at l* and flips of both groups, a line per intervention and rule."""
 
 
-def effect(rows: pl.DataFrame, name: str, group: str = Q_ANCHORED) -> Estimate | None:
-    """ΔP at l* of a group under an intervention."""
-    return find(rows, quantity="delta_p_reference", intervention=name, group=group)
+def effect(rows: pl.DataFrame, name: str) -> Estimate | None:
+    """ΔP at l* of Q-Anchored items under an intervention."""
+    return find(rows, quantity=_AT_REFERENCE, intervention=name, group=Q_ANCHORED)
 
 
 def _forest_rows(findings: Findings) -> pl.DataFrame:
     rows = effects_of(tuple(INTERVENTIONS), OTHERS)(findings)
-    return select(rows, quantity="delta_p_reference", group=GROUPS).select(_COLUMNS)
+    columns = ("dataset", "assignment", "intervention", "group", "value", "ci_low", "ci_high", "n", "method")
+    return select(rows, quantity=_AT_REFERENCE, group=GROUPS).select(columns)
 
 
 def _forests(data: pl.DataFrame) -> list[Forest]:
@@ -152,68 +143,51 @@ SECTION = section.SectionSpec(
 )
 
 
-def _curves_of(looks: Looks, own: tuple[str, ...]) -> Callable[[Findings], pl.DataFrame]:
-    """The clean probe's curves, all answers together, of datasets that have one of `own`."""
+def _section(
+    slug: str, title: str, own: tuple[str, ...], asks: str, careful: str, answer: section.Answer, docs: str = ""
+) -> section.SectionSpec:
+    """A section with one figure, the curves over the layers, and one table, at the reference layer."""
+    beside = ("knockout", "random") if slug == "exact-tokens" else ("knockout",)
+    looks = {"knockout": (INK, ""), "random": (CONTROL_GREY, "")} | dict(zip(own, _LOOKS, strict=False))
 
-    def rows(findings: Findings) -> pl.DataFrame:
-        here = drawable(findings.curves, findings.site, findings.position)
+    def curves(findings: Findings) -> pl.DataFrame:
+        """The clean probe's curves, all answers together, of datasets that have one of the section's own."""
         data = select(
-            here,
+            drawable(findings.curves, findings.site, findings.position),
             assignment=tuple(PANEL_TITLES),
             truth="all",
-            intervention=tuple(looks),
+            intervention=(*beside, *own),
             group=GROUPS,
             dataset=findings.datasets,
         ).select(CURVE_COLUMNS)
         made = select(data, intervention=own)["dataset"].unique().to_list()
         return select(data, dataset=made).sort("dataset", "assignment", "intervention", "group", "layer")
 
-    return rows
-
-
-def _panels_of(looks: Looks) -> Callable[[pl.DataFrame], list[Lines]]:
-    """A panel per rule."""
-
     def panels(data: pl.DataFrame) -> list[Lines]:
-        series = [
-            _series(name, looks[name], place, group, _many_layers(data))
-            for place, name in enumerate(present(data, "intervention", tuple(looks)))
-            for group in GROUPS
-        ]
+        every = 4 if data["layer"].n_unique() > 4 else 1
+        series = []
+        for place, name in enumerate(present(data, "intervention", (*beside, *own))):
+            colour, marker = looks[name]
+            # Markers of several lines do not cover each other.
+            style: dict[str, Any] = {"color": colour, "linewidth": 1.6, "markevery": (place % every, every)}
+            style |= {"marker": marker, "markersize": 4.0, "markeredgewidth": 0.0}
+            band = "none" if name in _NO_BAND else "band"
+            for group in GROUPS:
+                label = intervention_label(name) if group == Q_ANCHORED else ""
+                line = style | {"linestyle": LINE_STYLES[group]}
+                series.append(Series({"intervention": name, "group": group}, line, label, band))
         return [
-            Lines(series, "ΔP", title, 4.35, {"assignment": rule}, y="delta_p") for rule, title in PANEL_TITLES.items()
+            Lines(series, "ΔP", words, 4.35, {"assignment": rule}, y="delta_p") for rule, words in PANEL_TITLES.items()
         ]
 
-    return panels
-
-
-def _series(name: str, looks: tuple[str, str], place: int, group: str, many: bool) -> Series:
-    style: dict[str, Any] = {"color": looks[0], "linestyle": LINE_STYLES[group], "linewidth": 1.6}
-    if looks[1]:
-        every = (place % 4, 4) if many else 1  # markers of several lines do not cover each other
-        style |= {"marker": looks[1], "markersize": 4.0, "markeredgewidth": 0.0, "markevery": every}
-    label = intervention_label(name) if group == Q_ANCHORED else ""
-    return Series({"intervention": name, "group": group}, style, label, "none" if name in _NO_BAND else "band")
-
-
-def _many_layers(data: pl.DataFrame) -> bool:
-    return data["layer"].n_unique() > 4
-
-
-def _section(
-    slug: str, title: str, looks: Looks, asks: str, careful: str, answer: section.Answer
-) -> section.SectionSpec:
-    """A section with one figure, and one table: what the interventions do at the reference layer."""
-    own = tuple(name for name in looks if name not in ("knockout", "random"))
-    name = {"edges": "direct_edges"}.get(slug, slug.replace("-", "_"))
     chart = ChartSpec(
-        name,
+        {"edges": "direct_edges"}.get(slug, slug.replace("-", "_")),
         title.lower(),
         f"ΔP per layer of both groups: {title.lower()}, a panel per rule",
         "Solid: Q-Anchored. Dashed: A-Anchored. Black: the knockout, for comparison.",
         f"{POINTS_NOTE} Controls are drawn without.",
-        _curves_of(looks, own),
-        _panels_of(looks),
+        curves,
+        panels,
         height=2.8,
         share="y",
         gap=0.42,
@@ -221,18 +195,8 @@ def _section(
             Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group) for group in GROUPS
         ],
     )
-    rows = effects_of(tuple(looks), own)
-    return section.SectionSpec(
-        slug,
-        title,
-        rows,
-        asks,
-        careful,
-        answer,
-        (chart,),
-        (EFFECTS,),
-        docs="exact-tokens.md" if slug == "exact-tokens" else "",
-    )
+    rows = effects_of((*beside, *own), own)
+    return section.SectionSpec(slug, title, rows, asks, careful, answer, (chart,), (EFFECTS,), docs)
 
 
 def _part_of_knockout(
@@ -253,8 +217,7 @@ def _gap_between_groups(*names: str) -> Callable[[pl.DataFrame], section.Said | 
 
     def of(rows: pl.DataFrame) -> section.Said | None:
         for name in names:
-            gap = find(rows, quantity="delta_p_reference_difference", intervention=name)
-            gap = gap or difference(effect(rows, name), effect(rows, name, A_ANCHORED))
+            gap = find(rows, quantity=f"{_AT_REFERENCE}_difference", intervention=name)
             if gap is not None:
                 return section.number(gap, below(gap, -MIN_TROUGH), points, "Q − A")
         return None
@@ -265,13 +228,7 @@ def _gap_between_groups(*names: str) -> Callable[[pl.DataFrame], section.Said | 
 WORDS = _section(
     "exact-tokens",
     "Which words are cut",
-    {
-        "knockout": (INK, ""),
-        "subject": (_BLUE, "o"),
-        "property": (_ORANGE, "s"),
-        "content": (_GREEN, "^"),
-        "random": (CONTROL_GREY, ""),
-    },
+    ("subject", "property", "content"),
     "Which words does the probe need: the subject, the property, or both?",
     "The groups come from cutting both. A question that does not say such words is left out of that line.",
     section.Answer(
@@ -280,18 +237,13 @@ WORDS = _section(
         "Whether the subject alone does half of what the knockout does is undecided",
         _part_of_knockout("subject", section.HALF),
     ),
+    "exact-tokens.md",
 )
 
 PATCHING = _section(
     "patching",
     "Patching: the key words of another item",
-    {
-        "knockout": (INK, ""),
-        "patch-same": (_BLUE, "o"),
-        "patch-random": (_ORANGE, "s"),
-        "patch-control": (_GREEN, "^"),
-        "patch-self": (CONTROL_GREY, "D"),
-    },
+    ("patch-same", "patch-random", "patch-control", "patch-self"),
     "Does the verdict need this question, or any? Another item's key words are written in; nothing is masked.",
     "A false answer stays false whatever is put in: read the true ones. Own words put in again must change nothing.",
     section.Answer(
@@ -305,7 +257,7 @@ PATCHING = _section(
 ANSWER_ONLY = _section(
     "answer-only",
     "Answer only",
-    {"knockout": (INK, ""), "answer-template": (_BLUE, "o"), "answer-bare": (_ORANGE, "s")},
+    ("answer-template", "answer-bare"),
     "What does the answer say on its own? The question is dropped, with its template or without.",
     "The probe never saw such texts, so all verdicts may move together: compare the groups.",
     section.Answer(
@@ -319,7 +271,7 @@ ANSWER_ONLY = _section(
 EDGES = _section(
     "edges",
     "Direct edges",
-    {"knockout": (INK, ""), "direct": (_BLUE, "o")},
+    ("direct",),
     "Do the key words reach the answer directly? Only the answer's own tokens lose sight of them.",
     "Tokens in between may still read them and pass them on.",
     section.Answer(
@@ -333,7 +285,7 @@ EDGES = _section(
 ZEROING = _section(
     "zeroing",
     "Zeroing instead of masking",
-    {"knockout": (INK, ""), "zeroing": (_ORANGE, "s")},
+    ("zeroing",),
     "Does it matter how an edge is cut? Masking hands the lost attention to other tokens, zeroing takes it away.",
     "Where the two differ, the effect belongs to the way of cutting as much as to the question.",
     section.Answer(

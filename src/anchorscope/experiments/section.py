@@ -1,16 +1,14 @@
-"""One experiment's part of the page: its answer in a sentence with a verdict, and behind it text, figures and tables.
+"""One experiment's part of the page: its answer in a sentence with a verdict, and behind it text, a figure and a table.
 
-Every experiment's file has a `SectionSpec`, and its entry in `catalogue.py` names it: the page and the figures are put
-together from the catalogue, in the order of the entries' places. A line of a table is a dataset, then a rule, a group,
-or whatever else the keys name; there is one for every combination that has rows. A column is its head and a function
-from the line's rows to a cell.
+Every experiment's file has a `SectionSpec`, and its entry in `catalogue.py` names it. A table has a line for every
+combination of dataset and keys that has rows; a column is its head and a function from the line's rows to a cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -19,18 +17,9 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.page_sections import Section, SectionFigure, filled
 from anchorscope.report.palette import GROUPS, display_name
 from anchorscope.report.panel_figure import ChartSpec
-from anchorscope.report.result_rows import (
-    TRUTHS,
-    datasets_in,
-    first_row,
-    headline,
-    present,
-    row_estimate,
-    rules_in,
-    select,
-)
+from anchorscope.report.result_rows import datasets_in, first_row, headline, present, row_estimate, rules_in, select
 from anchorscope.report.verdicts import Verdict, all_of
-from anchorscope.report.wording import NOTHING, Show, Table, count, estimate, p_value_cell, plain
+from anchorscope.report.wording import NOTHING, Show, Table, count, estimate, p_value_cell
 from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
@@ -42,7 +31,7 @@ class SectionSpec:
     slug: str
     title: str
     rows: Callable[[Findings], pl.DataFrame]
-    """The experiment's rows of a run. There is no section where there are none and no figure was made."""
+    """The experiment's rows of a run; where there are none and no figure was made, there is no section."""
     asks: str
     """What is asked, and how; about 25 words."""
     careful: str
@@ -57,7 +46,9 @@ class SectionSpec:
     def section(self, findings: Findings) -> Section | None:
         """The section of a run; None where the experiment was not made."""
         rows = self.rows(findings)
-        figures = tuple(SectionFigure(one.name, one.alt, one.caption) for one in self.charts if one.was_made(findings))
+        figures = tuple(
+            SectionFigure(chart.name, chart.alt, chart.caption) for chart in self.charts if chart.was_made(findings)
+        )
         if not rows.height and not figures:
             return None
         answer, verdict = self.answer.give(findings, rows)
@@ -66,10 +57,15 @@ class SectionSpec:
         return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, docs)
 
 
+FIGURE_COLUMNS = (
+    *("dataset", "assignment", "quantity", "variant", "group", "truth", "layer", "probe_layer"),
+    *("value", "ci_low", "ci_high", "n", "p_value", "q_value"),
+)
+"""What the CSV file beside a figure has of each row."""
 HALF = 0.5
 """Of an effect: a part that does at least half of the whole does most of it. Also the AUC of guessing."""
 RELIABLE = 0.7
-"""Below it single items should not be sorted by a measure: the usual line for comparing groups of people by a test."""
+"""Below it single items should not be sorted by a measure."""
 SMALL_GAP = 0.05
 """A difference of two shares below it is of no account."""
 
@@ -78,8 +74,7 @@ _ENDS = ("ci_low", "ci_high")
 _MOST_SHOWN = 2  # datasets whose numbers stand in the sentence, of those that decide it
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """What one dataset says."""
 
     verdict: Verdict
@@ -89,12 +84,11 @@ class Said:
 
 @dataclass(frozen=True)
 class Answer:
-    """A claim, and how a dataset decides it."""
+    """A claim in three sentences, without their full stops, and how a dataset decides between them."""
 
     holds: str
     fails: str
     undecided: str
-    """What is said in each case, without a full stop."""
     of: Callable[[pl.DataFrame], Said | None]
     """From one dataset's rows, under the headline rule where rules differ; None where its numbers are missing."""
 
@@ -102,46 +96,46 @@ class Answer:
         """The sentence over all datasets, and its verdict: it is so only where it is so of each."""
         few = pl.col("n") < FEWEST_GROUPS  # a bootstrap of so few has no honest interval, and decides nothing
         rows = rows.with_columns(pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS)
-        found = {
+        answers = {
             name: said
             for name in datasets_in(findings, rows)
             if (said := self.of(headline(select(rows, dataset=name)))) is not None
         }
-        verdict = all_of([said.verdict for said in found.values()])
+        verdict = all_of([said.verdict for said in answers.values()])
         words: Mapping[Verdict, str] = {"holds": self.holds, "does not hold": self.fails, "undecided": self.undecided}
-        if not found:
+        if not answers:
             return f"{self.undecided}: this run has no such number.", "undecided"
-        decide = {name: said.numbers for name, said in found.items() if said.verdict == verdict}
+        decide = {name: said.numbers for name, said in answers.items() if said.verdict == verdict}
         numbers = [
             said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}" for name, said in decide.items()
         ][:_MOST_SHOWN]
-        more = len(found) - len(numbers)
-        rule = [RULES[one] for one in rules_in(headline(rows)) if len(rules_in(rows)) > 1]
+        more = len(answers) - len(numbers)
+        rule = [RULES[name] for name in rules_in(headline(rows)) if len(rules_in(rows)) > 1]
         return f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else []), *rule])}).", verdict
 
 
-def whole_percent(found: Estimate | None) -> str:
+def whole_percent(share: Estimate | None) -> str:
     """A share in a sentence."""
-    return estimate(found, 0, 100.0, "\u00a0%")
+    return estimate(share, 0, 100.0, "\u00a0%")
 
 
-def three_digits(found: Estimate | None) -> str:
+def three_digits(area: Estimate | None) -> str:
     """An AUC."""
-    return estimate(found, 3)
+    return estimate(area, 3)
 
 
-def number(found: Estimate | None, verdict: Verdict, show: Show, what: str = "") -> Said | None:
+def number(measured: Estimate | None, verdict: Verdict, show: Show, what: str = "") -> Said | None:
     """One number: what it is, its interval and its n."""
-    if found is None:
+    if measured is None:
         return None
-    return Said(verdict, f"{what} {show(found)}, n = {count(found.n)}".strip())
+    return Said(verdict, f"{what} {show(measured)}, n = {count(measured.n)}".strip())
 
 
 Rows = pl.DataFrame
 Cell = Callable[[Rows], str]
 Column = tuple[str, Cell]
 ITEMS = "items"
-"""The head of a column that says how many items a line rests on, and is no finding by itself."""
+"""The head of a column of counts, which is no finding by itself."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +147,9 @@ class Key:
     words: Mapping[str, str] = field(default_factory=dict)
     """Value → its words, in the order of the lines; others keep their names and come after them."""
 
-    def say(self, value: str) -> str:
-        """A value in words."""
-        return self.words.get(value, value)
-
 
 RULE = Key("assignment", "rule", RULES)
 GROUP = Key("group", "group", {name: name for name in GROUPS})
-TRUTH = Key("truth", "answers", TRUTHS)
 
 
 @dataclass(frozen=True)
@@ -168,7 +157,6 @@ class TableSpec:
     """A table, whatever the run."""
 
     title: str
-    """The line above it; may be empty."""
     keys: Sequence[Key]
     """What the lines are about besides the dataset, which is always first."""
     columns: Sequence[Column]
@@ -181,8 +169,7 @@ class TableSpec:
         lines = []
         for words, mine in _lines(self.rows(rows), keys):
             cells = [cell(mine) for _, cell in self.columns]
-            told = {cell for cell, (head, _) in zip(cells, self.columns, strict=True) if head != ITEMS}
-            if told != {NOTHING}:
+            if {cell for cell, (head, _) in zip(cells, self.columns, strict=True) if head != ITEMS} != {NOTHING}:
                 lines.append((*words, *cells))
         return Table((*(key.head for key in keys), *(head for head, _ in self.columns)), tuple(lines), len(keys))
 
@@ -195,11 +182,11 @@ def _lines(rows: Rows, keys: Sequence[Key]) -> Iterator[tuple[tuple[str, ...], R
     first, *others = keys
     for value in present(rows, first.column, tuple(first.words)):
         for words, mine in _lines(select(rows, **{first.column: value}), others):
-            yield (first.say(value), *words), mine
+            yield (first.words.get(value, value), *words), mine
 
 
 def value(head: str, show: Show | Mapping[str, Show], /, **where: Any) -> Column:
-    """A number with its interval, of the first row that fits; `show` may hang on the row's measure."""
+    """A number with its interval, of the first row that fits; `show` may depend on the row's measure."""
     return head, _of_row(
         lambda row: (show[row["measure"]] if isinstance(show, Mapping) else show)(row_estimate(row)), where
     )
@@ -215,24 +202,9 @@ def p_value(head: str = "p", /, **where: Any) -> Column:
     return head, _of_row(lambda row: p_value_cell(row["p_value"], row["q_value"]), where)
 
 
-def both_groups(show: Show | Mapping[str, Show], **where: Any) -> tuple[Column, ...]:
-    """A measure in both groups with their items, and the difference."""
-    groups = (
-        (value(group, show, aspect="", group=group, **where), items(aspect="", group=group, **where))
-        for group in GROUPS
-    )
-    return (*(column for pair in groups for column in pair), *difference(show, **where))
-
-
-def difference(show: Show | Mapping[str, Show], head: str = "Q − A", **where: Any) -> tuple[Column, ...]:
-    """Q − A with its p-value and its effect size."""
-    gap = {"aspect": "difference"} | where
-    return (value(head, show, **gap), p_value(**gap), ("d", _of_row(lambda row: plain(row["effect_size"], 2), gap)))
-
-
 def _of_row(say: Callable[[Mapping[str, Any]], str], where: Mapping[str, Any]) -> Cell:
     def cell(rows: Rows) -> str:
-        found = first_row(rows, **where)
-        return NOTHING if found is None else say(found)
+        row = first_row(rows, **where)
+        return NOTHING if row is None else say(row)
 
     return cell

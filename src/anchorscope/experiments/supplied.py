@@ -1,8 +1,7 @@
-"""Items whose answers are supplied by an experiment: their tokens, and their states clean and under the cuts.
+"""Items that an experiment makes: a question with an answer that the model did not give, or in other words.
 
-Such items are not of the run: a question stands with an answer that the model did not give, or in other words than it
-was asked. Tokens are found as for any answer given elsewhere, and the knockout and its random control are drawn as the
-run draws them. One pass runs all of it: the clean rows are shared by the cuts.
+Tokens are found as for any answer given elsewhere, and the knockout and its random control are drawn as the run draws
+them. One pass runs clean and cut states.
 """
 
 from __future__ import annotations
@@ -36,11 +35,9 @@ class SuppliedStates:
     """States of supplied items at the headline site and position, in host memory."""
 
     clean: Float[Tensor, "layer item d_model"]
-    """Nothing cut."""
     cut: Mapping[str, Float[Tensor, "layer item d_model"]]
-    """Under each cut, by its name."""
     log_probs: tuple[tuple[float, ...], ...]
-    """Log-probability of every token of each answer."""
+    """Of every token of each answer."""
 
 
 def supplied_items(
@@ -48,7 +45,9 @@ def supplied_items(
 ) -> list[Item]:
     """Items of questions that bring their answers and labels; `spans` are the questions' exact words."""
     prompts = build_prompts(writer.tokenizer, questions, writer.template)
-    answers = given_answers(writer.tokenizer, writer.template, prompts, [str(one.model_answer) for one in questions])
+    answers = given_answers(
+        writer.tokenizer, writer.template, prompts, [str(question.model_answer) for question in questions]
+    )
     located = locate_all(writer.tokenizer, questions, spans, prompts, answers)
     return [
         Item(question, answer, Label(question.truthful, group, "used", 1.0), tokens)
@@ -83,22 +82,22 @@ def run_supplied(
 
     # Nobody measured the attention in these texts: random tokens are matched in number.
     setting = replace(inputs.setting, most_items=None, masses=dict)
-    planned = [plan_cut(one, items, setting) for one in cuts]
-    variants = [CLEAN, *(Variant({run.item: run.cut for run in one.runs}) for one in planned)]
+    planned = [plan_cut(cut, items, setting) for cut in cuts]
+    variants = [CLEAN, *(Variant({run.item: run.cut for run in runs.runs}) for runs in planned)]
     first = items[0].located
     # The token before an answer predicts its first one, so that it has to be run here.
     shared = min(first.prefix_length, min(item.located.answer_start for item in items) - 1)
     sequences = [item.sequence(setting.positions) for item in items]
     work = inputs.planner.states(title, sequences, first.input_ids[:shared], variants)
     keep = ((inputs.headline,),) * len(variants)
-    found = run_states(inputs.executor, replace(work, keep=keep, log_probs=True), inputs.progress)
-    clean, *others = [_whole(part.states, len(items)) for part in found.variants]
+    ran = run_states(inputs.executor, replace(work, keep=keep, log_probs=True), inputs.progress)
+    clean, *others = [part.states[0] for part in ran.variants if part.states is not None]
     for runs, states in zip(planned, others, strict=True):
         refuse_unmoved(runs, clean, states)
     return SuppliedStates(
         clean=clean,
-        cut={one.name: states for one, states in zip(cuts, others, strict=True)},
-        log_probs=tuple(found.log_probs[index] for index in range(len(items))),
+        cut={cut.name: states for cut, states in zip(cuts, others, strict=True)},
+        log_probs=tuple(ran.log_probs[index] for index in range(len(items))),
     )
 
 
@@ -112,10 +111,3 @@ def refuse_unmoved(
         raise InterventionNotApplied(
             f"{planned.intervention.name}: {silent} items lost attention edges and not one of their states changed"
         )
-
-
-def _whole(states: Tensor | None, n_items: int) -> Tensor:
-    """The states of a variant at the only place that is kept."""
-    assert states is not None, "a pass that is told to keep states keeps them"
-    assert states.shape[2] == n_items, "every item is run"
-    return states[0]

@@ -1,8 +1,8 @@
 """Figures made of panels: forests, and lines over layers, doses or heads.
 
 A panel is configured by data: which rows, which column runs down or along, how a series is drawn. `Own` is for the few
-panels that no other figure has, such as a heat map. A figure has a row of panels per dataset, or per dataset and rule;
-layout, titles, shared axes, legend and small print are the same for all.
+panels that no other figure has. A figure has a row of panels per dataset; layout, titles, shared axes, legend and small
+print are the same for all.
 """
 
 import math
@@ -20,7 +20,6 @@ from matplotlib.ticker import MaxNLocator
 
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.plugins import load, plugins_of, problem
-from anchorscope.report.assignment_rules import RULES, rule_title
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.forest import (
     Mark,
@@ -34,7 +33,7 @@ from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, 
 from anchorscope.report.charts.line_chart import BAND_ALPHA, line_with_band, mark_reference, reserve_mark_space
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import DatasetStyle, dataset_styles, display_name
-from anchorscope.report.result_rows import Where, absent_notes, datasets_in, present, row_estimate, select
+from anchorscope.report.result_rows import Where, absent_notes, datasets_in, row_estimate, select
 from anchorscope.stats.curves import FEWEST_GROUPS
 
 Style = Mapping[str, Any]
@@ -45,8 +44,6 @@ class Place:
     """Where a panel stands, and whose it is."""
 
     dataset: str
-    part: str
-    """Its rule, or by what else a dataset has several rows of panels; empty where it has one."""
     colours: DatasetStyle
     n_layers: int
     reference_layers: tuple[int, ...]
@@ -294,10 +291,6 @@ class ChartSpec:
     """What is drawn of a run's `Findings` (or of what else a page is about); none where the experiment was not made."""
     panels: Callable[[pl.DataFrame], Sequence[Panel]]
     """The panels of one row, from all rows that are drawn."""
-    by: str = ""
-    """A column: a dataset has a row of panels for each of its values, and not one alone."""
-    by_words: Callable[[str], str] = rule_title
-    """Such a value in titles."""
     height: float | Callable[[pl.DataFrame], float] = 2.4
     """Of a panel, in inches; lower where rows would not fit a page."""
     share: str = ""
@@ -368,7 +361,7 @@ class ExperimentFigure(Display):
         )
         wide = max(len(row) for row in rows)
         widths = [panel.width for panel in panels] if len(panels) > 1 else [panels[0].width] * wide
-        gap_y = _GAP_Y + (foot if len(rows) > 1 and not chart.by else 0.0)
+        gap_y = _GAP_Y + (foot if len(rows) > 1 else 0.0)
         grid = Grid(widths, rows_that_fit(len(rows), height, gap_y), labels, chart.gap, gap_y, foot)
         page = canvas(f"{self.model}: {chart.title}", grid, self._legend(panels))
         for axes_row, row in zip(page.axes, rows, strict=True):
@@ -386,25 +379,23 @@ class ExperimentFigure(Display):
         return page.figure
 
     def _rows_of_panels(self, n_panels: int) -> list[list[Place]]:
-        """Which dataset, part and panel stands where; datasets with one panel each stand side by side."""
-        colours, by = dataset_styles(self.datasets), self.chart.by
+        """Which dataset and panel stands where; datasets with one panel each stand side by side."""
+        colours = dataset_styles(self.datasets)
         about = [
-            (dataset, part, colours[dataset], self.n_layers, tuple(self.reference_layers.get(dataset, ())))
+            (dataset, colours[dataset], self.n_layers, tuple(self.reference_layers.get(dataset, ())))
             for dataset in self.datasets
-            for part in (present(select(self.data, dataset=dataset), by, tuple(RULES)) if by else [""])
         ]
-        if n_panels == 1 and not by:
+        if n_panels == 1:
             across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
             rows = [about[first : first + across] for first in range(0, len(about), across)]
             return [[Place(*one, column, row is rows[-1]) for column, one in enumerate(row)] for row in rows]
         return [[Place(*one, column, one is about[-1]) for column in range(n_panels)] for one in about]
 
     def _draw_one(self, axes: Axes, panels: Sequence[Panel], place: Place) -> Axes:
-        mine = {"dataset": place.dataset} | ({self.chart.by: place.part} if place.part else {})
-        panel, rows = panels[place.column if len(panels) > 1 else 0], select(self.data, **mine)
+        panel, rows = panels[place.column if len(panels) > 1 else 0], select(self.data, dataset=place.dataset)
         panel.draw(axes, rows, place)
-        said = [self.chart.dataset_words(place.dataset), *([self.chart.by_words(place.part)] if place.part else [])]
-        axes.set_title(": ".join(filter(None, (", ".join(said), panel.title))), fontsize=9)
+        dataset = self.chart.dataset_words(place.dataset)
+        axes.set_title(": ".join(filter(None, (dataset, panel.title))), fontsize=9)
         return axes
 
     def _legend(self, panels: Sequence[Panel]) -> Legend:

@@ -79,9 +79,6 @@ SAME_RATE = (0.8, 1.25)
 """About as much: a ratio within a quarter, either way."""
 DISCOVERY_RATE = 0.05
 """Of the cells or heads that pass it, this share is expected to be chance."""
-SMALL_EFFECT = 0.2
-"""Standard deviations of the items. Any cut lowers items that were chosen because they were called right, a random one
-too; with many items even that little is told from zero."""
 
 NEGLIGIBLE_AUROC = 0.01
 """A gain in AUROC below it is of no account; also the price of every further pass through the model."""

@@ -100,8 +100,3 @@ def p_value_cell(p: float | None, q: float | None = None) -> str:
     if value is None or math.isnan(value):
         return NOTHING
     return "< 0.001" if value < 0.001 else number(value, 3)
-
-
-def plain(value: float | None, digits: int) -> str:
-    """A number without an interval."""
-    return NOTHING if value is None or math.isnan(value) else number(value, digits)

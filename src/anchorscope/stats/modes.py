@@ -1,4 +1,4 @@
-"""Does a sample have one mode or two: Hartigan's dip test, and Sarle's bimodality coefficient.
+"""Does a sample have one mode or two: Hartigan's dip test.
 
 The dip of a sample is the smallest distance between its distribution function and any unimodal one (convex up to a
 mode, concave from there on) (Hartigan and Hartigan, Annals of
@@ -90,25 +90,6 @@ def null_dips(n: int, seed: int, samples: int = SAMPLES) -> Floats:
     found = _in_chunks(uniform, np.ones(uniform.shape))
     found.setflags(write=False)  # all callers share it
     return found
-
-
-def coefficient_of_powers(powers: Floats, n: Floats | float) -> Floats:
-    """Sarle's coefficient from the means of x, x², x³ and x⁴, [4, ...], over n values each; x should lie about zero.
-
-    (skewness² + 1) / (excess kurtosis + 3 (n − 1)² / ((n − 2)(n − 3))), both with the corrections for small samples:
-    1/3 for a normal distribution, 5/9 for a uniform one, up to 1 for two points. A long tail raises it as a second mode
-    does. NaN for fewer than 4 values and where all are the same.
-    """
-    n = np.asarray(n, float)
-    mean, second, third, fourth = powers
-    with np.errstate(invalid="ignore", divide="ignore"):
-        variance = second - mean**2
-        skewness = (third - 3 * mean * second + 2 * mean**3) / variance**1.5
-        kurtosis = (fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4) / variance**2 - 3
-        corrected = skewness * np.sqrt(n * (n - 1)) / (n - 2)
-        excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * kurtosis + 6)
-        found = (corrected**2 + 1) / (excess + 3 * (n - 1) ** 2 / ((n - 2) * (n - 3)))
-        return np.where((n > 3) & (variance > 1e-12 * second), found, np.nan)
 
 
 def _in_chunks(values: Floats, counts: Floats) -> Floats:

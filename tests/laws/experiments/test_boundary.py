@@ -13,16 +13,16 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import log_popularity
-from anchorscope.evidence.measured import GROUPS, Q_ANCHORED
+from anchorscope.evidence.measured import Q_ANCHORED
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.experiments import boundary
-from anchorscope.experiments.boundary import AS_DRAWN, EXPERIMENT, WEIGHTED, ask_again
-from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
+from anchorscope.experiments.boundary import EXPERIMENT, ask_again
+from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from experiments_synthetic import N_UNUSED, make_inputs, planted
+from experiments_synthetic import N_UNUSED, make_inputs, only, planted, rows
 from made_items import planner_of
 
 N = 160
@@ -56,41 +56,21 @@ def run_saying(inputs: ExperimentInputs, refuses: NDArray[np.bool_], monkeypatch
     return EXPERIMENT.run(inputs)
 
 
-def rows(found: Found, quantity: str, **about: Any) -> list[Statistic]:
-    return [
-        row
-        for row in found.statistics
-        if row.quantity == quantity and all(getattr(row, name) == value for name, value in about.items())
-    ]
-
-
-def only(found: Found, quantity: str, **about: Any) -> Statistic:
-    (row,) = rows(found, quantity, **about)
-    return row
-
-
-def test_a_planted_difference_is_found_under_every_rule(
-    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_difference_is_found(inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch) -> None:
     _, asks = planted(N)
     noise = np.random.default_rng(0).normal(0, 0.5, N)
     refuses = np.random.default_rng(1).random(N) < np.where(asks, 0.1, 0.6)
     found = run_saying(with_popularity(inputs, 3 + asks + noise), refuses, monkeypatch)
-    for assignment in inputs.calls:
-        for truth in ("all", "true", "false"):
-            about = {"assignment": assignment, "truth": truth, "variant": AS_DRAWN}
-            popularity = only(found, "popularity_difference", **about)
-            assert popularity.estimate.ci_low < 1 < popularity.estimate.ci_high
-            assert popularity.estimate.ci_low > 0
-            assert popularity.p_value < 1e-4
-            assert popularity.effect_size == pytest.approx(2, abs=0.6)
-            rate = only(found, "dont_know_rate_difference", **about)
-            assert rate.estimate.ci_high < 0
-            assert rate.p_value < 0.01
-        members = inputs.calls[assignment].members(Q_ANCHORED)
-        mean = only(found, "dont_know_rate", assignment=assignment, group=Q_ANCHORED, truth="all", variant=AS_DRAWN)
-        assert mean.estimate.value == pytest.approx(refuses[members].mean())
-        assert mean.estimate.n == members.sum()
+    popularity = only(found, "popularity_difference")
+    assert 0 < popularity.estimate.ci_low < 1 < popularity.estimate.ci_high
+    assert popularity.p_value < 1e-4
+    rate = only(found, "dont_know_rate_difference")
+    assert rate.estimate.ci_high < 0
+    assert rate.p_value < 0.01
+    members = inputs.calls.members(Q_ANCHORED)
+    mean = only(found, "dont_know_rate", group=Q_ANCHORED)
+    assert mean.estimate.value == pytest.approx(refuses[members].mean())
+    assert mean.estimate.n == members.sum()
 
 
 def test_where_there_is_no_difference_the_interval_covers_zero(
@@ -99,7 +79,7 @@ def test_where_there_is_no_difference_the_interval_covers_zero(
     rng = np.random.default_rng(3)
     found = run_saying(with_popularity(inputs, 3 + rng.normal(size=N)), rng.random(N) < 0.3, monkeypatch)
     for quantity in ("popularity_difference", "dont_know_rate_difference", "confidence_mean_difference"):
-        row = only(found, quantity, assignment="plain", truth="all", variant=AS_DRAWN)
+        row = only(found, quantity)
         assert row.estimate.ci_low < 0 < row.estimate.ci_high, quantity
         assert row.p_value > 0.05
 
@@ -111,21 +91,11 @@ def test_weights_undo_the_balance(inputs: ExperimentInputs, monkeypatch: pytest.
         inputs, lambda index, item: replace(item, label=replace(item.label, weight=float(weights[index])))
     )
     found = run_saying(heavy, np.zeros(N, bool), monkeypatch)
-    assert only(found, "accuracy", variant=AS_DRAWN, group=None).estimate.value == pytest.approx(0.5)
-    assert only(found, "accuracy", variant=WEIGHTED, group=None).estimate.value == pytest.approx(0.25)
-    members = inputs.calls["plain"].members(Q_ANCHORED)
-    row = only(found, "accuracy", variant=WEIGHTED, assignment="plain", group=Q_ANCHORED)
+    assert only(found, "accuracy", group=None).estimate.value == pytest.approx(0.25)
+    members = inputs.calls.members(Q_ANCHORED)
+    row = only(found, "accuracy", group=Q_ANCHORED)
     assert row.estimate.value == pytest.approx(np.average(labels[members], weights=weights[members]))
-    assert "weighted by inverse sampling probability" in row.estimate.method
-    assert not rows(found, "accuracy", truth="true"), "the accuracy of true answers says nothing"
-    even = run_saying(inputs, np.zeros(N, bool), monkeypatch)  # all weights are the same: both variants agree
-    for group in GROUPS:
-        values = {
-            row.estimate.value for row in rows(even, "confidence_min", assignment="plain", group=group, truth="all")
-        }
-        assert max(values) - min(values) < 1e-12
-    sizes = [row.effect_size for row in rows(even, "confidence_min_difference", assignment="plain", truth="all")]
-    assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
+    assert row.estimate.method.endswith("weighted by inverse sampling probability, groups of the sample")
 
 
 def test_coverage_tells_what_the_weights_cannot_bring_back(
@@ -145,15 +115,6 @@ def test_coverage_tells_what_the_weights_cannot_bring_back(
     assert f"{N_UNUSED} of {N + N_UNUSED} answered questions" in told
 
 
-def test_groups_that_do_not_follow_the_draw_are_said_not_to(
-    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = run_saying(inputs, np.zeros(N, bool), monkeypatch)
-    assert {row.assignment for row in rows(found, "accuracy_difference")} == {"plain", "corrected"}
-    for row in found.statistics:
-        assert row.estimate.method.endswith(", groups of the sample") == (row.assignment == "corrected")
-
-
 @pytest.mark.parametrize("always", [True, False])
 def test_a_model_that_always_or_never_refuses_has_a_rate_and_no_test(
     inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch, always: bool
@@ -161,12 +122,9 @@ def test_a_model_that_always_or_never_refuses_has_a_rate_and_no_test(
     found = run_saying(inputs, np.full(N, always), monkeypatch)
     for row in rows(found, "dont_know_rate"):
         assert row.estimate.value == pytest.approx(float(always))
-    differences = rows(found, "dont_know_rate_difference")
-    assert differences
-    for row in differences:
-        assert row.estimate.value == pytest.approx(0, abs=1e-12)
-        assert row.p_value is None
-        assert row.effect_size is None
+    difference = only(found, "dont_know_rate_difference")
+    assert difference.estimate.value == pytest.approx(0, abs=1e-12)
+    assert difference.p_value is None
 
 
 def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:
@@ -180,7 +138,7 @@ def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:
     assert rows(found, "accuracy")
     told = " / ".join(found.missing)
     assert "dont_know_rate: the answers to 160 of 160 questions were supplied" in told
-    assert "confidence_mean, confidence_min: 160 of 160 answers were supplied" in told
+    assert "confidence_mean: 160 of 160 answers were supplied" in told
 
 
 def test_items_without_popularity_are_left_out_and_none_at_all_is_told(
@@ -188,11 +146,9 @@ def test_items_without_popularity_are_left_out_and_none_at_all_is_told(
 ) -> None:
     log10 = np.where(np.arange(N) < 100, 2.0 + np.arange(N) / N, np.nan)
     found = run_saying(with_popularity(inputs, log10), np.zeros(N, bool), monkeypatch)
-    row = only(found, "popularity", group=None, assignment=None, truth="all", variant=AS_DRAWN)
+    row = only(found, "popularity", group=None)
     assert row.estimate.n == 100
     assert row.estimate.value == pytest.approx(log10[:100].mean())
-    (values,) = [one for one in found.values if one.quantity == "popularity"]
-    assert values.items.tolist() == list(range(100))
     found = run_saying(with_popularity(inputs, np.full(N, np.nan)), np.zeros(N, bool), monkeypatch)
     assert not rows(found, "popularity")
     (told,) = [line for line in found.missing if line.startswith("popularity")]
@@ -225,15 +181,11 @@ def test_popularity_is_read_where_a_column_says_so(
 def test_groups_that_are_too_small_have_a_reason_and_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     few = make_inputs(n=N, truth_signal=6.0, asks=np.arange(N) < 4)
     found = run_saying(few, np.zeros(N, bool), monkeypatch)
-    assert not rows(found, "accuracy", assignment="plain", group=Q_ANCHORED)
-    assert not rows(found, "accuracy_difference", assignment="plain")
-    n = int(few.calls["plain"].members(Q_ANCHORED).sum())
+    assert not rows(found, "accuracy", group=Q_ANCHORED)
+    assert not rows(found, "accuracy_difference")
+    n = int(few.calls.members(Q_ANCHORED).sum())
     assert 0 < n < 10
-    (told,) = [
-        line for line in found.missing if f"only {n} items are Q-Anchored under the plain rule, 10 needed" in line
-    ]
-    assert told.startswith("accuracy, dont_know_rate, popularity")
-    assert len(found.missing) == len(set(found.missing))
+    assert f"accuracy: only {n} items are Q-Anchored under the corrected rule, 10 needed" in found.missing
     for row in (one for one in found.statistics if one.quantity != "coverage"):
         assert np.isfinite([row.estimate.value, row.estimate.ci_low, row.estimate.ci_high]).all()
 
@@ -281,4 +233,4 @@ def test_the_model_is_asked_with_the_prompt_that_allows_it(
     (values,) = [one for one in found.values if one.quantity == "dont_know"]
     assert values.items.tolist() == asked.some_items().tolist()
     assert (values.values == rate).all()
-    assert only(found, "dont_know_rate", group=None, assignment=None, truth="all", variant=AS_DRAWN).estimate.n == 30
+    assert only(found, "dont_know_rate", group=None).estimate.n == 30

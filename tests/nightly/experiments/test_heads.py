@@ -1,5 +1,6 @@
 """Single heads: the one that reads the question is found among those that do not."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -7,93 +8,73 @@ import pytest
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.measured import GROUPS
-from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
-from anchorscope.experiments.heads import ALL_HEADS, EXPERIMENT, analyse, head_knockouts
-from anchorscope.experiments.partial_cuts import Outcome, PartialCut, run_partial_cuts
+from anchorscope.experiments import heads
+from anchorscope.experiments.experiment import ExperimentInputs, Found
+from anchorscope.experiments.heads import ALL_HEADS, EXPERIMENT
+from anchorscope.experiments.partial_cuts import CutEffects, PartialCut, Scored, run_partial_cuts
 from anchorscope.models.language_model import LanguageModel
-from experiments_synthetic import make_inputs
+from experiments_synthetic import make_inputs, rows
 from partial_cuts_synthetic import tiny_inputs
 
-READS = 1
-"""The head that carries the question."""
-
-
-def rows_of(found: Found, quantity: str, **wanted: object) -> dict[str | None, Statistic]:
-    return {
-        row.variant: row
-        for row in found.statistics
-        if row.quantity == quantity and all(getattr(row, name) == value for name, value in wanted.items())
-    }
+N_HEADS, LAYER = 3, 4
 
 
 @pytest.fixture(scope="module")
 def inputs() -> ExperimentInputs:
     made = make_inputs(n=200)
-    return replace(made, measured=replace(made.measured, reference=np.tile([4, 4, 3, 2], (3, 1))))
+    measured = replace(made.measured, reference=np.tile([LAYER, LAYER, 3, 2], (3, 1)))
+    return replace(made, measured=measured, planner=replace(made.planner, n_heads=N_HEADS))
 
 
-def outcomes_of(inputs: ExperimentInputs, planted: int | None) -> list[Outcome]:
+def run(inputs: ExperimentInputs, reads: int | None) -> Found:
+    """The experiment on a model one of whose heads carries the question."""
     rng = np.random.default_rng(0)
     before, after = inputs.measured.before[0], inputs.measured.after[KNOCKOUT][0]
-    found = []
-    for way in (way for family in head_knockouts(3, 4, 3) for way in family):
-        logits = before + rng.normal(0, 0.3, before.shape)
-        if planted is not None and (way.heads is None or planted in way.heads):
-            logits = after.copy()
-        found.append(Outcome(way, np.arange(inputs.n), logits))
-    return found
+
+    def run_cuts(_: ExperimentInputs, cuts: Sequence[PartialCut], title: str) -> tuple[list[CutEffects], list[str]]:
+        assert {cut.layers for cut in cuts} == {range(LAYER, LAYER + 1)}, "the layer of most folds"
+        carried = [reads is not None and (cut.heads is None or reads in cut.heads) for cut in cuts]
+        logits = [after if gone else before + rng.normal(0, 0.3, before.shape) for gone in carried]
+        everyone = np.arange(inputs.n)
+        return [CutEffects(inputs, cut, Scored(everyone, part)) for cut, part in zip(cuts, logits, strict=True)], []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heads, "run_partial_cuts", run_cuts)
+        return EXPERIMENT.run(inputs)
 
 
-def test_every_head_is_cut_in_one_layer_and_in_a_window_that_ends_there() -> None:
-    single, window = head_knockouts(2, 4, 3)
-    assert single == [
-        PartialCut("head 0", range(4, 5), (0,)),
-        PartialCut("head 1", range(4, 5), (1,)),
-        PartialCut(ALL_HEADS, range(4, 5)),
-    ]
-    assert [way.variant for way in window] == ["head 0, layers 2–4", "head 1, layers 2–4", "all heads, layers 2–4"]
-    assert {way.layers for way in window} == {range(2, 5)}
-    (alone,) = head_knockouts(2, 0, 3)  # there is nothing before the first layer
-    assert {way.layers for way in alone} == {range(1)}
-
-
-def test_the_layer_is_that_of_most_folds(inputs: ExperimentInputs) -> None:
-    assert inputs.most_frequent_reference == 4
-
-
-@pytest.mark.parametrize("assignment", ["plain", "corrected"])
-def test_the_head_that_reads_the_question_is_found(inputs: ExperimentInputs, assignment: str) -> None:
-    found = analyse(inputs, outcomes_of(inputs, READS))
-    rows = rows_of(found, "delta_p_reference_difference", assignment=assignment, truth="all")
-    assert set(rows) == {way.variant for family in head_knockouts(3, 4, 3) for way in family}
-    for variant, row in rows.items():
-        assert row.q_value is not None
-        if variant is not None and (variant.startswith((f"head {READS}", ALL_HEADS))):
+def test_the_head_that_reads_the_question_is_found(inputs: ExperimentInputs) -> None:
+    found = {row.variant: row for row in rows(run(inputs, 1), "delta_p_reference", group=GROUPS[0])}
+    assert list(found) == ["head 0", "head 1", "head 2", ALL_HEADS]
+    for variant, row in found.items():
+        if variant in ("head 1", ALL_HEADS):
             assert row.q_value < 1e-6
             assert row.estimate.ci_high < -20
         else:
             assert abs(row.estimate.value) < 6
-    in_layer = rows_of(found, "delta_p_reference", assignment=assignment, truth="all", layer=4)
-    in_window = rows_of(found, "delta_p_reference", assignment=assignment, truth="all", layer=2)
-    assert len(in_layer) == len(in_window) == 4
-    assert in_layer["head 0"].estimate.n < in_window["head 0, layers 2–4"].estimate.n  # more items can see it
+        members = inputs.calls.members(GROUPS[0])
+        assert row.estimate.n == (members & (inputs.reference >= LAYER)).sum()
 
 
 def test_no_head_is_found_where_none_reads(inputs: ExperimentInputs) -> None:
-    found = analyse(inputs, outcomes_of(inputs, None))
-    rows = [row for row in found.statistics if row.truth == "all" and row.assignment == "plain"]
-    assert np.mean([row.estimate.ci_low <= 0 <= row.estimate.ci_high for row in rows]) > 0.7
-    assert min(row.q_value for row in rows if row.q_value is not None) > 1e-3
+    found = rows(run(inputs, None), "delta_p_reference")
+    assert np.mean([row.estimate.ci_low <= 0 <= row.estimate.ci_high for row in found]) > 0.7
+    assert min(row.q_value for row in found if row.q_value is not None) > 1e-3
 
 
 def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel) -> None:
     inputs = tiny_inputs(tiny_llama)
     found = EXPERIMENT.run(inputs)
-    first = rows_of(found, "delta_p_reference", assignment="plain", truth="all", group=GROUPS[0])
-    assert set(first) == {way.variant for family in head_knockouts(4, 3, 2) for way in family}
+    assert {row.variant for row in rows(found, "delta_p_reference")} == {
+        *(f"head {head}" for head in range(4)),
+        ALL_HEADS,
+    }
+    (values,) = found.values
+    assert values.quantity == "delta_p_reference_sum"
     # All heads of a layer together are that layer.
-    ((layer,), _) = run_partial_cuts(inputs, [PartialCut("single", range(3, 4))], "layers")
-    ((heads,), _) = run_partial_cuts(inputs, [PartialCut("heads", range(3, 4), (0, 1, 2, 3))], "heads")
-    ((one,), _) = run_partial_cuts(inputs, [PartialCut("head", range(3, 4), (2,))], "heads")
-    assert heads.logits == pytest.approx(layer.logits, abs=1e-4)
-    assert np.abs(one.logits - layer.logits)[3].max() > 1e-2
+    layers = range(3, 4)
+    ways = [PartialCut("single", layers), PartialCut("heads", layers, (0, 1, 2, 3)), PartialCut("head", layers, (2,))]
+    effects, _ = run_partial_cuts(inputs, ways, "heads")
+    layer, together, alone = (effect.scored.logits for effect in effects)
+    assert together == pytest.approx(layer, abs=1e-4)
+    assert np.abs(alone - layer)[3].max() > 1e-2

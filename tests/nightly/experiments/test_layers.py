@@ -1,24 +1,27 @@
 """Where the cut matters: a planted layer is found, no effect is none, and what cannot be said is named."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.measured import GROUPS
-from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
-from anchorscope.experiments.layers import EXPERIMENT, SINGLE, analyse
-from anchorscope.experiments.partial_cuts import Outcome, PartialCut
+from anchorscope.experiments.experiment import ExperimentInputs, Found
+from anchorscope.experiments.layers import EXPERIMENT, SINGLE, analyse, window_starts
+from anchorscope.experiments.partial_cuts import CutEffects, PartialCut, Scored
 from anchorscope.models.language_model import LanguageModel
-from experiments_synthetic import make_inputs
+from experiments_synthetic import make_inputs, only, rows
 from partial_cuts_synthetic import tiny_inputs
 
 PLANTED = 2
 """The only layer whose cut does anything."""
 
 
-def outcomes_of(inputs: ExperimentInputs, planted: int | None, noise: float = 0.3) -> list[Outcome]:
+def effects_of(inputs: ExperimentInputs, planted: int | None, noise: float = 0.3) -> list[CutEffects]:
     """Single layers, and windows of two: the knockout's own log-odds where the planted layer is cut, else noise."""
     rng = np.random.default_rng(0)
     before, after = inputs.measured.before[0], inputs.measured.after[KNOCKOUT][0]
@@ -30,7 +33,7 @@ def outcomes_of(inputs: ExperimentInputs, planted: int | None, noise: float = 0.
         if planted is not None and planted in way.layers:
             logits = after.copy()
         logits[: way.layers.start] = before[: way.layers.start]
-        found.append(Outcome(way, np.arange(inputs.n), logits))
+        found.append(CutEffects(inputs, way, Scored(np.arange(inputs.n), logits)))
     return found
 
 
@@ -42,71 +45,42 @@ def inputs() -> ExperimentInputs:
 
 @pytest.fixture(scope="module")
 def planted(inputs: ExperimentInputs) -> Found:
-    return analyse(inputs, outcomes_of(inputs, PLANTED, noise=0.05))
+    return analyse(inputs, effects_of(inputs, PLANTED, noise=0.05))
 
 
-def chosen(found: Found, quantity: str, **wanted: object) -> list[Statistic]:
-    return [
-        row
-        for row in found.statistics
-        if row.quantity == quantity and all(getattr(row, name) == value for name, value in wanted.items())
-    ]
-
-
-@pytest.mark.parametrize("assignment", ["plain", "corrected"])
-def test_the_planted_layer_is_found(planted: Found, assignment: str) -> None:
-    (row,) = chosen(planted, "deepest_layer", assignment=assignment, group=GROUPS[0])
+def test_the_planted_layer_is_found(planted: Found) -> None:
+    row = only(planted, "deepest_layer", group=GROUPS[0])
     assert (row.estimate.value, row.estimate.ci_low, row.estimate.ci_high) == (PLANTED, PLANTED, PLANTED)
-    (share,) = chosen(planted, "share_of_cumulative", assignment=assignment, group=GROUPS[0])
+    share = only(planted, "share_of_cumulative", group=GROUPS[0])
     assert share.estimate.value == pytest.approx(1, abs=0.1)
     assert share.estimate.ci_low < 1 < share.estimate.ci_high
-    wanted = {"assignment": assignment, "variant": SINGLE, "truth": "all"}
-    for row in chosen(planted, "delta_p_reference_difference", **wanted):
-        if row.layer == PLANTED:
-            assert row.estimate.ci_high < -20
-            assert row.q_value is not None
-            assert row.q_value < 1e-6
-            assert row.effect_size is not None
-            assert row.effect_size < -1
-        else:
-            assert abs(row.estimate.value) < 5
-
-
-def test_the_heat_map_has_a_cell_for_every_probe_that_can_see_the_cut(planted: Found) -> None:
-    for variant, n_ways in ((SINGLE, 6), ("window 2", 5)):
-        cells = chosen(planted, "delta_p", variant=variant, assignment="plain", group=GROUPS[0])
-        assert [(row.layer, row.probe_layer) for row in cells] == [
-            (layer, probe) for layer in range(n_ways) for probe in range(layer, 6)
-        ]
-        for row in cells:
-            assert row.q_value is not None
-            reaches = row.layer <= PLANTED < row.layer + (1 if variant == SINGLE else 2)
-            if reaches:
-                assert row.q_value < 0.01
-                assert row.estimate.ci_high < 0
-    assert all(row.estimate.n == cells[0].estimate.n for row in cells)
+    for variant, width in ((SINGLE, 1), ("window 2", 2)):
+        for row in rows(planted, "delta_p_reference", variant=variant, group=GROUPS[0]):
+            if row.layer <= PLANTED < row.layer + width:
+                assert row.estimate.ci_high < -20
+                assert row.q_value < 1e-6
+            else:
+                assert abs(row.estimate.value) < 5
 
 
 def test_no_effect_gives_hardly_any_discovery(inputs: ExperimentInputs) -> None:
-    found = analyse(inputs, outcomes_of(inputs, None))
-    cells = chosen(found, "delta_p", assignment="plain")
-    covered = np.mean([row.estimate.ci_low <= 0 <= row.estimate.ci_high for row in cells])
-    assert covered > 0.8
-    shares = chosen(found, "share_of_cumulative", assignment="plain", group=GROUPS[0])
-    assert all(row.estimate.ci_low < 0.1 for row in shares)
+    found = analyse(inputs, effects_of(inputs, None))
+    cells = rows(found, "delta_p_reference")
+    assert np.mean([row.estimate.ci_low <= 0 <= row.estimate.ci_high for row in cells]) > 0.8
+    assert all(row.estimate.ci_low < 0.1 for row in rows(found, "share_of_cumulative", group=GROUPS[0]))
 
 
 def test_a_knockout_without_effect_has_no_share() -> None:
     inputs = make_inputs(n=120, after_cut=1.0)
-    found = analyse(inputs, outcomes_of(inputs, PLANTED))
-    assert not chosen(found, "share_of_cumulative", assignment="plain", group=GROUPS[1])
-    assert any("share_of_cumulative of A-Anchored items under the plain rule" in line for line in found.missing)
-    assert any("items are Q-Anchored under the plain rule, 10 needed" in line for line in found.missing)
+    found = analyse(inputs, effects_of(inputs, PLANTED))
+    assert not rows(found, "share_of_cumulative", group=GROUPS[1])
+    assert any("share_of_cumulative of A-Anchored items" in line for line in found.missing)
+    assert any("items are Q-Anchored under the corrected rule, 10 needed" in line for line in found.missing)
 
 
 def test_a_layer_that_could_not_be_cut_leaves_no_share(inputs: ExperimentInputs) -> None:
-    found = analyse(inputs, outcomes_of(inputs, PLANTED)[1:])
-    assert not chosen(found, "share_of_cumulative")
+    found = analyse(inputs, effects_of(inputs, PLANTED)[1:])
+    assert not rows(found, "share_of_cumulative")
     assert not found.values
     assert "share_of_cumulative: not every single layer could be cut in every item" in found.missing
 
@@ -115,20 +89,26 @@ def test_each_items_sum_is_that_of_its_single_layers(inputs: ExperimentInputs, p
     (values,) = planted.values
     assert (values.quantity, values.variant) == ("delta_p_reference_sum", SINGLE)
     assert values.items.tolist() == list(range(inputs.n))
-    plain = inputs.calls["plain"]
-    means = {
-        row.group: row.estimate.value
-        for row in chosen(planted, "delta_p_reference", variant=SINGLE, truth="all", assignment="plain", layer=PLANTED)
-    }
-    for group in GROUPS:
-        assert values.values[plain.members(group)].mean() == pytest.approx(means[group], abs=5)
+    singles = [effect for effect in effects_of(inputs, PLANTED, noise=0.05) if effect.cut.variant == SINGLE]
+    seen = [effect for effect in singles if effect.cut.first <= 4]  # the reference layer of all
+    assert values.values == pytest.approx(sum(effect.scored.at_reference(inputs) for effect in seen))
 
 
-def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel) -> None:
-    inputs = tiny_inputs(tiny_llama, most_items=120)
+@given(n_layers=st.integers(1, 80), width=st.integers(1, 80))
+def test_windows_cover_every_layer_and_end_with_the_last(n_layers: int, width: int) -> None:
+    width = min(width, n_layers)
+    starts = window_starts(n_layers, width)
+    assert (starts[0], starts[-1] + width) == (0, n_layers)
+    assert {layer for start in starts for layer in range(start, start + width)} == set(range(n_layers))
+    assert all(0 < later - start <= max(1, width // 2) for start, later in pairwise(starts))
+
+
+@pytest.mark.parametrize(("window", "width"), [(None, 2), (3, 3), (99, 4)])
+def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel, window: int | None, width: int) -> None:
+    inputs = tiny_inputs(tiny_llama, window=window, most_items=120)
     found = EXPERIMENT.run(inputs)
-    singles = chosen(found, "delta_p", variant=SINGLE, assignment="plain", group=GROUPS[0])
-    assert {(row.layer, row.probe_layer) for row in singles} == {(a, b) for a in range(4) for b in range(a, 4)}
-    assert {row.layer for row in chosen(found, "delta_p_reference", variant="window 2")} == {0, 1, 2}
+    assert {row.layer for row in rows(found, "delta_p_reference", variant=SINGLE)} == set(range(4))
+    assert {row.layer for row in rows(found, "delta_p_reference", variant=f"window {width}")} == set(range(5 - width))
     assert all(np.isfinite(row.estimate.value) for row in found.statistics)
-    assert [row.estimate for row in found.statistics] == [row.estimate for row in EXPERIMENT.run(inputs).statistics]
+    if window is None:
+        assert found.statistics == EXPERIMENT.run(inputs).statistics

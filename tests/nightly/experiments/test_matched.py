@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,19 +16,16 @@ from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.scores import relation_only, words_only
 from anchorscope.experiments import matched
-from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
+from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.matched import (
     EXPERIMENT,
     FEWEST_PAIRS,
     FREE,
     MATCHED,
     SIZE,
-    imbalances,
     kind_of,
     match_questions,
     matched_questions,
-    some_layers,
-    some_pairs,
     true_answer,
 )
 from anchorscope.experiments.supplied import SuppliedStates
@@ -39,7 +35,7 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import stream, unnamed
-from experiments_synthetic import make_inputs
+from experiments_synthetic import make_inputs, only
 
 N, LAYERS, WIDTH = 160, 6, 12
 NAMES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti")
@@ -117,15 +113,6 @@ def measured(inputs: ExperimentInputs) -> tuple[Found, list[Item]]:
     return run(inputs, planted), planted.items
 
 
-def only(found: Found, quantity: str, **about: Any) -> Statistic:
-    (row,) = [
-        row
-        for row in found.statistics
-        if row.quantity == quantity and all(getattr(row, key) == value for key, value in about.items())
-    ]
-    return row
-
-
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_the_planted_share_is_found_beside_that_of_the_models_own_answers(
     inputs: ExperimentInputs, measured: tuple[Found, list[Item]], share: float
@@ -133,41 +120,34 @@ def test_the_planted_share_is_found_beside_that_of_the_models_own_answers(
     found, items = measured
     if share != 1:
         found = run(inputs, Planted(1 - share))
-    layer = only(found, "won", against="same answer").probe_layer
-    assert layer in range(1, LAYERS)
-    row = only(found, "question_share", variant=MATCHED, truth="all", probe_layer=layer).estimate
+    assert {row.probe_layer for row in found.statistics} == {None, inputs.most_frequent_reference}
+    row = only(found, "question_share", variant=MATCHED).estimate
     assert row.value == pytest.approx(share, abs=0.12)
     assert row.ci_low < row.value < row.ci_high
     assert row.n == len(items) == 4 * only(found, "pairs").estimate.value
     # The free answers' cut leaves all of their signal.
-    free = only(found, "question_share", variant=FREE, truth="all", probe_layer=layer).estimate
+    free = only(found, "question_share", variant=FREE).estimate
     assert free.value == pytest.approx(0, abs=0.12)
     difference = only(found, "question_share_difference").estimate
     assert difference.value == pytest.approx(row.value - free.value, abs=1e-6)
     assert difference.ci_low > 0
-    for cut in ("random", "none"):
-        value = only(found, f"question_share_{cut}", variant=MATCHED, truth="all", probe_layer=layer).estimate.value
-        assert abs(value) < 0.05
-    for truth in ("true", "false"):
-        half = only(found, "question_share", variant=MATCHED, truth=truth).estimate
-        assert half.value == pytest.approx(share, abs=0.25)
-        assert half.n == len(items) / 2
-    assert only(found, "auc", variant=MATCHED, probe_layer=layer).estimate.value > 0.9
-    assert only(found, "won", against="same question").estimate.value > 0.85
+    assert abs(only(found, "question_share_random", variant=MATCHED).estimate.value) < 0.05
+    assert only(found, "auc", variant=MATCHED).estimate.value > 0.9
 
 
-def test_what_words_and_relations_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) -> None:
-    for quantity in ("auc_words", "auc_relation", "auc_confidence_mean", "auc_confidence_min"):
+def test_what_words_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) -> None:
+    for quantity in ("auc_words", "auc_confidence_mean"):
         estimate = only(measured[0], quantity).estimate
         assert estimate.value == estimate.ci_low == estimate.ci_high == 0.5, quantity
 
 
-def test_a_layer_without_evidence_has_an_area_and_no_share(measured: tuple[Found, list[Item]]) -> None:
-    found, _ = measured
-    assert only(found, "auc", variant=MATCHED, probe_layer=0).estimate.value == pytest.approx(0.5, abs=0.1)
-    shown = {row.probe_layer for row in found.statistics if row.quantity == "question_share" and row.variant == MATCHED}
-    assert shown == set(range(1, LAYERS))
-    assert "question_share of matched answers in layers 0: the probe has no evidence there" in found.missing
+def test_without_evidence_there_is_an_area_and_no_share(inputs: ExperimentInputs) -> None:
+    found = run(inputs, Planted(0.0, signal=0.0))
+    assert only(found, "auc", variant=MATCHED).estimate.value == pytest.approx(0.5, abs=0.1)
+    assert {row.variant for row in found.statistics if row.quantity == "question_share"} == {FREE}
+    assert any(
+        line.startswith("question_share of matched answers: the probe has no evidence") for line in found.missing
+    )
 
 
 def test_every_asked_question_takes_part_and_each_item_keeps_its_exact_words(inputs: ExperimentInputs) -> None:
@@ -182,7 +162,8 @@ def test_every_asked_question_takes_part_and_each_item_keeps_its_exact_words(inp
 
 
 def test_a_small_machine_runs_some_of_the_pairs(inputs: ExperimentInputs) -> None:
-    assert len(asked_for(replace(inputs, setting=replace(inputs.setting, most_items=40)))) == 4 * 40
+    few = asked_for(replace(inputs, setting=replace(inputs.setting, most_items=40)))
+    assert len(few) == 4 * 40
 
 
 def test_too_few_pairs_are_told_with_the_reason(inputs: ExperimentInputs) -> None:
@@ -202,12 +183,6 @@ def test_questions_without_relation_are_paired_by_how_they_ask_and_it_is_told(in
     assert "20 of 20 questions have no relation: they exchange answers with questions that ask with the same" in told
 
 
-def test_layers_are_spread_and_the_reference_is_among_them() -> None:
-    assert some_layers(30, 17, 9) == [0, 4, 8, 12, 17, 21, 25, 29]
-    assert some_layers(30, 18, 9) == [0, 4, 8, 12, 17, 18, 21, 25, 29]
-    assert some_layers(4, 2, 9) == [0, 1, 2, 3]
-
-
 # The pairs.
 
 
@@ -218,8 +193,13 @@ def asked(
     return Question("made", f"q{place}", question, (answer,), subject=f"stone s{place}", relation=relation)
 
 
-def groups_of(n_items: int) -> np.ndarray:
-    return np.repeat(np.arange(n_items // SIZE), SIZE)
+def imbalances(questions: Sequence[Question]) -> list[str]:
+    """Questions and answers that are not in as many true as false items of a pair: by design there is none."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for place, item in enumerate(questions):
+        for text in (f"question {item.question}", f"answer {item.model_answer}"):
+            counts[place // SIZE, text] += 1 if item.truthful else -1
+    return [text for (_, text), count in counts.items() if count]
 
 
 @pytest.fixture(scope="module")
@@ -228,11 +208,11 @@ def questions() -> list[Question]:
 
 
 def test_words_answers_and_relations_of_a_real_set_tell_nothing(questions: list[Question]) -> None:
-    matching = match_questions(questions, seed=0)
-    found = matched_questions(questions, matching.pairs)
-    assert len(found) == SIZE * len(matching.pairs) > 0.95 * 2 * len(questions)
-    groups = groups_of(len(found))
-    assert not imbalances(found, groups)
+    pairs, _ = match_questions(questions, seed=0)
+    found = matched_questions(questions, pairs)
+    assert len(found) == SIZE * len(pairs) > 0.95 * 2 * len(questions)
+    groups = np.repeat(np.arange(len(pairs)), SIZE)
+    assert not imbalances(found)
     labels = np.array([bool(one.truthful) for one in found])
     assert labels.mean() == 0.5
     folds = grouped_folds(groups, truth_strata(labels), 5, unnamed(0, "test", len(found)))
@@ -245,7 +225,7 @@ def test_words_answers_and_relations_of_a_real_set_tell_nothing(questions: list[
 
 def test_without_the_groups_the_words_would_mislead(questions: list[Question]) -> None:
     """The reason for closed groups: split by question, the other copy of an answer predicts the opposite."""
-    found = matched_questions(questions, match_questions(questions, seed=0).pairs)
+    found = matched_questions(questions, match_questions(questions, seed=0)[0])
     labels = np.array([bool(one.truthful) for one in found])
     by_question = np.arange(len(found)) // 2
     folds = grouped_folds(by_question, truth_strata(labels), 5, unnamed(0, "test", len(found)))
@@ -254,30 +234,26 @@ def test_without_the_groups_the_words_would_mislead(questions: list[Question]) -
 
 
 def test_true_is_right_false_is_wrong_and_both_are_of_one_relation(questions: list[Question]) -> None:
-    matching = match_questions(questions, seed=1)
+    pairs, _ = match_questions(questions, seed=1)
     by_id = {one.item_id: one for one in questions}
     given_by = {}
     for one in questions:
         given_by.setdefault((one.relation, true_answer(one)), one)
-    for one in matched_questions(questions, matching.pairs):
+    for one in matched_questions(questions, pairs):
         source = by_id[one.item_id.rpartition(":")[0]]
         assert grade(str(one.model_answer), source.answers, source.question) == one.truthful
         assert (source.relation, one.model_answer) in given_by
-    assert {questions[pair.first].relation for pair in matching.pairs} == {one.relation for one in questions}
-    assert all(questions[pair.first].relation == questions[pair.second].relation for pair in matching.pairs)
-    used = Counter(index for pair in matching.pairs for index in (pair.first, pair.second))
-    assert set(used.values()) == {1}
+    assert {questions[first].relation for first, _ in pairs} == {one.relation for one in questions}
+    assert all(questions[first].relation == questions[second].relation for first, second in pairs)
+    assert len({place for pair in pairs for place in pair}) == 2 * len(pairs)
 
 
 def test_an_alias_of_the_partner_is_no_false_answer() -> None:
     first = Question("made", "a", "Where is Alpha?", ("UK", "United Kingdom"), relation="country")
     second = Question("made", "b", "Where is Beta?", ("Britain", "United Kingdom"), relation="country")
-    matching = match_questions([first, second], seed=0)
-    assert not matching.pairs
-    assert matching.alone == 2
-    assert "of 2 questions 2 to which no other question of the same kind has a clearly false answer" in str(
-        matching.told()
-    )
+    pairs, (reason,) = match_questions([first, second], seed=0)
+    assert not pairs
+    assert "and 2 to which no other question of the same kind has a clearly false answer" in reason
 
 
 def test_an_answer_that_stands_in_a_question_is_left_out() -> None:
@@ -287,30 +263,28 @@ def test_an_answer_that_stands_in_a_question_is_left_out() -> None:
         Question("made", "c", "What is the capital of the Lima region?", ("Huacho",), relation="capital"),
         Question("made", "d", "What is the capital of Fiji?", ("Suva",), relation="capital"),
     ]
-    matching = match_questions([own, *others], seed=0)
-    assert matching.repeated == 1
-    assert matching.alone == 1
-    (pair,) = matching.pairs
-    assert 3 in (pair.first, pair.second), "Lima stands in the question of Huacho, so that these two may not exchange"
+    (pair,), (reason,) = match_questions([own, *others], seed=0)
+    assert "1 whose answer shares a word with the question" in reason
+    assert "and 1 to which" in reason
+    assert 3 in pair, "Lima stands in the question of Huacho, so that these two may not exchange"
 
 
 def test_a_frequent_answer_leaves_only_what_must_be_left() -> None:
     """Seven of ten have one answer: three can be paired with the others, four have nobody."""
     questions = [asked(place, "red") for place in range(7)] + [asked(7, "blue"), asked(8, "green"), asked(9, "grey")]
-    matching = match_questions(questions, seed=0)
-    assert len(matching.pairs) == 3
-    assert matching.alone == 4
-    assert not imbalances(matched_questions(questions, matching.pairs), groups_of(12))
+    pairs, (reason,) = match_questions(questions, seed=0)
+    assert len(pairs) == 3
+    assert "and 4 to which" in reason
+    assert not imbalances(matched_questions(questions, pairs))
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(0, 3))
 def test_as_many_find_a_partner_as_can(answers: list[int], seed: int) -> None:
     names = ("red", "blue", "green", "white", "black", "grey")
     questions = [asked(place, names[answer]) for place, answer in enumerate(answers)]
-    matching = match_questions(questions, seed)
+    pairs, _ = match_questions(questions, seed)
     most = max(Counter(answers).values())
-    assert len(matching.pairs) == min(len(answers) // 2, len(answers) - most)
-    assert 2 * len(matching.pairs) + matching.alone == len(answers)
+    assert len(pairs) == min(len(answers) // 2, len(answers) - most)
 
 
 def test_without_relations_questions_that_ask_alike_are_paired() -> None:
@@ -328,9 +302,9 @@ def test_without_relations_questions_that_ask_alike_are_paired() -> None:
         "when, number",
         "when, one word",
     ]
-    matching = match_questions(questions, seed=0)
-    assert {(pair.first, pair.second) for pair in matching.pairs} == {(0, 2), (1, 3)}
-    assert matching.without_relation == 5
+    pairs, reasons = match_questions(questions, seed=0)
+    assert pairs == [(0, 2), (1, 3)]
+    assert any(reason.startswith("5 of 5 questions have no relation") for reason in reasons)
 
 
 def test_the_form_of_an_answer_is_the_datasets_first_or_the_one_closest_to_the_others() -> None:
@@ -339,16 +313,10 @@ def test_the_form_of_an_answer_is_the_datasets_first_or_the_one_closest_to_the_o
     assert true_answer(Question("made", "a", "Who?", aliases, relation="spouse")) == "Colonel Briggs"
 
 
-def test_a_smaller_number_is_drawn_from_a_larger_one(questions: list[Question]) -> None:
-    matching = match_questions(questions, seed=0)
-    few, more = (some_pairs(matching, questions, most, seed=0) for most in (20, 60))
-    assert len(few) == 20
-    assert set(few) < set(more) < set(matching.pairs)
-    assert some_pairs(matching, questions, None, seed=0) == list(matching.pairs)
-    assert match_questions(questions, seed=0) == matching
-    assert match_questions(questions, seed=3).pairs != matching.pairs
+def test_a_seed_draws_the_pairs(questions: list[Question]) -> None:
+    assert match_questions(questions, seed=0) == match_questions(questions, seed=0)
+    assert match_questions(questions, seed=3) != match_questions(questions, seed=0)
 
 
 def test_an_imbalance_would_be_seen(questions: list[Question]) -> None:
-    found = matched_questions(questions, match_questions(questions, seed=0).pairs[:3])
-    assert imbalances(found[1:], groups_of(12)[1:])
+    assert imbalances(matched_questions(questions, match_questions(questions, seed=0)[0][:3])[1:])

@@ -5,18 +5,16 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.experiments.layers import width_of_window
-from anchorscope.report.charts.heatmap import draw_heat
+from anchorscope.experiments.interventions import ZEROING
 from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
 from anchorscope.report.panel_figure import chart_named, experiment_charts
 from anchorscope.report.render import figures_of
-from report_further_synthetic import GROUPS, LAYERS, make_further
+from report_further_synthetic import make_further
 from report_synthetic import make_findings
 
 CHARTS = experiment_charts()
@@ -40,6 +38,12 @@ NAMES = {
 
 
 run_of = cache(make_further)
+
+
+@cache
+def many_datasets():
+    """Five datasets, one of them without any further experiment."""
+    return make_further(("popqa", "triviaqa", "hotpotqa", "mine", "nq"), lacking=("nq",))
 
 
 def texts(figure) -> list[str]:
@@ -123,30 +127,6 @@ def test_the_forest_holds_every_value_of_its_table(further):
     assert "own key words put in again" in labels
 
 
-def test_the_map_has_no_cell_below_the_cut_and_hatches_what_is_not_proved(further):
-    chart = chart_named("layers").from_findings(further)
-    figure = chart.plot()
-    image = figure.axes[0].images[0].get_array()
-    assert image.shape == (LAYERS, LAYERS)
-    assert np.ma.getmaskarray(image)[np.tril_indices(LAYERS, -1)].all()
-    assert not np.ma.getmaskarray(image)[np.triu_indices(LAYERS)].any()
-    cells = chart.data.filter((pl.col("quantity") == "delta_p") & (pl.col("dataset") == "popqa"))
-    cells = cells.filter((pl.col("assignment") == "plain") & (pl.col("group") == "Q-Anchored"))
-    (hatch,) = figure.axes[0].patches
-    assert len(hatch.get_path().vertices) == 5 * cells.filter(pl.col("q_value") >= 0.05).height
-    maps = [axes for axes in figure.axes if axes.images]
-    assert {axes.images[0].norm.vmin for axes in maps} == {-maps[0].images[0].norm.vmax}  # centred at zero, one scale
-
-
-def test_a_plus_marks_cells_above_zero_only_where_they_are_proved(further):
-    figure = chart_named("layers").from_findings(further).plot()
-    axes = figure.axes[0]
-    axes.clear()
-    values = np.array([[5.0, -5.0], [np.nan, 5.0]])
-    draw_heat(axes, values, np.array([[False, False], [False, True]]), 5.0)
-    assert axes.lines[0].get_xydata().tolist() == [[0.0, 0.0]]
-
-
 def test_a_line_of_few_items_has_no_band(further):
     def bands(n: int) -> int:
         curves = further.curves.with_columns(n=pl.lit(n, pl.Int64))
@@ -157,47 +137,20 @@ def test_a_line_of_few_items_has_no_band(further):
 
 def test_densities_of_parts_add_up_to_the_whole(further):
     data = chart_named("saliency").from_findings(further).data
-    for key, rows in data.group_by("dataset", "variant", "split"):
+    for key, rows in data.group_by("dataset", "variant"):
         step = rows["log10_saliency"].unique().sort().diff().drop_nulls().mean()
         areas = {part: float(part_rows["density"].sum() * step) for (part,), part_rows in rows.group_by("part")}
-        assert areas.pop("all") == pytest.approx(1.0, abs=0.01), key
-        counted = {part: part_rows["n"][0] for (part,), part_rows in rows.group_by("part") if part != "all"}
+        assert areas.pop("all items") == pytest.approx(1.0, abs=0.01), key
+        counted = {part: part_rows["n"][0] for (part,), part_rows in rows.group_by("part") if part != "all items"}
         for part, area in areas.items():
             assert area == pytest.approx(counted[part] / sum(counted.values()), abs=0.01)
 
 
-def test_saliency_of_zero_is_counted_and_not_drawn(further):
-    some = further.experiment_items["item_id"].is_in(["popqa-1", "popqa-2"])
-    zeros = further.experiment_items.with_columns(value=pl.when(some).then(0.0).otherwise(pl.col("value")))
-    chart = chart_named("saliency").from_findings(replace(further, experiment_items=zeros))
-    assert any("4 values of exactly zero" in note for note in chart.notes)
-    assert chart.data["log10_saliency"].is_finite().all()
-
-
 def test_a_part_of_few_items_has_no_density(further):
     rare = pl.when(pl.col("item_id") == "popqa-1").then(pl.lit("Q-Anchored")).otherwise(pl.lit("A-Anchored"))
-    items = further.items.with_columns(pathway=rare)
+    items = further.items.with_columns(pathway_corrected=rare)
     data = chart_named("saliency").from_findings(replace(further, items=items)).data
-    drawn = data.filter((pl.col("split") == "plain") & (pl.col("dataset") == "popqa"))
-    assert set(drawn["part"]) == {"all", "A-Anchored"}
-
-
-def test_permutations_and_levels_are_drawn_where_they_were_made(further):
-    chart = chart_named("self_awareness").from_findings(further)
-    panel = chart.plot().axes[0]
-    rows = chart.data.filter((pl.col("dataset") == "popqa") & (pl.col("assignment") == "plain"))
-    permuted = rows.filter(pl.col("quantity") == "auc_permuted")
-    markers = [line for line in panel.lines if line.get_linestyle() == "None"]
-    drawn = sorted(round(float(height), 6) for line in markers for height in line.get_ydata())
-    assert drawn == sorted(round(value, 6) for value in permuted["value"])
-    level = rows.filter(pl.col("quantity") == "auc_truth_label")["value"][0]
-    assert any(list(line.get_ydata()) == [level, level] for line in panel.lines)
-
-
-@given(st.integers(1, 200))
-def test_windows_are_read_back(width):
-    assert width_of_window(f"window {width}") == width
-    assert width_of_window("single") is None
+    assert set(data.filter(pl.col("dataset") == "popqa")["part"]) == {"all items", "A-Anchored"}
 
 
 @settings(deadline=None, max_examples=8)
@@ -213,9 +166,27 @@ def test_panels_lie_within_the_figure_and_apart(rows, columns, labels):
 
 
 def test_a_panel_without_rows_says_so(further):
-    rare = (pl.col("experiment") == "heads") & (pl.col("assignment") == "corrected") & (pl.col("dataset") == "popqa")
-    keep = ~(rare & pl.col("variant").str.contains("layers"))
-    charts = {chart.name: chart for chart in CHARTS}
-    figure = charts["heads"].from_findings(replace(further, experiments=further.experiments.filter(keep))).plot()
-    assert "too few items" in texts(figure)
-    assert set(GROUPS) == {"Q-Anchored", "A-Anchored"}
+    gone = further.experiments.filter(pl.col("quantity") != "sufficiency")
+    figure = chart_named("mediation").from_findings(replace(further, experiments=gone)).plot()
+    assert "too few pairs" in texts(figure)
+
+
+@pytest.mark.parametrize(
+    "name", ["interventions", "exact_tokens", "patching", "answer_only", "direct_edges", "zeroing"]
+)
+def test_interventions_have_a_panel_and_table_lines_per_rule(further, name):
+    display = chart_named(name).from_findings(further)
+    assert len(display.plot().axes) == 4
+    assert set(display.data["assignment"]) == {"plain", "corrected"}
+    ((_, table),) = ZEROING.section(further).tables
+    assert len(table.rows) == 2 * 2 * 2
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_figures_of_many_datasets_fit_a_page_and_tell_who_lacks_them(chart):
+    display = chart.from_findings(many_datasets())
+    width, height = display.plot().get_size_inches()
+    assert width < 16
+    assert height < 22
+    assert set(display.data["dataset"]) == {"popqa", "triviaqa", "hotpotqa", "mine"}
+    assert any("Not measured here: NQ" in note for note in display.notes)

@@ -7,11 +7,9 @@ from itertools import product
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from anchorscope.experiments.heads import head_of
-from anchorscope.experiments.section import both_groups
+from anchorscope.experiments.section import TableSpec, value
+from anchorscope.experiments.section import items as items_column
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.panel_figure import catalogued_sections, experiment_charts
 from anchorscope.report.result_rows import find, first_row, select, with_aspects
@@ -21,7 +19,6 @@ from repo import DOCS
 from report_further_synthetic import Experiments, make_further, write_page_of
 from report_synthetic import make_findings
 
-CHARTS = experiment_charts()
 ORDER = (
     "interventions",
     "exact-tokens",
@@ -63,8 +60,10 @@ def test_empty_tables_have_the_columns_of_the_files():
     assert experiment_sections(findings) == []
 
 
-def test_subsections_come_in_the_agreed_order(sections):
+def test_subsections_come_in_the_agreed_order_and_bring_their_figures(sections):
     assert tuple(section.slug for section in sections) == ORDER
+    shown = [figure.name for section in sections for figure in section.figures]
+    assert sorted(shown) == sorted(chart.name for chart in experiment_charts())
 
 
 @pytest.mark.parametrize("experiment", [slug for slug in ORDER[4:-1] if slug not in ("edges", "zeroing")])
@@ -90,14 +89,10 @@ def test_interventions_bring_their_subsections(further, name, slugs):
     assert [section.slug for section in experiment_sections(only(further, interventions=(name,)))] == slugs
 
 
-def test_every_figure_of_a_section_is_drawn_and_every_one_drawn_is_shown(sections):
-    shown = [figure.name for section in sections for figure in section.figures]
-    assert sorted(shown) == sorted(chart.name for chart in CHARTS)
-
-
 def test_tables_are_whole(sections):
     for section in sections:
         assert section.text or section.slug == "unavailable"
+        assert len(section.tables) == 1
         for _, table in section.tables:
             assert all(len(row) == len(table.head) for row in table.rows), section.slug
             assert all(isinstance(cell, str) and cell for row in table.rows for cell in row), section.slug
@@ -106,14 +101,7 @@ def test_tables_are_whole(sections):
 
 def test_the_page_shows_the_numbers(page):
     shown = ("Further evidence", "Knowledge boundary")
-    numbers = (
-        "−31.2 [−33.2, −29.2]",
-        "&lt; 0.001",
-        "0.87",
-        "popularity: none of 160 items",
-        "head 2, layers 6–8",
-        "83.0\u00a0%",
-    )
+    numbers = ("−31.2 [−33.2, −29.2]", "&lt; 0.001", "0.87", "popularity: none of 160 items")
     for name, more in (("report.html", numbers), ("report.md", ())):
         text = (page / name).read_text(encoding="utf-8")
         for wanted in (*shown, *more):
@@ -155,7 +143,7 @@ VERDICTS = {
     "layers": ("undecided", "deepest: layer 6 [5, 7]"),
     "heads": ("undecided", "head 2"),
     "dose": ("does not hold", "20"),
-    "mediation": ("holds", "until layer"),
+    "mediation": ("holds", "(until layer"),
     "saliency": ("holds", "0.620"),
     "boundary": ("holds", "23"),
     "self-awareness": ("holds", "0.610"),
@@ -192,7 +180,7 @@ def test_an_answer_needs_every_dataset_and_its_interval(further):
     verdict, answer = answered(rows.with_columns(n=pl.lit(2, pl.Int64)))
     assert verdict == "undecided"
     assert "PopQA: 0.45, n = 2" in answer  # so few have no interval
-    verdict, answer = answered(rows.filter(pl.col("quantity") != "reliability"))
+    verdict, answer = answered(rows.filter(pl.col("truth") != "all"))
     assert verdict == "undecided"
     assert answer.endswith("is undecided: this run has no such number.")
 
@@ -204,13 +192,21 @@ def test_an_answer_names_the_datasets_that_decide_it():
     raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
     (section,) = experiment_sections(replace(only(run, "wordings"), experiments=raised))
     assert "(TriviaQA: 0.45 [0.36, 0.54], n = 120; HotpotQA: 0.45 [0.36, 0.54], n = 120; 2 more)" in section.answer
-    assert section.tables[0][1].rows[0][:4] == ("PopQA", "share of an item", "all answers", "0.85 [0.76, 0.94]")
+    assert section.tables[0][1].rows[0] == ("PopQA", "all answers", "0.85 [0.76, 0.94]", "120")
 
 
-def test_a_line_that_only_counts_items_is_left_out(further):
-    rows = only(further, "wordings").experiments.with_columns(against=pl.lit(None, pl.String))  # as older runs have it
-    (section,) = experiment_sections(replace(only(further), experiments=rows))
-    assert [title for title, _ in section.tables] == ["Question share of the same items, wording by wording"]
+def test_a_line_that_only_counts_items_is_left_out():
+    columns = (value("reliability", points, quantity="x"), items_column())
+    rows = with_aspects(pl.DataFrame([dict.fromkeys(EXPERIMENT_SCHEMA) | {"dataset": "atlas"}], EXPERIMENT_SCHEMA))
+    assert not TableSpec("", (), columns).table(make_findings(("atlas",)), rows).rows
+
+
+def test_both_sets_of_matched_answers_stand_side_by_side(sections):
+    (section,) = [section for section in sections if section.slug == "matched"]
+    lines = {line[1]: line[2:] for line in section.tables[0][1].rows if line[0] == "PopQA"}
+    assert lines["AUC: probe trained on them"] == ("0.70 [0.66, 0.74]", "120", "0.80 [0.76, 0.84]", "120")
+    assert lines["AUC: words alone"] == ("0.50 [0.47, 0.53]", "120", "–", "–")
+    assert lines["Λ: key words cut"] == ("0.93 [0.85, 1.01]", "120", "0.60 [0.52, 0.68]", "120")
 
 
 def test_a_run_without_experiments_has_no_such_part(tmp_path):
@@ -232,12 +228,11 @@ def test_a_reason_cannot_bring_markup(tmp_path):
     assert "](https" not in text
 
 
-def test_a_group_that_is_missing_is_a_dash_and_not_a_zero():
-    found = Experiments("atlas", 0)
-    found.add("boundary", "accuracy", 12.0, 1.0, group="Q-Anchored")
-    rows = with_aspects(pl.DataFrame(found.rows, schema=EXPERIMENT_SCHEMA))
-    cells = [cell(rows) for _, cell in both_groups(points, measure="accuracy")]
-    assert cells == ["12.0 [11.0, 13.0]", "120", "–", "–", "–", "–", "–"]
+def test_a_group_that_is_missing_is_a_dash_and_not_a_zero(further):
+    kept = only(further, "boundary")
+    rows = kept.experiments.filter(pl.col("group") == "Q-Anchored")
+    (section,) = experiment_sections(replace(kept, experiments=rows))
+    assert section.tables[0][1].rows[0][2:] == ("35.0\u00a0% [30.0, 40.0]", "120", "–", "–", "–", "–")
 
 
 def test_rows_of_another_place_and_values_that_are_none_are_left_out(further):
@@ -277,15 +272,6 @@ def test_the_first_row_is_that_of_all_that_fit_in_small_and_large_tables(asked):
         assert first_row(table[first:], **asked) == (fitting.row(0, named=True) if fitting.height else None)
 
 
-@given(st.integers(0, 200), st.integers(0, 80), st.integers(0, 80))
-def test_heads_are_read_back(head, first, last):
-    assert head_of(f"head {head}")[0] == head
-    assert head_of(f"head {head}, layers {first}–{last}") == (head, f"layers {first}–{last}")
-    assert head_of("all heads")[0] == -1
-    assert head_of(f"window {head}") is None
-    assert head_of(None) is None
-
-
 @pytest.mark.parametrize(
     ("p", "q", "text"),
     [
@@ -299,9 +285,3 @@ def test_heads_are_read_back(head, first, last):
 )
 def test_chances_are_written_with_the_discovery_rate_where_there_is_one(p, q, text):
     assert p_value_cell(p, q) == text
-
-
-def test_a_rule_that_is_not_known_here_keeps_its_name(further):
-    renamed = only(further, "boundary").experiments.with_columns(assignment=pl.lit("weighed anew"))
-    (section,) = experiment_sections(replace(only(further), experiments=renamed))
-    assert section.tables[0][1].rows[0][2] == "weighed anew"

@@ -181,9 +181,3 @@ def canvas(title: str, grid: Grid, legend: Legend) -> Sheet:
         rows.append(row)
         top -= tall + grid.gap_y
     return Sheet(page.figure, rows)
-
-
-def beside(figure: Figure, axes: Axes, gap: float, width: float) -> Axes:
-    """A narrow panel right of another one and as high, for a colour bar."""
-    box, wide = axes.get_position(), figure.get_size_inches()[0]
-    return figure.add_axes((box.x1 + gap / wide, box.y0, width / wide, box.height))

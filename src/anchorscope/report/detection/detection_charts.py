@@ -14,7 +14,6 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from anchorscope.report.charts.heatmap import NO_CELL
 from anchorscope.report.detection.results import (
     ANCHOR,
     AUROC,
@@ -209,7 +208,7 @@ def _draw_matrix(data: pl.DataFrame, axes: Axes, rows: pl.DataFrame, place: Plac
     trains, tests, values = matrix(data, place.dataset)
     scale = Normalize(0.5, 1.0)
     axes.imshow(np.ma.masked_invalid(values), cmap=colormaps["Blues"], norm=scale, aspect="auto")
-    axes.set_facecolor(NO_CELL)
+    axes.set_facecolor("#f1f1f1")
     axes.grid(False)
     axes.tick_params(length=0)
     for spine in axes.spines.values():

@@ -1,1 +1,0 @@
-from report_experiments_fixtures import *  # noqa: F403
