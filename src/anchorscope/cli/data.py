@@ -38,7 +38,7 @@ def data(
         str | None,
         typer.Argument(
             metavar="FILE_OR_NAME",
-            help="A question file (mine.csv, popqa=FILE) or a dataset's name (atlas). Without it: what can be named.",
+            help="A question file (mine.csv), a name (atlas) or hub:OWNER/NAME. Without it: what can be named.",
             show_default=False,
         ),
     ] = None,
@@ -48,8 +48,7 @@ def data(
     ] = None,
     on_bad_row: Annotated[str, typer.Option(help="What a row that cannot be used does: skip or fail.")] = "skip",
     large_files: Annotated[
-        bool,
-        typer.Option("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it."),
+        bool, typer.Option("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
     ] = False,
     examples: Annotated[int, typer.Option(min=0, max=100, help="How many questions to show, drawn at random.")] = 3,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed draws other examples.")] = 0,
@@ -71,10 +70,9 @@ def _look(
     text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int, progress: Progress
 ) -> dict[str, Any]:
     """Everything that is known of the dataset, as the JSON object shows it."""
-    from anchorscope.answers.choose import NEEDED, LabelCounter, why_not_asked
+    from anchorscope.answers.choose import NEEDED, LabelCounter, take_survey, why_not_asked
     from anchorscope.datasets.catalog import open_dataset, parse_spec
-    from anchorscope.datasets.rows import parse_columns
-    from anchorscope.datasets.survey import take_survey
+    from anchorscope.datasets.question import parse_columns
 
     spec, counter = parse_spec(text), LabelCounter()
 
@@ -84,7 +82,7 @@ def _look(
 
     reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large, progress=progress)
     survey = take_survey(reading, examples, seed, count)
-    counted, outlook = asdict(survey), counter.outlook()
+    outlook = counter.outlook()
     return {
         "dataset": spec.name,
         "path": spec.path,
@@ -92,7 +90,7 @@ def _look(
         "rows": reading.rows,
         "bad_rows": reading.bad,
         "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_LISTED_BAD]],
-        **{name: value for name, value in counted.items() if name not in ("read", "examples")},
+        **survey.record(),
         "asked": outlook.questions,
         "enough": outlook.is_enough,
         "needed": NEEDED,
@@ -128,11 +126,10 @@ def _show(record: Mapping[str, Any]) -> None:
 
 def _contents(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is counted over the different questions."""
-    total, short, bracketed = record["questions"], record["short_answers"], record["parenthesised_answers"]
+    total = record["questions"]
     yield "answers", f"{record['answers']:,} accepted; per question {_spread(record['answers_per_question'])}"
-    yield "", f"{short:,} of one or two characters, {bracketed:,} with parentheses"
-    kinds = sorted(record["answer_types"].items(), key=lambda pair: -pair[1])
-    yield "answer types", _listed({kind: f"{_share(count, total)} ({count:,})" for kind, count in kinds if count})
+    if record["yes_no"]:
+        yield "", f"{_share(record['yes_no'], total)} of the questions ask for yes or no ({record['yes_no']:,})"
     yield "question words", _spread(record["words_per_question"])
     if record["wordless"]:
         yield "", f"{record['wordless']:,} questions without any word"
@@ -152,7 +149,7 @@ def _advise(record: Mapping[str, Any], quiet: bool) -> None:
     hints = []
     if record["bad_rows"]:
         hints.append("a run stops at the first bad row; leave them out with --on-bad-row skip")
-    if record["answer_types"]["yes/no"] and not record["filled"]["truthful"]:
+    if record["yes_no"] and not record["filled"]["truthful"]:
         hints.append("a run leaves yes/no questions out, since chance is 50 %; --yes-no keep asks them too")
     if record["questions"] and not record["filled"]["relation"]:
         hints.append("no column relation: true and false answers can only be balanced over the whole dataset")
@@ -164,11 +161,11 @@ def _advise(record: Mapping[str, Any], quiet: bool) -> None:
 
 def _known() -> dict[str, Any]:
     """What can be named, and how to get it."""
-    from anchorscope.datasets import atlas
-    from anchorscope.datasets.hub import SOURCES
+    from anchorscope.datasets.catalog import SOURCES
+    from anchorscope.datasets.relations import load_atlas
 
     return {
-        "built_in": [{"name": "atlas", "rows": len(atlas.load())}],
+        "built_in": [{"name": "atlas", "rows": len(load_atlas())}],
         "hub": [{"name": name, **asdict(source)} for name, source in SOURCES.items()],
         "hub_library": find_spec("datasets") is not None,
         "files": FILES,
@@ -182,6 +179,7 @@ def _list_known(record: Mapping[str, Any], quiet: bool) -> None:
         from_hub = f"the hub: {one['repository']}, {subset}; {one['megabytes']} MB, once"
         by_file = f"or {one['name']}=FILE with {one['file']} from {one['where']}"
         rows += [(one["name"], f"{one['rows']:,}", from_hub), ("", "", by_file)]
+    rows.append(("hub:OWNER/NAME", "", "any other dataset of the hub; :SPLIT or :CONFIGURATION/SPLIT may follow"))
     _print(rows)
     emit_text()
     _print([("file", "what it may be; recognised from its content, also gzipped"), *record["files"].items()])

@@ -60,7 +60,7 @@ def score(
         str, _what(help="What a bad row of a file does: fail, or skip and count.", autocompletion=one_of(ON_BAD_ROW))
     ] = "fail",
     large_files: Annotated[
-        bool, _what("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it.")
+        bool, _what("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
     ] = False,
     device: Annotated[str, _how(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, _how(help="Precision of the model; auto is that of the training.")] = "auto",

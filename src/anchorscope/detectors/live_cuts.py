@@ -18,6 +18,7 @@ from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.template import Prompt, build_prompts
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import Span
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.features import CLEAN, Features, Needs
 from anchorscope.detectors.live_record import CutScore, LiveCuts, QuestionWord
@@ -33,7 +34,7 @@ from anchorscope.items import Item
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import before_answers
 from anchorscope.spans.locate import question_tokens
-from anchorscope.spans.words import Span, is_clear, words_as_written
+from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import stream
 
 MOST_ALONE = 16

@@ -21,10 +21,11 @@ import numpy as np
 
 from anchorscope.answers.grade import grade
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
+from anchorscope.datasets.text import Span, merged
 from anchorscope.interventions.intervention import NOISE_ITEMS, Intervention, ItemRun, Setting, answered
 from anchorscope.items import Item
 from anchorscope.spans.locate import on_one_line, question_tokens
-from anchorscope.spans.words import Span, is_clear, merged, words_as_written
+from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import mixed, priorities, stream
 
 DONORS = 3

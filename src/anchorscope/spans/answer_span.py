@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from anchorscope.datasets.text import ARTICLES, Word
-from anchorscope.spans.names import name_spans, number_spans, quotation_spans
+from anchorscope.datasets.text import ARTICLES, Span, Word, merged
 from anchorscope.spans.words import (
     FUNCTION_WORDS,
     PREPOSITIONS,
     PRONOUNS,
     QUESTION_WORDS,
     TITLE_LINKS,
-    Span,
-    merged,
+    name_spans,
+    number_spans,
+    quotation_spans,
     word_set,
     words_as_written,
 )

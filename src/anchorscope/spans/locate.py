@@ -27,9 +27,9 @@ from anchorscope.answers.template import (
     prefix_length,
 )
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import Span, merged
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.words import FEW_SPANS, Span, merged
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text that each token has a part in."""
@@ -47,17 +47,12 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
         return []
     first, last = spans[0][0], spans[-1][1]
     found = []
-    for index, (start, end) in enumerate(offsets):  # plain steps only: this is done for every token of every question
+    for index, (start, end) in enumerate(offsets):
         if start < last and first < end:
-            near = spans
-            if len(spans) > FEW_SPANS:  # no more of them than it has characters can touch a token
-                place = bisect_right(spans, start, key=itemgetter(1))
-                near = spans[place : place + end - start]
-            for begin, stop in near:
-                shared = text[start if start > begin else begin : end if end < stop else stop]
-                if shared and not shared.isspace():
-                    found.append(index)
-                    break
+            near = bisect_right(spans, start, key=itemgetter(1))  # no more spans than characters can touch a token
+            shared = (text[max(start, begin) : min(end, stop)] for begin, stop in spans[near : near + end - start])
+            if any(map(str.strip, shared)):
+                found.append(index)
     return found
 
 

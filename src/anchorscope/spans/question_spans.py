@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts, decode_exactly, prefix_length
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import ARTICLES, Word
+from anchorscope.datasets.text import ARTICLES, Span, Word, merged
 from anchorscope.errors import UserError
-from anchorscope.spans.names import name_spans, number_spans, quotation_spans
 from anchorscope.spans.words import (
     AUXILIARIES,
     BARE_WORDS,
@@ -33,10 +32,11 @@ from anchorscope.spans.words import (
     KINDS,
     PREPOSITIONS,
     QUESTION_WORDS,
-    Span,
     is_clear,
-    merged,
+    name_spans,
+    number_spans,
     phrase_spans,
+    quotation_spans,
     subtract_spans,
     word_set,
     words_as_written,

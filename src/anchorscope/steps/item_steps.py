@@ -15,10 +15,10 @@ from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
 from anchorscope.artefacts.step import Source, Step
-from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.errors import UserError
 from anchorscope.execute.run_passes import key_word_writer, run_answers
 from anchorscope.files import canonical_hash
@@ -165,7 +165,7 @@ def question_source(job: Job, spec: DatasetSpec) -> Source:
     """What a dataset's questions depend on: the content of its file, as it is now."""
     name = f"question file of {spec.name}"
     if spec.path is None:
-        return Source(name, canonical_hash(repr(atlas.load())) if spec.name in BUILT_IN else spec.name)
+        return Source(name, canonical_hash(repr(load_atlas())) if spec.name in BUILT_IN else spec.name)
     try:
         return Source(name, hash_of(spec.path, job.progress))
     except UserError:
