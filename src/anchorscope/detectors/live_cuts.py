@@ -151,7 +151,7 @@ def _named(words: Sequence[QuestionWord], chosen: Sequence[int]) -> list[Questio
 
 def _tokens(question: Question, words: Iterable[QuestionWord], prompt: Prompt) -> tuple[int, ...]:
     """Tokens of some words; never the first of all, which models use as a sink for idle attention."""
-    found = question_tokens(question, [(word.start, word.end) for word in words], prompt)
+    found = question_tokens([(word.start, word.end) for word in words], prompt)
     return tuple(token for token in found if token > 0)
 
 

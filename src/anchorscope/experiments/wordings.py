@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy.stats import rankdata
 
-from anchorscope.answers.prompt_variants import EXAMPLE_SETS, has_examples, with_examples
+from anchorscope.answers.template import EXAMPLE_SETS, has_examples, with_examples
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise
