@@ -23,9 +23,9 @@ if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to
 
 FILES = {
     "popqa=FILE": "the official popQA.tsv, or its rows in any form below",
-    "triviaqa=FILE": "the official JSON, Hugging Face rows, FlashRAG JSON lines, or DPR's TSV",
+    "triviaqa=FILE": "the official JSON, or Hugging Face rows",
     "hotpotqa=FILE": "the official or simplified JSON, or Hugging Face rows",
-    "nq=FILE": "NQ-open JSON lines, or DPR's TSV",
+    "nq=FILE": "NQ-open JSON lines",
     "FILE": "your own CSV, TSV, JSON, JSON lines or Parquet with the columns question and answers (--columns renames)",
 }
 """What a file may be; all of them also gzipped, and told apart by what they hold."""

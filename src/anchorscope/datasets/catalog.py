@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.catalogue import ON_BAD_ROW
-from anchorscope.datasets.files import LOGS, QuestionFile, recognise_container, rows_of, shown_path
+from anchorscope.datasets.files import LOGS, QuestionFile, recognise_container, rows_of
 from anchorscope.datasets.formats import (
     PLAIN,
     UNGRADED,
@@ -137,14 +137,9 @@ def _exists(path: str) -> bool:
 
 
 def _path(text: str) -> Path:
-    """The path that was written; what no recipe could carry is refused at once."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):  # no recipe could carry it
         raise UserError(f"The file name {os.fsencode(text)!r} is not UTF-8 text. Rename the file.")
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        home = Path(text).parts[0]
-        raise UserError(f"{shown_path(Path(text))}: there is no home folder {home}. Write the path out.") from None
+    return Path(os.path.expanduser(text))
 
 
 def split_specs(texts: Sequence[str]) -> tuple[str, ...]:

@@ -49,12 +49,8 @@ class QuestionFile:
         self.path, self.name = path, shown_path(path)
         self.most = 10**15 if large else MOST_BYTES
         self._handle = _opened(path)
-        self._state = self._state_now()
+        self._size = os.fstat(self._handle.fileno()).st_size
         self._progress, self._shown = progress or Silent(), -1
-
-    def _state_now(self) -> tuple[int, int]:
-        now = os.fstat(self._handle.fileno())
-        return now.st_size, now.st_mtime_ns
 
     def stream(self) -> BinaryIO:
         """The unpacked bytes from the beginning; an earlier stream cannot be used any more."""
@@ -89,10 +85,10 @@ class QuestionFile:
 
     def show_progress(self, doing: str = "read") -> None:
         """Shows how far a file that takes its time was read."""
-        if self._state[0] < _SLOW:
+        if self._size < _SLOW:
             return
         if self._shown < 0:
-            self._progress.start(f"{doing} {self.path.name} (MB)", self._state[0] // 10**6)
+            self._progress.start(f"{doing} {self.path.name} (MB)", self._size // 10**6)
             self._shown = 0
         now = self._handle.tell() // 10**6
         if now > self._shown:
@@ -106,22 +102,13 @@ class QuestionFile:
 
     @contextmanager
     def one_line_errors(self) -> Iterator[None]:
-        """Trouble with the file becomes one line, and first of all that it was changed meanwhile."""
+        """Trouble with the file becomes one line."""
         try:
             yield
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            self.check_unchanged()
             raise UserError(f"{self.name} is a broken or cut-off gzip file ({error}). Fetch it again.") from None
-        except UserError:
-            self.check_unchanged()
-            raise
         except OSError as error:
             raise _cannot_read(self.path, error) from None
-
-    def check_unchanged(self) -> None:
-        """Refuses a file that was changed since it was opened."""
-        if self._state_now() != self._state:
-            raise UserError(f"{self.name} was changed while it was read. Wait until it is whole, then try again.")
 
     def close(self) -> None:
         self._end_progress()
@@ -182,7 +169,6 @@ _LOG_IN_JSON = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":')
 _BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:[^,\[{]*,)*'  # TriviaQA's list is `Data` of an object
 _LIST_START = re.compile(rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\[\s*(?:[\[{\]]|\Z)')
 _DELIMITERS = {"TSV": "\t", "CSV": ",", "CSV with semicolons": ";"}
-_WITHOUT_HEADER = ("1", "2")  # DPR's two columns, a question and a list
 _HEAD, _FIRST_LINES = 1 << 16, 10  # bytes, and lines, that show the format: the first ones may be broken
 
 
@@ -199,7 +185,6 @@ def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Ro
             for row in container.read(file):
                 file.show_progress()
                 yield row
-            file.check_unchanged()
     finally:
         file.close()
 
@@ -238,10 +223,6 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
             if len({column.lower() for column in columns}) < len(columns):
                 raise UserError(f"{name} has two columns of the same name; found: {shown(columns)}. Rename one.")
             return Container(kind, "line", partial(_delimited_rows, delimiter=delimiter))
-    pairs = [_cells(line, "\t") for line in lines[:_FIRST_LINES]]
-    if any(len(pair) == 2 and pair[1].startswith("[") and pair[1].endswith("]") for pair in pairs):
-        read = partial(_delimited_rows, delimiter="\t", header=_WITHOUT_HEADER)
-        return Container("TSV without a header", "line", read)
     if any(line.lstrip().startswith(b"{") for line in lines[:_FIRST_LINES]):
         return Container("JSON lines", "line", _line_rows)
     raise UserError(
@@ -325,9 +306,9 @@ def _cells(line: bytes, delimiter: str) -> list[str]:
         return []
 
 
-def _delimited_rows(file: QuestionFile, delimiter: str, header: tuple[str, ...] = ()) -> Iterator[tuple[int, Row]]:
-    """First line number and content of every row of CSV or TSV; the first row is the header unless it is given."""
-    lines, names = _Lines(file), list(header)
+def _delimited_rows(file: QuestionFile, delimiter: str) -> Iterator[tuple[int, Row]]:
+    """First line number and content of every row of CSV or TSV below the header."""
+    lines, names = _Lines(file), list[str]()
     csv.field_size_limit(_CELL_LETTERS)
     # Bytes that are not UTF-8 become surrogates, refused later in the one cell that holds them.
     decoded = (str(raw, "utf-8", "surrogateescape") for raw in lines)
@@ -413,19 +394,12 @@ def _zstd_entry(file: QuestionFile, content: bytes, info: zipfile.ZipInfo) -> by
     """An entry packed with zstd; ValueError for one whose checksum is another."""
     header = content[info.header_offset : info.header_offset + 30]
     start = info.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-    packed = io.BytesIO(content[start : start + info.compress_size])
     try:
-        library: Any = import_module("zstandard")
-        stream = library.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed)
+        pyarrow: Any = import_module("pyarrow")
     except ImportError:
-        try:
-            library = import_module("pyarrow")
-        except ImportError:
-            raise UserError(
-                f"{file.name} is packed with zstd, and no library for it is installed; pip install zstandard."
-            ) from None
-        stream = library.CompressedInputStream(library.PythonFile(packed, "r"), "zstd")
-    entry = bytes(stream.read(info.file_size))
+        raise UserError(f"{file.name} is packed with zstd; to read that: pip install pyarrow.") from None
+    packed = content[start : start + info.compress_size]
+    entry: bytes = pyarrow.decompress(packed, info.file_size, "zstd", asbytes=True)
     if zlib.crc32(entry) != info.CRC:
         raise ValueError("its checksum is another")
     return entry

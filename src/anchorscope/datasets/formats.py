@@ -47,31 +47,16 @@ def answer_list(value: object, name: str) -> list[object]:
     ]
 
 
-def quoted_once(text: object) -> object:
-    """`"Who wrote ""Emma""?"` as `Who wrote "Emma"?`; anything that is not such a quoted text as it is."""
-    if not isinstance(text, str) or len(text) < 2 or not (text.startswith('"') and text.endswith('"')):
-        return text
-    inner = text[1:-1]
-    # Only a text whose inner marks are all doubled can come out of CSV.
-    return inner.replace('""', '"') if '""' in inner and '"' not in inner.replace('""', "") else text
-
-
-def _popqa_columns(row: Named) -> dict[str, object]:
-    """PopQA's own columns under known names; the rest stays."""
+def _popqa(row: Named) -> dict[str, object]:
+    """`id, subj, prop, obj, …, s_pop, o_pop, question, possible_answers` (a JSON list as text); also a data frame."""
     renamed = dict(row)
+    renamed["answers"] = answer_list(renamed.pop("possible_answers", None), "possible_answers")
     renamed |= {"subject": renamed.pop("subj", None), "relation": renamed.pop("prop", None)}
     for name in ("s_pop", "o_pop"):
         count = renamed.get(name)
         if isinstance(count, str) and count.isascii() and count.isdigit() and len(count) < 16:
             renamed[name] = int(count)
     return with_property_words(renamed)
-
-
-def _popqa(row: Named) -> dict[str, object]:
-    """`id, subj, prop, obj, …, s_pop, o_pop, question, possible_answers` (a JSON list as text); also a data frame."""
-    renamed = dict(row)
-    renamed["answers"] = answer_list(renamed.pop("possible_answers", None), "possible_answers")
-    return _popqa_columns(renamed)
 
 
 def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Named], dict[str, object]]:
@@ -99,22 +84,6 @@ def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Named], dict[str, obje
 def _is_triviaqa_hub(row: Named) -> bool:
     answer = row.get("answer")
     return "question" in row and isinstance(answer, Mapping) and bool({"aliases", "value"} & answer.keys())
-
-
-def _flashrag(row: Named) -> dict[str, object]:
-    """`id`, `question`, `golden_answers` and `metadata`, the same for every dataset.
-
-    PopQA's columns stand in its metadata; TriviaQA's questions carry their source's second layer of quotation marks.
-    """
-    metadata = row.get("metadata")
-    entries = metadata.items() if isinstance(metadata, Mapping) else ()
-    noted = {str(name): value for name, value in entries if name not in KNOWN}
-    renamed = noted | {
-        "id": row.get("id"),
-        "question": quoted_once(row.get("question")),
-        "answers": answer_list(row.get("golden_answers"), "golden_answers"),
-    }
-    return _popqa_columns(renamed) if {"subj", "prop"} <= noted.keys() else renamed
 
 
 def _run_items(row: Named) -> dict[str, object]:
@@ -154,14 +123,6 @@ def _hotpotqa(row: Named) -> dict[str, object]:
 def _nq_open(row: Named) -> dict[str, object]:
     """JSON lines of `question` and `answer`, a list; no ids, questions in lower case."""
     return {"question": row.get("question"), "answers": answer_list(row.get("answer"), "answer")}
-
-
-def _dpr(row: Named) -> dict[str, object]:
-    """Two columns without a header, the question and a Python list of answers (NQ, TriviaQA).
-
-    Most questions that hold quotation marks were written as CSV twice.
-    """
-    return {"question": quoted_once(row.get("1")), "answers": answer_list(row.get("2"), "the second column")}
 
 
 def _plain(row: Named) -> dict[str, object]:
@@ -386,12 +347,10 @@ FORMATS = (
         unique_ids=False,
     ),
     Format("TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa(str), unique_ids=False),
-    Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
     Format("items of a run", _has("item_id", "question", "answers", "status"), _run_items, unique_ids=False),
     Format("lm-evaluation-harness", is_harness_sample, harness_columns, unique_ids=False),
     Format("HotpotQA", _is_hotpotqa, _hotpotqa),
     Format("NQ-open", lambda row: row.keys() == {"question", "answer"} and isinstance(row["answer"], list), _nq_open),
-    Format("DPR", lambda row: row.keys() == {"1", "2"}, _dpr),
     PLAIN,
 )
 """Every format; the first that recognises a row names the file."""

@@ -1,8 +1,7 @@
 """The exact answer E_A, as a span of the model's answer: the entity, without what is said around it.
 
-The rule never sees the accepted answers. Looking for them first would locate the entity of right answers by another
-rule than that of wrong ones, and a probe that reads there could tell the two apart by position alone. So "It is Paris,
-I think" and "It is Lyon, I think" are read alike: from the answer and the words of the question.
+The rule never sees the accepted answers: locating the entity of right answers by another rule than that of wrong ones
+would let a probe tell them apart by position alone. It reads the answer and the words of the question.
 - An answer of a few words is the entity, less articles and punctuation.
 - Of a sentence, what it states is taken: "Well, I think the capital of France is Paris. It is large." states "Paris". A
   form of "be" has two sides; the side that repeats the question, is a pronoun, or describes is not the answer.
@@ -21,6 +20,7 @@ from itertools import accumulate
 from anchorscope.datasets.text import ARTICLES, Span, Word, merged
 from anchorscope.spans.words import (
     FUNCTION_WORDS,
+    PHRASES,
     PREPOSITIONS,
     PRONOUNS,
     QUESTION_WORDS,
@@ -41,25 +41,15 @@ _ABBREVIATIONS = word_set("st dr mr mrs ms jr sr mt ft no vs prof gen lt col rev
 _COPULAS = word_set("is are was were be became remains")
 _RELATIVES = word_set("who which that whom where")
 _META_WORDS = word_set("answer correct guess mistaken recall remember response sources")  # said of any answer
-_BEFORE = """the answer is|the correct answer is|the right answer is|the final answer is|my answer is|answer is
-    |my guess is|i think that|i think|i believe that|i believe|i guess|i suppose|i would say|id say|i am sure|im sure
-    |i am not sure but|im not sure but|i am not certain but|i dont know but|as far as i know|in my opinion|it seems that
-    |if i am not mistaken|if im not mistaken|if i remember correctly|most likely|maybe|probably|possibly|perhaps"""
-_BEFORE_WITH_MARK = "well|yes|no|sure|okay|ok|hmm|oh|sorry|actually|answer|a|of course|certainly"
-_BEHIND = """i think|i believe|i guess|i suppose|i would say|id say|im sure|i am sure|of course|as far as i know
-    |in my opinion|if i remember correctly|if i recall correctly|but im not sure|but i am not sure|im not sure
-    |i am not sure|for sure"""
-_BEHIND_WITH_MARK = "probably|maybe|perhaps|possibly|right|actually|most likely|thanks"
 
 
-def _phrases(listed: str) -> list[list[str]]:
-    return sorted((phrase.split() for phrase in listed.split("|")), key=len, reverse=True)
+def _phrases(name: str) -> list[tuple[list[str], bool]]:
+    """Phrases, the longest first, and whether a mark must set them off."""
+    kinds = ((name, False), (f"{name}_with_mark", True))
+    return [(phrase, mark) for kind, mark in kinds for phrase in sorted(PHRASES[kind], key=len, reverse=True)]
 
 
-_PHRASES_BEFORE = [(phrase, False) for phrase in _phrases(_BEFORE)]
-_PHRASES_BEFORE += [(phrase, True) for phrase in _phrases(_BEFORE_WITH_MARK)]
-_PHRASES_BEHIND = [(phrase, False) for phrase in _phrases(_BEHIND)]
-_PHRASES_BEHIND += [(phrase, True) for phrase in _phrases(_BEHIND_WITH_MARK)]
+_PHRASES_BEFORE, _PHRASES_BEHIND = _phrases("before"), _phrases("behind")
 _FIRST_WORDS_BEFORE = frozenset(phrase[0] for phrase, _ in _PHRASES_BEFORE)
 _LAST_WORDS_BEHIND = frozenset(phrase[-1] for phrase, _ in _PHRASES_BEHIND)
 

@@ -11,9 +11,11 @@ at its beginning, capital letters mean nothing.
 """
 
 import re
+import tomllib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from operator import itemgetter
 
 from anchorscope.datasets.text import ARTICLES, Span, Word, located_words, occurrences, without_articles
@@ -59,48 +61,20 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-QUESTION_WORDS = word_set("what which who whom whose when where why how whats whos wheres")
-PREPOSITIONS = word_set(
-    """of in on at by for from to with without within into onto over under above below between among through across
-    along around near behind beside beyond during before after since until about against as than via per out up off
-    down"""
-)
-AUXILIARIES = word_set(
-    """is are was were be been being am do does did done doing has have had having can could will would shall should
-    might must isnt arent wasnt werent dont doesnt didnt hasnt havent hadnt cant couldnt wont wouldnt"""
-)
-"""Forms of be, do and have, and modal verbs; not "may", more often a month in questions."""
-PRONOUNS = word_set(
-    """i me my we our you your he him his she her hers it its they them their theirs this that these those there
-    here such one ones some any each every both either neither other another anyone someone im ive hes shes theyre"""
-)
-"""Words that stand for something else; not "us", more often a country in questions."""
-
-_CONJUNCTIONS = "and or but nor if so because while whereas although though"
-_HOLDING = "all not no also just only very much many more most ever please 's s"
-
+_LISTS = tomllib.loads((files("anchorscope.spans") / "words.toml").read_text(encoding="utf-8"))
+PHRASES = {name: [phrase.split() for phrase in text.split("|")] for name, text in _LISTS["phrases"].items()}
+_WORDS = {name: word_set(text) for name, text in _LISTS["words"].items()}
+QUESTION_WORDS, PREPOSITIONS, AUXILIARIES = _WORDS["question_words"], _WORDS["prepositions"], _WORDS["auxiliaries"]
+PRONOUNS, KINDS, NAME_PARTICLES = _WORDS["pronouns"], _WORDS["kinds"], _WORDS["name_particles"]
 BARE_WORDS = ARTICLES | QUESTION_WORDS
 """Left out even where a question says little else."""
-FUNCTION_WORDS = BARE_WORDS | PREPOSITIONS | AUXILIARIES | PRONOUNS | word_set(f"{_CONJUNCTIONS} {_HOLDING}")
-FRAME_WORDS = word_set(
-    """tell name names called known following given said however then else still yet too even now currently recently
-    originally particularly especially usually often"""
-)
-"""Words of content that only frame a question ("What is the name of …") or set its tone."""
-KINDS = word_set("kind type sort")
-"""Words that frame a question where "of" follows them ("what kind of")."""
-EMPTY_WORDS = FUNCTION_WORDS | FRAME_WORDS
+FUNCTION_WORDS = BARE_WORDS | PREPOSITIONS | AUXILIARIES | PRONOUNS | _WORDS["other_function_words"]
+EMPTY_WORDS = FUNCTION_WORDS | _WORDS["frame_words"]
 """Words that are never by themselves what a question is about."""
-
-NAME_PARTICLES = word_set("de da di du del della dos das von van der den ter la le al el bin ibn ben bint abu")
-"""Particles inside names of people, of other languages."""
-_FOREIGN_LINKS = """les l des d et y e los las lo do delle degli dei die dem ein eine und vom zu zum zur ten te het een
-    en og och pa av af o na ve i"""
-NAME_LINKS = ARTICLES | NAME_PARTICLES | word_set(f"of 's {_FOREIGN_LINKS}")
+NAME_LINKS = ARTICLES | NAME_PARTICLES | _WORDS["name_links"]
 """Lower-case words inside a name: "The Lord of the Rings", "Juan de la Cruz"."""
-TITLE_LINKS = NAME_LINKS | word_set("in on at by for from to with without into over under between and")
+TITLE_LINKS = NAME_LINKS | _WORDS["title_links"]
 """Also those that stand inside titles, but as often between two names ("Bell in Boston", "Lima and Quito")."""
-
 LONGEST_LINK = 3
 """Small words between two capitalised ones of a name, at most: "Journey to the Centre of the Earth"."""
 
