@@ -14,8 +14,9 @@ folding, or one accepted by the grader for the other).
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,15 +45,14 @@ if TYPE_CHECKING:
     from anchorscope.models.language_model import LanguageModel
 
 LINE, CHAT, LIST, TEXT = "line", "chat", "list", "text"
-"""An answer of one line; one in a conversation; a list of key words, ended by a line break or a special token only; any
-text, however many lines it has, up to an end token."""
+"""An answer of one line; one in a conversation; a list of key words, ended by a line break or a special token only; a
+text of any number of lines, up to an end token."""
 
 
 class Ending:
     """Which tokens end a text: line breaks, the model's end tokens, and special tokens, which no answer holds.
 
-    A chat answer may begin with line breaks: one ends it only after a visible character, and none inside a thinking
-    block.
+    A line break ends a chat answer only after a visible character, and none does inside a thinking block.
     """
 
     def __init__(self, lm: "LanguageModel", kind: str) -> None:
@@ -119,17 +119,17 @@ def known_answers(
 
     A prompt has to leave room for the longest answer that may be asked for, greedy or sampled, and for the given one.
     """
-    texts = {index: one.model_answer for index, one in enumerate(questions) if one.model_answer is not None}
-    given = [index for index in texts if prompts[index].ids]
-    answers = given_answers(tokenizer, template, [prompts[one] for one in given], [texts[one] for one in given])
-    found, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
+    given = [index for index, own in enumerate(questions) if own.model_answer is not None and prompts[index].ids]
+    texts = [questions[index].model_answer or "" for index in given]
+    answers = given_answers(tokenizer, template, [prompts[index] for index in given], texts)
+    known, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
     for index, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
         needs = prompt.left_out + len(prompt.ids) + room
-        if index in found:
-            needs = max(needs, len(prompt.ids) + len(found[index].ids))
+        if index in known:
+            needs = max(needs, len(prompt.ids) + len(known[index].ids))
         if context is not None and needs > context:
-            found[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
-    return found
+            known[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
+    return known
 
 
 def do_not_fit(answers: Iterable[Answer], context: int | None) -> str:
@@ -167,8 +167,8 @@ def thinkers(
     room = with_thinking(max_new_tokens)
     return [
         at
-        for at, one in enumerate(decoded)
-        if _thinks(decode_exactly(tokenizer, one.ids)) and (context is None or len(prompts[at]) + room <= context)
+        for at, answer in enumerate(decoded)
+        if _thinks(decode_exactly(tokenizer, answer.ids)) and (context is None or len(prompts[at]) + room <= context)
     ]
 
 
@@ -176,9 +176,22 @@ def spoken_answers(
     tokenizer: Any, template: Template, decoded: "Sequence[Decoded]", max_new_tokens: int
 ) -> list[Answer]:
     """What the model said, as answers."""
-    tokens = [_split_answer(tokenizer, one, max_new_tokens, template.kind == "chat") for one in decoded]
-    texts = decode_all_exactly(tokenizer, [one.ids for one in tokens])
-    return [one.answer(text) for one, text in zip(tokens, texts, strict=True)]
+    answers = []
+    for answer in decoded:
+        start = tokens_before(tokenizer, answer.ids) if template.kind == "chat" else 0
+        ids, log_probs = answer.ids[start : start + max_new_tokens], answer.log_probs[start : start + max_new_tokens]
+        finished = answer.finished and len(answer.ids) <= start + max_new_tokens
+        answers.append(Answer("", ids, log_probs, "answered" if finished else "truncated", answer.ids[:start]))
+    return _with_texts(tokenizer, answers)
+
+
+def _with_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
+    """The answers with the text of their tokens; one without any text is empty."""
+    texts = [text.strip() for text in decode_all_exactly(tokenizer, [answer.ids for answer in answers])]
+    return [
+        replace(answer, text=text, status=answer.status if text or answer.status == "truncated" else "empty")
+        for answer, text in zip(answers, texts, strict=True)
+    ]
 
 
 def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
@@ -189,31 +202,7 @@ def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) 
 def given_answers(tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Answer]:
     """The same of many."""
     tokens = template.answers_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
-    decoded = decode_all_exactly(tokenizer, tokens)
-    return [_AnswerTokens(ids, None, True, ()).answer(text) for ids, text in zip(tokens, decoded, strict=True)]
-
-
-@dataclass(frozen=True)
-class _AnswerTokens:
-    """An answer's tokens, not yet text."""
-
-    ids: tuple[int, ...]
-    log_probs: tuple[float, ...] | None
-    finished: bool
-    before: tuple[int, ...]
-
-    def answer(self, text: str) -> Answer:
-        """The answer, with the text of its tokens."""
-        visible = text.strip()
-        status = "truncated" if not self.finished else "answered" if visible else "empty"
-        return Answer(text=visible, ids=self.ids, log_probs=self.log_probs, status=status, before=self.before)
-
-
-def _split_answer(tokenizer: Any, decoded: "Decoded", max_tokens: int, chat: bool) -> _AnswerTokens:
-    start = tokens_before(tokenizer, decoded.ids) if chat else 0
-    ids, log_probs = decoded.ids[start:], decoded.log_probs[start:]
-    finished = decoded.finished and len(ids) <= max_tokens
-    return _AnswerTokens(ids[:max_tokens], log_probs[:max_tokens], finished, decoded.ids[:start])
+    return _with_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
 
 
 def _thinks(text: str) -> bool:
@@ -235,15 +224,15 @@ _JUDGED = (("Tokyo", TRUE), ("Charles Dickens", FALSE), ("Au", TRUE))  # answers
 
 def truth_question(question: str, answer: str) -> str:
     """The question about an answer, on one line."""
-    asked, said = " ".join(question.split()), " ".join(answer.split()).rstrip(".")
-    return f"{asked} Proposed answer: {said}. Is the proposed answer true or false?"
+    asked, proposed = " ".join(question.split()), " ".join(answer.split()).rstrip(".")
+    return f"{asked} Proposed answer: {proposed}. Is the proposed answer true or false?"
 
 
 def p_true_template(template: Template) -> Template:
     """The same prompt with examples that are judged, where it has examples at all."""
     examples = [
-        Example(truth_question(one.question, proposed), verdict, one.subject)
-        for one, (proposed, verdict) in zip(FEW_SHOT, _JUDGED, strict=True)
+        Example(truth_question(example.question, proposed), verdict, example.subject)
+        for example, (proposed, verdict) in zip(FEW_SHOT, _JUDGED, strict=True)
     ]
     return with_examples(template, examples)
 
@@ -290,9 +279,9 @@ def truth_prompts(tokenizer: Any, template: Template, questions: Sequence[str], 
 def _spelled(tokenizer: Any, template: Template, text: str, ids: tuple[int, ...], word: str) -> list[tuple[int, ...]]:
     """Tokens of the word's spellings as they follow a prompt; the usual one first."""
     spellings = (word, word.lower(), word.upper())
-    after = [template.answer_ids(tokenizer, text, ids, one) for one in spellings]
-    bare = [tuple(int(token) for token in tokenizer(one, add_special_tokens=False)["input_ids"]) for one in spellings]
-    return [*after, *bare]
+    after = [template.answer_ids(tokenizer, text, ids, spelling) for spelling in spellings]
+    bare = tokenizer(list(spellings), add_special_tokens=False)["input_ids"]
+    return [*after, *(tuple(int(token) for token in tokens) for tokens in bare)]
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
@@ -308,9 +297,8 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
 def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
     """The token that tells, of each spelling that ends with it; of the usual one in any case."""
     usual = spelled[0]
-    found = [usual[shared]]
-    found += [one[shared] for one in spelled if one[:shared] == usual[:shared] and len(one) == shared + 1]
-    return list(dict.fromkeys(found))
+    ending = [ids for ids in spelled if ids[:shared] == usual[:shared] and len(ids) == shared + 1]
+    return list(dict.fromkeys(ids[shared] for ids in (usual, *ending)))
 
 
 def same_answer(one: str, other: str) -> bool:
@@ -326,26 +314,21 @@ def self_consistency(answer: str, samples: Sequence[str]) -> float:
     return sum(question_key(sample) == wanted for sample in samples) / len(samples)
 
 
-def clusters(samples: Sequence[str], same: Callable[[str, str], bool] = same_answer) -> list[int]:
-    """The cluster of each sample, numbered as they first appear; `same` may be a model of entailment."""
-    texts = [question_key(sample) for sample in samples]
-    written: dict[str, str] = {}  # each wording once
-    for text, sample in zip(texts, samples, strict=True):
-        written.setdefault(text, sample)
-    names = list(written)
-    cluster = {name: name for name in names}
-    for place, name in enumerate(names):
-        for other in names[:place]:
-            if cluster[name] != cluster[other] and same(written[name], written[other]):
-                joined, into = cluster[name], cluster[other]
-                cluster |= {one: into for one, own in cluster.items() if own == joined}
+def clusters(samples: Sequence[str]) -> list[int]:
+    """The cluster of each sample, numbered as they first appear."""
+    written = {question_key(sample): sample for sample in reversed(samples)}  # the first of each wording
+    cluster = {key: key for key in written}
+    for key, other in combinations(reversed(written), 2):
+        if cluster[key] != cluster[other] and same_answer(written[other], written[key]):
+            joined, into = cluster[other], cluster[key]
+            cluster |= {member: into for member, own in cluster.items() if own == joined}
     numbers: dict[str, int] = {}
-    return [numbers.setdefault(cluster[text], len(numbers)) for text in texts]
+    return [numbers.setdefault(cluster[question_key(sample)], len(numbers)) for sample in samples]
 
 
-def semantic_entropy(samples: Sequence[str], same: Callable[[str, str], bool] = same_answer) -> float:
+def semantic_entropy(samples: Sequence[str]) -> float:
     """Entropy of the clusters' shares, in nats."""
     if not samples:
         raise ValueError("no sampled answers: their share and entropy are not defined")
-    counts = Counter(clusters(samples, same)).values()
+    counts = Counter(clusters(samples)).values()
     return sum(count / len(samples) * math.log(len(samples) / count) for count in counts)

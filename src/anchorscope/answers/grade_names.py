@@ -34,8 +34,7 @@ _ROMAN = re.compile(r"(?=.)m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?
 _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 _ROMAN_ALONE = ("i", "v", "x")  # "C", "D", "L" and "M" alone are letters: "Vitamin C"
 
-SPACING_LENGTH = 5
-"""So many letters are needed before "pingpong" and "ping pong" are taken for the same."""
+_SPACING_LENGTH = 5  # letters from which "pingpong" and "ping pong" are taken for the same
 
 
 def ordinal_value(word: str) -> int | None:
@@ -68,10 +67,7 @@ def numerals(own: Sequence[str], roman_ending: str | None = None) -> tuple[str, 
 
 
 def readings(own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The words as they are, with Roman numerals as ordinals, and with Roman numerals as counts; no repeats at the end.
-
-    Two texts are the same if they are so in the same reading; one with fewer readings is the same in all of them.
-    """
+    """The words as they are, with Roman numerals as ordinals, and as counts; one reading where all are the same."""
     plain = tuple(map(_SHORTENED.get, own, own))
     if not any(map(_may_be_numeral, plain)):
         return (plain,)
@@ -82,12 +78,6 @@ def readings(own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 @lru_cache(maxsize=1 << 16)  # accepted answers have most words in common
 def _may_be_numeral(word: str) -> bool:
     return ordinal_value(word) is not None or roman_value(word) is not None
-
-
-@lru_cache(maxsize=1 << 16)
-def is_read_as_written(word: str) -> bool:
-    """Whether a text that begins with this word does so in every reading."""
-    return word.isalpha() and word not in _SHORTENED and word not in _ORDINALS
 
 
 @lru_cache(maxsize=1 << 16)  # an accepted answer is read once for every question that accepts it
@@ -114,7 +104,7 @@ def same_noun(one: str, other: str) -> bool:
 def same_but_spacing(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether two texts differ only in where words are joined: "ping pong" and "pingpong", not "19 84" and "1984"."""
     joined = "".join(one)
-    return len(joined) >= SPACING_LENGTH and joined.isalpha() and joined == "".join(other)
+    return len(joined) >= _SPACING_LENGTH and joined.isalpha() and joined == "".join(other)
 
 
 def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
@@ -136,11 +126,8 @@ _CHOICE = re.compile(
 _SEVERAL = re.compile(
     r"\b(?:which|what|the|name|are)\s+(?:the\s+)?(?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b", re.I
 )
-_SENTENCE = 6
-"""An answer of so many words is a sentence, which may restate the question."""
-
-_SHORTEST_PART = 4
-"""Letters that a part of an option needs to stand for it."""
+_SENTENCE = 6  # words of an answer that may restate the question
+_SHORTEST_PART = 4  # letters that a part of an option needs to stand for it
 
 
 @dataclass(frozen=True)
@@ -295,8 +282,7 @@ _DESCRIBED = re.compile(r"[^,;]*?\b([a-z]+) (?=[A-Z])(?=[^,;]*?[A-Z][^,;]*?[A-Z]
 _VOWELS = frozenset("aeiouy")
 _LONGEST_NAME = 5
 _SHORTEST_SURNAME = 3
-_HIGHEST_REGNAL = 40
-"""Above it, what reads as a Roman numeral is a surname: "Dix" is 509."""
+_HIGHEST_REGNAL = 40  # above it, what reads as a Roman numeral is a surname: "Dix" is 509
 _SHORTEST_ACRONYM = 3
 _SHORTEST_MISSPELT = 6
 

@@ -16,19 +16,13 @@ from anchorscope.stats.streams import Priorities, drawn, mixed, priorities
 Indices = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The choice."""
-
-    used: NDArray[np.bool_]
-    weight: NDArray[np.float64]
-    """Inverse of the chance to be drawn, 0 for items that were not."""
-
-
 def draw(
     labels: NDArray[np.bool_], relations: Sequence[str | None], balance: str, max_per_class: int, order: Priorities
-) -> Drawn:
-    """Draws the items to use, at most `max_per_class` true and as many false ones; `order` says who comes first."""
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Which items are used, at most `max_per_class` true and as many false ones, and the inverse of their chance.
+
+    `order` says who comes first.
+    """
     strata = (
         np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
     )
@@ -47,7 +41,7 @@ def draw(
         for cell, size in zip(pair, sizes, strict=True):
             used[cell[:size]] = True
             weight[cell[:size]] = len(cell) / max(size, 1)
-    return Drawn(used=used, weight=weight)
+    return used, weight
 
 
 def _in_order(items: Indices, order: Priorities) -> Indices:
@@ -65,12 +59,12 @@ def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: in
 
 def balanced_by(questions: Sequence[Question], balance: str) -> str:
     """What a balance comes to: without any relation, only the whole dataset can be balanced."""
-    return "dataset" if balance == "relation" and not any(one.relation for one in questions) else balance
+    return "dataset" if balance == "relation" and not any(question.relation for question in questions) else balance
 
 
 def grouped_by(questions: Sequence[Question], group_by: str) -> str:
     """What keeps items in one fold: without any subject, a question is a group of its own."""
-    return "question" if group_by == "subject" and not any(one.subject for one in questions) else group_by
+    return "question" if group_by == "subject" and not any(question.subject for question in questions) else group_by
 
 
 def group_items(questions: Sequence[Question], answers: Sequence[str], group_by: str) -> NDArray[np.int64]:
@@ -124,22 +118,20 @@ def label_answers(
     truthful: dict[int, bool] = {}
     for index in graded:
         given = questions[index].truthful
-        truthful[index] = _graded(questions[index], answers[index]) if given is None else given
+        if given is None:
+            given = grade(answers[index].text, questions[index].answers, questions[index].question)
+        truthful[index] = given
     labels = np.array([truthful[index] for index in graded], dtype=bool)
     relations = [questions[index].relation for index in graded]
     order = priorities(seed, "balance", [questions[index].item_id for index in graded])
-    drawn = draw(labels, relations, balance, max_per_class, order)
-    used = {index: (bool(drawn.used[place]), float(drawn.weight[place])) for place, index in enumerate(graded)}
+    chosen, weights = draw(labels, relations, balance, max_per_class, order)
+    used = {index: (bool(chosen[place]), float(weights[place])) for place, index in enumerate(graded)}
     result = []
     for index, answer in enumerate(answers):
         is_used, weight = used.get(index, (False, 0.0))
         status = answer.status if index not in used else "used" if is_used else "unbalanced"
         result.append(Label(truthful.get(index), int(groups[index]), status, weight))
     return result
-
-
-def _graded(question: Question, answer: Answer) -> bool:
-    return grade(answer.text, question.answers, question.question)
 
 
 def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: str, too_long: str = "") -> None:
@@ -150,16 +142,15 @@ def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: 
         return
     all_true = sum(label.truthful is True for label in labels)
     all_false = sum(label.truthful is False for label in labels)
-    if too_long:
-        raise TooFewAnswers(
-            f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable, "
-            f"{needed} of each are needed, and {too_long}; ask shorter questions or more of them, take the shorter "
-            f"--prompt zero-shot, or a model that reads more."
-        )
+    before = f" ({all_true} true and {all_false} false before balancing), {needed} of each are needed"
     wider = ", --balance dataset" if balance == "relation" and min(all_true, all_false) >= needed else ""
+    then = f"; ask more questions (a higher --limit){wider}, or use a model that answers more of them right."
+    if too_long:
+        before = f", {needed} of each are needed, and {too_long}"
+        then = (
+            "; ask shorter questions or more of them, take the shorter --prompt zero-shot, or a model that reads more."
+        )
     raise TooFewAnswers(
-        f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable "
-        f"({all_true} true and {all_false} false before balancing), {needed} of each are needed; "
-        f"ask more questions (a higher --limit){wider}, "
-        f"or use a model that answers more of them right."
+        f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable"
+        f"{before}{then}"
     )
