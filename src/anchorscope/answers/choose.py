@@ -267,6 +267,5 @@ def take_survey(
 
 
 def _spread(counts: Counter[int]) -> dict[str, float]:
-    """Mean, median and maximum of numbers that are counted."""
     numbers = list(counts.elements()) or [0]
     return {"mean": statistics.fmean(numbers), "median": statistics.median(numbers), "largest": max(numbers)}

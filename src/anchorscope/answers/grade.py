@@ -171,7 +171,6 @@ def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
 
 
 def _repeats(parsed: ParsedAnswer, wanted: Sequence[str], question: str | None) -> bool:
-    """Whether the answer names the accepted one only because the question does."""
     if not question:
         return False
     parsed_question = parse_question(question)
@@ -179,7 +178,6 @@ def _repeats(parsed: ParsedAnswer, wanted: Sequence[str], question: str | None) 
 
 
 def _contains(parsed: ParsedAnswer, alias: str) -> bool:
-    """Whether the words of an accepted answer stand in the answer."""
     read = alias_readings(alias)
     for index, haystacks in enumerate(parsed.haystacks):
         needle = f" {' '.join(read[min(index, len(read) - 1)])} "
@@ -212,7 +210,6 @@ def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
 
 
 def _relaxed(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
-    """Whether the whole answer is the accepted one written in another way; nothing very long is a name."""
     if max(len(parsed.text), len(alias)) > LONGEST_NAME:
         return False
     parsed_question = parse_question(question) if question else None
@@ -345,7 +342,6 @@ def _year(words: Sequence[str], index: int) -> tuple[int | None, int]:
 
 
 def _dates(words: Sequence[str]) -> Iterator[tuple[Date, int, int]]:
-    """Every date in the words with its place [first, after)."""
     index = 0
     while index < len(words):
         month, day, after = MONTHS.get(words[index]), None, index + 1

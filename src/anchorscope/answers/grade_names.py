@@ -191,7 +191,6 @@ class ParsedQuestion:
         return len(list(occurrences(answer, texts))) == len(list(occurrences(alias, texts))) == 1
 
     def _is_capitalised(self, index: int) -> bool:
-        """Whether a word is written as a name."""
         word = self.located[index]
         return self.text[word.start].isupper() and not (index == 0 and word.text in WORDS["openers"])
 
@@ -386,7 +385,6 @@ def _first_names_fit(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _looks_like_a_person(alias: str) -> bool:
-    """Two to six words of letters, written as a name."""
     located = located_words(alias, numbers=False)
     return 2 <= len(located) <= 6 and all(
         word.text.isalpha()

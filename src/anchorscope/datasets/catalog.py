@@ -118,7 +118,6 @@ def _hub_spec(text: str) -> DatasetSpec:
 
 
 def _printable(name: str) -> str:
-    """A name as results and folders carry it."""
     plain = "".join(letter if letter.isprintable() else "_" for letter in name)
     return plain.encode()[:_LONGEST_NAME].decode(errors="ignore") or "file"
 
@@ -163,8 +162,6 @@ def absolute(text: str) -> str:
     if spec.path is None:
         return text
     path = os.path.realpath(spec.path)
-    if not os.path.isfile(path):  # a pipe has no name to write out, and reading reports what is wrong
-        path = os.path.abspath(spec.path)
     if text.startswith(_KNOWN_WITH_FILE):
         return f"{spec.name}={path}"
     return f"file:{path}" if text.startswith("file:") else path
@@ -331,7 +328,6 @@ class _Source:
 
 
 def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str], graded: bool) -> Reading:
-    """The questions of a source; its format is recognised from its first rows."""
     first: list[tuple[int, Row]] = []
     usable: list[dict[str, object]] = []
     for line, row in islice(source.rows, _MOST_ROWS):
@@ -386,7 +382,6 @@ def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str
 
 
 def _labelled(form: Format, source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
-    """The format; that of a log with the one score that labels all of its answers."""
     if "truthful" in columns:
         return form
     if source.is_log:

@@ -232,8 +232,6 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
 
 
 class _Lines:
-    """The lines of a file, within its limit of bytes."""
-
     def __init__(self, file: QuestionFile) -> None:
         self._file, self._stream, self._size = file, file.stream(), 0
         self.number = 0
@@ -299,7 +297,6 @@ def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 
 
 def _cells(line: bytes, delimiter: str) -> list[str]:
-    """The cells of one line, none if it cannot be read as such."""
     try:
         return next(csv.reader([line.decode("utf-8", "replace")], delimiter=delimiter, strict=True), [])
     except csv.Error:

@@ -126,7 +126,6 @@ def _nq_open(row: Named) -> dict[str, object]:
 
 
 def _plain(row: Named) -> dict[str, object]:
-    """Columns under their known names (`question.KNOWN`); any other single value is metadata."""
     return with_property_words(own_names(row))
 
 
@@ -310,7 +309,6 @@ def _message_text(content: object) -> str:
 
 
 def _inspect_completion(output: Mapping[str, Any]) -> str:
-    """What the model answered: its first choice."""
     choices = output.get("choices")
     message = _mapping(choices[0]).get("message") if isinstance(choices, list) and choices else None
     if isinstance(message, Mapping):
@@ -320,13 +318,10 @@ def _inspect_completion(output: Mapping[str, Any]) -> str:
 
 
 def _has(*columns: str) -> Callable[[Named], bool]:
-    """Recognises a row that has all of these columns, whatever else it has."""
     return lambda row: row.keys() >= {*columns}
 
 
 def _has_own(*choices: str) -> Callable[[Named], bool]:
-    """Recognises a row with a column `question`, and one of these if there are any, in any case."""
-
     def recognises(row: Named) -> bool:
         names = {name.strip().lower() for name in row}
         return "question" in names and (not choices or not names.isdisjoint(choices))

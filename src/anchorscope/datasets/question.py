@@ -181,7 +181,6 @@ def mapped(row: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, o
 
 
 def _clean(value: str, name: str) -> str:
-    """The string itself, if it can be tokenised and stored."""
     if "\0" in value:
         raise Unusable(f"{name} holds a NUL byte")
     try:
@@ -194,7 +193,6 @@ def _clean(value: str, name: str) -> str:
 
 
 def _text(row: Mapping[str, object], name: str) -> str | None:
-    """A string column, stripped; None where it is absent or empty."""
     value = row.get(name)
     if value is not None and not isinstance(value, str):
         raise Unusable(f"{name} must be a string, not {shown(value)}")
@@ -202,7 +200,6 @@ def _text(row: Mapping[str, object], name: str) -> str | None:
 
 
 def _list(row: Mapping[str, object], name: str) -> list[object]:
-    """A column with several values, in any of its spellings."""
     value = row.get(name)
     if isinstance(value, str):
         text = value.strip()
@@ -216,7 +213,6 @@ def _list(row: Mapping[str, object], name: str) -> list[object]:
 
 
 def _strings(row: Mapping[str, object], name: str) -> list[str]:
-    """A column with several strings, each of them once."""
     strings: dict[str, None] = {}
     for entry in _list(row, name):
         if not isinstance(entry, str):

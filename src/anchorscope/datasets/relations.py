@@ -8,9 +8,10 @@ words, so that the exact words of every wording are known.
 import re
 import tomllib
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from anchorscope.datasets.question import Question
 
@@ -40,58 +41,25 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", spelled).strip("-")
 
 
-@dataclass(frozen=True)
-class Relation:
-    """A kind of fact that PopQA asks for: its name, the question around a subject, and the words that name it."""
-
-    name: str
-    before: str
-    after: str
-    words: tuple[str, ...]
-
-    def asks(self, question: str) -> bool:
-        """Whether the question is this relation's sentence."""
-        long_enough = len(question) >= len(self.before) + len(self.after)
-        return long_enough and question.startswith(self.before) and question.endswith(self.after)
-
-
-RELATIONS = (
-    Relation("occupation", "What is ", "'s occupation?", ("occupation",)),
-    Relation("genre", "What genre is ", "?", ("genre",)),
-    Relation("capital of", "What is ", " the capital of?", ("capital",)),
-    Relation("religion", "What is the religion of ", "?", ("religion",)),
-    Relation("producer", "Who was the producer of ", "?", ("producer",)),
-    Relation("country", "In what country is ", "?", ("country",)),
-    Relation("place of birth", "In what city was ", " born?", ("city", "born")),
-    Relation("father", "Who is the father of ", "?", ("father",)),
-    Relation("mother", "Who is the mother of ", "?", ("mother",)),
-    Relation("capital", "What is the capital of ", "?", ("capital",)),
-    Relation("color", "What color is ", "?", ("color",)),
-    Relation("author", "Who is the author of ", "?", ("author",)),
-    Relation("director", "Who was the director of ", "?", ("director",)),
-    Relation("screenwriter", "Who was the screenwriter for ", "?", ("screenwriter",)),
-    Relation("sport", "What sport does ", " play?", ("sport", "play")),
-    Relation("composer", "Who was the composer of ", "?", ("composer",)),
-)
-_BY_NAME = {relation.name: relation for relation in RELATIONS}
-
-
-def with_property_words(row: dict[str, object]) -> dict[str, object]:
-    """The row with the words that name its property, where its question is the sentence of its relation."""
-    name, question = row.get("relation"), row.get("question")
-    relation = _BY_NAME.get(name) if isinstance(name, str) else None
-    if relation is None or row.get("property_words") or not isinstance(question, str):
-        return row
-    return row | {"property_words": [*relation.words]} if relation.asks(question.strip()) else row
-
-
 _MARKED = re.compile(r"\[([^\]]+)\]")
 
 
 @cache
-def sentences() -> dict[str, dict[str, list[str]]]:
+def sentences() -> dict[str, dict[str, Any]]:
     """By dataset and relation, the sentences as they are written in the file, marks included."""
     return tomllib.loads((_FOLDER / "wordings.toml").read_text(encoding="utf-8"))
+
+
+def with_property_words(row: dict[str, object]) -> dict[str, object]:
+    """The row with the words that name its property, where its question is PopQA's sentence of its relation."""
+    relation, question = row.get("relation"), row.get("question")
+    sentence = sentences()["popqa_original"].get(relation) if isinstance(relation, str) else None
+    if sentence is None or row.get("property_words") or not isinstance(question, str):
+        return row
+    before, _, after = _MARKED.sub(r"\1", sentence).partition("{subject}")
+    text = question.strip()
+    asks = len(text) >= len(before + after) and text.startswith(before) and text.endswith(after)
+    return row | {"property_words": _MARKED.findall(sentence)} if asks else row
 
 
 def reworded(question: Question) -> list[Question]:

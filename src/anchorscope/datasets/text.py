@@ -96,7 +96,6 @@ _FOLDING = _Folding()
 
 
 def _scan(folded: str) -> list[Word]:
-    """The words of a folded text with their places in it."""
     words = []
     for match in _SCAN.finditer(folded):
         text = match.group()
@@ -121,7 +120,6 @@ def _with_possessives(words: list[Word], folded: str) -> list[Word]:
 
 
 def _raw_places(words: list[Word], text: str) -> list[Word]:
-    """The words of a folded text with their places in the raw one."""
     places = [at for at, character in enumerate(text) for _ in _FOLDING[ord(character)]]
     placed: list[Word] = []
     for word, start, end in words:

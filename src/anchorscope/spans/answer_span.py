@@ -107,7 +107,6 @@ def read_answer(answer: str, question: str | None) -> AnswerWords:
 
 
 def _sentence_end(parsed: AnswerWords, first: int) -> int:
-    """The index after the last word of the sentence that begins at a word."""
     for index in range(first, len(parsed.words) - 1):
         takes_period = parsed.word(index) in _ABBREVIATIONS or len(parsed.word(index)) == 1
         abbreviated = takes_period and parsed.gap_after(index).startswith(".")
@@ -296,7 +295,6 @@ def _without_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
 
 
 def _next_content(parsed: AnswerWords, first: int, after: int) -> int:
-    """The first word from `first` on that is no article, or the last one before `after`."""
     return next((index for index in range(first, after) if parsed.word(index) not in ARTICLES), after - 1)
 
 
@@ -331,7 +329,6 @@ def _noun_phrase(parsed: AnswerWords, part: Part) -> Part:
 
 
 def _candidates(parsed: AnswerWords, wanted: str) -> Iterator[Part]:
-    """Names, quotations and numbers of the whole answer, as words."""
     named = [*quotation_spans(parsed.text, parsed.words), *name_spans(parsed.text, parsed.words)]
     numbers = list(number_spans(parsed.text, parsed.words))
     spans = {"name": named, "number": numbers, "any": [*named, *numbers]}[wanted]

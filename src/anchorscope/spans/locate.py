@@ -53,7 +53,6 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
 
 
 def _shared(first: str, second: str) -> int:
-    """How many characters two texts begin with in common."""
     if second.startswith(first):  # nearly always: the second is the first with one token more
         return len(first)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

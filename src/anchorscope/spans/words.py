@@ -114,7 +114,6 @@ def _is_large(text: str, word: Word) -> bool:
 
 
 def _capitals_tell(words: Sequence[Word], large: Sequence[bool]) -> bool:
-    """Whether capital letters set names apart in this text."""
     if all(large[1:]):
         return False
     title_case = words[0].text in QUESTION_WORDS and large[1] and words[1].text in FUNCTION_WORDS
@@ -122,7 +121,6 @@ def _capitals_tell(words: Sequence[Word], large: Sequence[bool]) -> bool:
 
 
 def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
-    """Indices of the words that begin a sentence."""
     yield 0
     for index in range(1, len(words)):
         before = words[index - 1]
@@ -134,7 +132,6 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
 
 
 def _joined(text: str, one: Word, other: Word) -> bool:
-    """Whether nothing stands between two words that would end a name."""
     gap = text[one.end : other.start]
     if gap == " ":
         return True
@@ -144,7 +141,6 @@ def _joined(text: str, one: Word, other: Word) -> bool:
 
 
 def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list[bool]:
-    """For each word, whether it is written as a part of a name."""
     starts = set(_starts(text, words))
     asking = next((index for index, word in enumerate(words) if word.text in QUESTION_WORDS), -1)
     found = list(large)
@@ -190,7 +186,6 @@ def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
 
 
 def _name_end(text: str, words: Sequence[Word], named: Sequence[bool], first: int, links: frozenset[str]) -> int:
-    """The index of the last word of the name that begins at a word."""
     last, look = first, first + 1
     while look < len(words) and _joined(text, words[look - 1], words[look]):
         beside = look == last + 1
