@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,17 @@ from anchorscope.stats.streams import Priorities, drawn, mixed, priorities
 Indices = NDArray[np.int64]
 
 
+class Drawn(NamedTuple):
+    """Which items are used, and the inverse of their chance to be drawn, 0 for the others."""
+
+    used: NDArray[np.bool_]
+    weight: NDArray[np.float64]
+
+
 def draw(
     labels: NDArray[np.bool_], relations: Sequence[str | None], balance: str, max_per_class: int, order: Priorities
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Which items are used, at most `max_per_class` true and as many false ones, and the inverse of their chance.
-
-    `order` says who comes first.
-    """
+) -> Drawn:
+    """Draws the items to use, at most `max_per_class` true and as many false ones; `order` says who comes first."""
     strata = (
         np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
     )
@@ -41,7 +46,7 @@ def draw(
         for cell, size in zip(pair, sizes, strict=True):
             used[cell[:size]] = True
             weight[cell[:size]] = len(cell) / max(size, 1)
-    return used, weight
+    return Drawn(used, weight)
 
 
 def _in_order(items: Indices, order: Priorities) -> Indices:

@@ -60,9 +60,12 @@ class QuestionFile:
 
     def whole(self) -> bytes:
         """All unpacked bytes, for what cannot be read in parts."""
-        content = self.stream().read(self.most + 1)
-        self.check_size(len(content))
-        return content
+        stream, chunks, size = self.stream(), list[bytes](), 0
+        while chunk := stream.read(1 << 20):
+            chunks.append(chunk)
+            size += len(chunk)
+            self.check_size(size)
+        return b"".join(chunks)
 
     def check_size(self, size: int) -> None:
         """Refuses more bytes than may be read."""

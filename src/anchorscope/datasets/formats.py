@@ -42,9 +42,8 @@ def answer_list(value: object, name: str) -> list[object]:
     entries = list_from_text(value.strip()) if isinstance(value, str) else value
     if value is not None and not isinstance(entries, list):
         raise Unusable(f"{name} must be a list of strings, not {shown(value)}")
-    return [
-        entry for entry in entries or [] if entry is not None and not (isinstance(entry, str) and not entry.strip())
-    ]
+    listed = entries if isinstance(entries, list) else []
+    return [entry for entry in listed if entry is not None and not (isinstance(entry, str) and not entry.strip())]
 
 
 def _popqa(row: Named) -> dict[str, object]:
