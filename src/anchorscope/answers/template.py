@@ -15,6 +15,7 @@ the permission to say "I don't know". With that come two questions that nobody c
 answer, since it is copied most.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -340,3 +341,59 @@ def allow_dont_know(template: Template) -> Template:
     if INSTRUCTION in head:
         return replace(template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1))
     return replace(template, head=f"{PERMISSION}.\n\n{head}")
+
+
+_I = r"(?:i |we |it |this |that )?(?:really |honestly |truly |simply |just )?"
+_AM = r"(?:i am |i'm |im |we are |we're )?(?:really |honestly |truly )?"
+_IT_IS = r"(?:(?:it|that|this|the answer|the exact answer)(?: is|'s) )?(?:currently |still |simply )?"
+_TOLD = r"(?:information|data|evidence|record|records|answer|context)"
+_APOLOGY = re.compile(
+    r"(?:(?:i am |i'm )?(?:very |so )?sorry|i apologi[sz]e|unfortunately|honestly|well|as an? [a-z ]{2,40}?)"
+    r"(?:[,.;:!]+ ?(?:but )?| but )",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(
+    rf"{_I}(?:do not|don't|dont|did not|didn't) (?:really |actually |currently )?"
+    rf"(?:know|recall|remember|have (?:an idea|an answer|a clue|any|enough|sufficient|access to))"
+    rf"|{_AM}(?:not (?:entirely |quite |really |completely |too )?(?:sure|certain|aware of|able to)|unsure|uncertain"
+    rf"|unable to|unaware of)"
+    rf"|{_I}(?:cannot|can not|can't|cant|could not|couldn't)"
+    rf" (?:answer|say|tell|determine|find|recall|remember|be (?:answered|known|determined))"
+    rf"|(?:i |we )?(?:have )?(?:absolutely )?no (?:idea|clue)"
+    rf"|(?:i have |there is |there's )?(?:no|not enough|insufficient) {_TOLD}",
+    re.IGNORECASE,
+)
+_STATE = re.compile(
+    rf"{_IT_IS}(?:unknown|unclear|uncertain|undetermined|not (?:exactly |precisely |yet )?(?:known|clear))|n/a",
+    re.IGNORECASE,
+)
+_STATE_GOES_ON = re.compile(
+    r" (?:to (?:me|us|anyone)|at (?:this|the) (?:time|moment)|from|because|as|since|who|what|where|when|which|whether"
+    r"|how|if|for|but)\b"
+)
+_ENDS = re.compile(r"\s*(?:$|[.,;:!?…)\]\"]|[–—-]\s|\()")
+_QUOTES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "`": "'", "“": '"', "”": '"'})
+_OUTSIDE = " \t\"'*_([{<«»>}])"
+
+
+def says_dont_know(text: str) -> bool:
+    """Whether an answer is a phrase such as "unknown", or begins with one such as "I don't know who wrote it".
+
+    A name that merely begins with such words is an answer: "Unknown Pleasures".
+    """
+    answer = " ".join(text.translate(_QUOTES).split()).strip(_OUTSIDE)
+    if answer.isupper():
+        answer = answer.lower()  # in capitals throughout, they tell nothing of names
+    while apology := _APOLOGY.match(answer):
+        answer = answer[apology.end() :].strip(_OUTSIDE)
+    sentence, state = _SENTENCE.match(answer), _STATE.match(answer)
+    if sentence is not None and _goes_on(answer[sentence.end() :]):
+        return True
+    return state is not None and (
+        bool(_ENDS.match(answer[state.end() :])) or bool(_STATE_GOES_ON.match(answer[state.end() :]))
+    )
+
+
+def _goes_on(rest: str) -> bool:
+    """Whether a sentence may go on, or end, like this: with a mark or a small letter; a title has a capital."""
+    return bool(_ENDS.match(rest)) or (rest.startswith(" ") and rest[1:2].islower())

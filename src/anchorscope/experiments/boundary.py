@@ -19,8 +19,7 @@ import polars as pl
 from matplotlib.lines import Line2D
 
 from anchorscope.answers.generate import TOO_LONG
-from anchorscope.answers.grade import says_dont_know
-from anchorscope.answers.template import allow_dont_know
+from anchorscope.answers.template import allow_dont_know, says_dont_know
 from anchorscope.datasets.question import POPULARITY, Question, log_popularity
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic

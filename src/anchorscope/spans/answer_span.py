@@ -50,8 +50,6 @@ def _phrases(name: str) -> list[tuple[list[str], bool]]:
 
 
 _PHRASES_BEFORE, _PHRASES_BEHIND = _phrases("before"), _phrases("behind")
-_FIRST_WORDS_BEFORE = frozenset(phrase[0] for phrase, _ in _PHRASES_BEFORE)
-_LAST_WORDS_BEHIND = frozenset(phrase[-1] for phrase, _ in _PHRASES_BEHIND)
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ class AnswerWords:
     asked: frozenset[str]
 
     def word(self, index: int) -> str:
-        """A word, folded."""
         return self.words[index].text
 
     def gap_after(self, index: int) -> str:
@@ -91,13 +88,7 @@ class AnswerWords:
 
     @cached_property
     def texts(self) -> list[str]:
-        """All words, folded."""
         return [word.text for word in self.words]
-
-    @cached_property
-    def is_upper(self) -> bool:
-        """Whether all is written in capital letters."""
-        return self.text.isupper()
 
 
 def read_answer(answer: str, question: str | None) -> AnswerWords:
@@ -119,9 +110,6 @@ def _sentence_end(parsed: AnswerWords, first: int) -> int:
 def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
     """A part without what is said before and behind the answer; never empty."""
     first, after = part
-    hedged = parsed.word(first) in _FIRST_WORDS_BEFORE or parsed.word(after - 1) in _LAST_WORDS_BEHIND
-    if not hedged:  # so it is for most answers
-        return part
     texts = parsed.texts
     changed = True
     while changed:
@@ -147,7 +135,7 @@ def _copula(parsed: AnswerWords, part: Part) -> int | None:
     for index in range(first + 1, after - 1):
         short = parsed.word(index) == "'s" and parsed.word(index - 1) in PRONOUNS
         plain = parsed.word(index) in _COPULAS and parsed.word(index - 1) not in _RELATIVES
-        if short or (plain and (parsed.is_lower(index) or parsed.is_upper)):
+        if short or (plain and (parsed.is_lower(index) or parsed.text.isupper())):
             return index
     return None
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from anchorscope.answers.grade import says_dont_know
 from anchorscope.answers.template import (
     ALLOWED,
     EXAMPLE_SETS,
@@ -22,6 +21,7 @@ from anchorscope.answers.template import (
     chat_template,
     has_examples,
     make_template,
+    says_dont_know,
     with_examples,
 )
 from anchorscope.models.embedded import installed_path

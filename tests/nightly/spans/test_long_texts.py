@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.grade import grade, says_dont_know
+from anchorscope.answers.grade import grade
 from anchorscope.answers.grade_names import forms
+from anchorscope.answers.template import says_dont_know
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import located_words, merged, word_tuple
 from anchorscope.spans.answer_span import answer_entity
