@@ -1,4 +1,4 @@
-"""An item: one question that was asked, with all that is known of it before any probe. All rooms share this record."""
+"""An item: a question that was asked, with all that is known of it before any probe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from anchorscope.spans.question_spans import QuestionSpans
 
 @dataclass(frozen=True)
 class Item:
-    """One question, its answer, whether that is true, and its tokens."""
+    """A question, its answer, whether that is true, and its tokens."""
 
     question: Question
     answer: Answer
@@ -24,7 +24,6 @@ class Item:
 
     @property
     def item_id(self) -> str:
-        """Its name in the result files."""
         return self.question.item_id
 
     @property
@@ -34,13 +33,11 @@ class Item:
 
     @property
     def located(self) -> ItemTokens:
-        """The tokens of an item that has an answer."""
         assert self.tokens is not None, f"item {self.item_id} has no answer to use"
         return self.tokens
 
     @property
     def words(self) -> QuestionSpans:
-        """The exact words, as places in the question's text."""
         assert self.located.words is not None, f"tokens of item {self.item_id} were located without words"
         return self.located.words
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from anchorscope.answers.choose import LabelCounter, QuestionSample, choose_questions, require_possible
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_spec
-from anchorscope.datasets.rows import parse_columns
+from anchorscope.datasets.question import parse_columns
 from anchorscope.errors import UserError
 from anchorscope.files import make_folder, replacing
 from anchorscope.models.embedded import EMBEDDED, cache_dir

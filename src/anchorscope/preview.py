@@ -205,7 +205,7 @@ def _item(
     question: Question, prompt: Prompt, answer: Answer, tokenizer: Any, shared: int, exact_tokens: str
 ) -> ShownItem:
     words = locate_question_words(question, use_metadata=exact_tokens != "rules")
-    marks = dict.fromkeys(question_tokens(question, words.spans, prompt), "question")
+    marks = dict.fromkeys(question_tokens(words.spans, prompt), "question")
     reads: dict[int, tuple[str, ...]] = {}
     ids, texts = prompt.ids, _prompt_texts(tokenizer, prompt)
     if answer.status == "answered":

@@ -28,7 +28,7 @@ from anchorscope.catalogue import (
 )
 from anchorscope.catalogue import EVIDENCE as EVIDENCE_NAMES
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.datasets.rows import parse_columns
+from anchorscope.datasets.question import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
 from anchorscope.files import NotRegular, open_regular
@@ -136,7 +136,7 @@ class Recipe(BaseModel):
     )
     """What a bad row of a question file does: fail, or skip and count."""
     large_files: bool = option(False, DATA, ignore("it says what may be read, not what is measured"))
-    """Whether question files may be larger than 2,000,000 rows or 20 GB; memory then grows with them."""
+    """Whether question files may be larger than 2 GB, unpacked; memory then grows with them."""
     seed: int = option(
         0, STATISTICS, flag("questions, folds and resamples were drawn again"), common=True, ge=0, le=LARGEST_SEED
     )
@@ -214,10 +214,11 @@ class Recipe(BaseModel):
                 "Edges 'direct' cuts what the answer's own tokens see, and position 'answer_before' stands before "
                 "them: nothing would change there. Choose --edges all, or another --position."
             )
-        if self.columns and all(parse_spec(text).path is None for text in self.datasets):
+        specs = [parse_spec(text) for text in self.datasets]
+        if self.columns and all(spec.path is None and spec.hub is None for spec in specs):
             raise UserError(
                 f"Columns are named for a file of your own (found: {', '.join(self.columns)}), and the datasets are "
-                f"{', '.join(self.datasets)}; leave --columns out, or give the path of a file."
+                f"{', '.join(self.datasets)}; leave --columns out, or give the path of a file, or hub:OWNER/NAME."
             )
         return self
 

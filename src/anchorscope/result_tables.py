@@ -15,6 +15,7 @@ from torch import Tensor
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import TOO_LONG, Answer
 from anchorscope.catalogue import POSITIONS
+from anchorscope.datasets.text import Span
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
 from anchorscope.experiments.experiment import Found, Statistic
@@ -32,7 +33,6 @@ from anchorscope.schema import (
     empty,
 )
 from anchorscope.spans.locate import ItemTokens
-from anchorscope.spans.words import Span
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:

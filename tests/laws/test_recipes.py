@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.cli.main import app
-from anchorscope.datasets.hub import SOURCES
+from anchorscope.datasets.catalog import SOURCES
 from anchorscope.models.embedded import installed_path
 from anchorscope.recipe import make_recipe, read_recipe
 from anchorscope.study.grid import read_study

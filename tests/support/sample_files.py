@@ -80,9 +80,6 @@ POPQA = each(
         "possible_answers": json.dumps(["", *a, a[0]]),
     }
 )
-RAGVSFT = each(
-    lambda i, q, a: {"query_id": ("484_0", "182_1", "218_2")[i], "question": q, "answers": a, "pageviews": "12"}
-)
 TRIVIAQA = each(
     lambda i, q, a: {
         "Answer": {"Aliases": [*a[1:], a[0]], "NormalizedAliases": ["x"], "Type": "WikipediaEntity", "Value": a[0]},
@@ -99,14 +96,6 @@ TRIVIAQA_HUB = each(
         "question_source": "http://x",
         "entity_pages": {"title": ["A page"]},
         "answer": {"aliases": [*a[1:], a[0]], "normalized_aliases": ["x"], "value": a[0], "type": "WikipediaEntity"},
-    }
-)
-FLASHRAG = each(
-    lambda i, q, a: {
-        "id": f"test_{i}",
-        "golden_answers": a,
-        "question": f'"{q.replace(chr(34), chr(34) * 2)}"' if '"' in q else q,
-        "metadata": {"subj": SUBJECTS[i], "prop": RELATIONS[i], "s_pop": 9, "id": "not this"},
     }
 )
 HOTPOTQA = each(
@@ -169,15 +158,6 @@ ITEMS = each(
 )
 
 
-def dpr() -> bytes:
-    """Question and Python list; what holds quotation marks is quoted once more than it should be."""
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter="\t")
-    for row in FLASHRAG:
-        writer.writerow([row["question"], repr(row["golden_answers"])])
-    return text.getvalue().encode()
-
-
 def wrapped(rows: Sequence[Any], data_first: bool) -> bytes:
     others = {"Domain": "Web", "VerifiedEval": False, "Version": 1.0}
     whole = {"Data": rows, **others} if data_first else {**others, "Data": rows}
@@ -185,12 +165,10 @@ def wrapped(rows: Sequence[Any], data_first: bool) -> bytes:
 
 
 OWN_IDS, TRIVIA_IDS, HOTPOT_IDS = ("own-0", "own-1", "own-2"), ("tc_0", "tc_1", "tc_2"), ("5a8b0", "5a8b1", "5a8b2")
-POPQA_IDS, RAGVSFT_IDS = ("70", "71", "72"), ("484_0", "182_1", "218_2")
+POPQA_IDS = ("70", "71", "72")
 SAMPLES = (
     Sample("popqa-tsv", table(POPQA, "\t"), "PopQA, TSV", ids=POPQA_IDS, checked_end=False),
     Sample("popqa-parquet", parquet(POPQA), "PopQA, Parquet", ids=POPQA_IDS),
-    Sample("ragvsft-lines", json_lines(RAGVSFT), "PopQA (RAGvsFT), JSON lines", ids=RAGVSFT_IDS, checked_end=False),
-    Sample("ragvsft-list", json_list(RAGVSFT), "PopQA (RAGvsFT), JSON list", ids=RAGVSFT_IDS),
     Sample("triviaqa", wrapped(TRIVIAQA, True), "TriviaQA, JSON list", ids=TRIVIA_IDS),
     Sample("triviaqa-one-line", wrapped(TRIVIAQA, False), "TriviaQA, JSON list", ids=TRIVIA_IDS),
     Sample(
@@ -201,10 +179,6 @@ SAMPLES = (
         checked_end=False,
     ),
     Sample("triviaqa-hub-parquet", parquet(TRIVIAQA_HUB), "TriviaQA (Hugging Face), Parquet", ids=TRIVIA_IDS),
-    Sample(
-        "flashrag", json_lines(FLASHRAG), "FlashRAG, JSON lines", ids=("test_0", "test_1", "test_2"), checked_end=False
-    ),
-    Sample("dpr", dpr(), "DPR, TSV without a header", checked_end=False),
     Sample("hotpotqa", json_list(HOTPOTQA), "HotpotQA, JSON list", FIRST_ONLY, HOTPOT_IDS),
     Sample("hotpotqa-hub-list", json_list(HOTPOTQA_HUB), "HotpotQA, JSON list", FIRST_ONLY, HOTPOT_IDS),
     Sample("hotpotqa-hub-parquet", parquet(HOTPOTQA_HUB), "HotpotQA, Parquet", FIRST_ONLY, HOTPOT_IDS),
@@ -217,6 +191,7 @@ SAMPLES = (
     Sample("own-lines", json_lines(OWN), "own columns, JSON lines", ids=OWN_IDS, checked_end=False),
     Sample("own-list", json_list(OWN), "own columns, JSON list", ids=OWN_IDS),
     Sample("own-csv", table(OWN, ","), "own columns, CSV", ids=OWN_IDS, checked_end=False),
+    Sample("own-semicolons", table(OWN, ";"), "own columns, CSV with semicolons", ids=OWN_IDS, checked_end=False),
     Sample("own-tsv", table(OWN, "\t"), "own columns, TSV", ids=OWN_IDS, checked_end=False),
     Sample("own-parquet", parquet(OWN), "own columns, Parquet", ids=OWN_IDS),
     Sample("run-items", parquet(ITEMS), "items of a run, Parquet", ids=("item-0", "item-1", "item-2")),

@@ -1,23 +1,26 @@
-"""Which questions are asked: each once, none that the prompt's examples answer, at most `limit` at random; and whether
-they can give enough answers for a run, before a model is loaded.
+"""What a question set holds, which of its questions are asked, and whether they can give enough answers for a run.
 
-One pass over the stream, in the memory of the questions that are asked: a question's seeded hash shows whether it came
-before, and the questions with the smallest hashes are the sample. So the draw does not depend on the order of the file
-or on its other questions, and a smaller limit draws from a larger one's questions.
+A question is asked once, unless the prompt's examples answer it, and at most `limit` are, at random. One pass over the
+stream needs the memory of the questions that are asked: a question's seeded hash shows whether it came before, and the
+questions with the smallest hashes are the sample. So the draw does not depend on the order of the file, and a smaller
+limit draws from a larger one's questions.
 
 Probes need 30 true and 30 false answers. There are no more answers than questions, and where labels are supplied, no
-more true ones than they say. Where true and false answers are balanced within relations, every relation gives as many
-of each as of its rarer kind.
+more true ones than they say. Balanced within relations, every relation gives as many of each as of its rarer kind.
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import random
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from anchorscope.answers.template import FEW_SHOT
-from anchorscope.datasets.catalog import KeptQuestions, Reading
+from anchorscope.datasets.catalog import Reading
 from anchorscope.datasets.question import Question, asks_yes_no
-from anchorscope.datasets.text import normalise, question_key, small_hash, words_once
+from anchorscope.datasets.text import normalise, question_key, small_hash
 from anchorscope.errors import TooFewAnswers, UserError, unknown
 
 YES_NO = ("drop", "keep")
@@ -45,39 +48,30 @@ def is_yes_no(question: Question) -> bool:
     return question.truthful is None and asks_yes_no(question.question, question.answers)
 
 
-def _words(text: str) -> str:
-    """`normalise` without its memory: a million questions are seen once each."""
-    return " ".join(words_once(text))
-
-
 def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str = "drop") -> QuestionSample:
     """Draws the questions to ask; they keep their order."""
     if yes_no not in YES_NO:
         raise unknown("value of --yes-no", yes_no, YES_NO)
     seen: set[int] = set()
     drawn: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
-    kept = KeptQuestions(reading.limits, "Ask fewer of them, like --limit 10000, or drop long columns.")
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
     for position, question in enumerate(reading):
-        words = _words(question.question)
-        key = small_hash(words or question.question, seed)
+        key = small_hash(question_key(question.question), seed)
         if key in seen:
             left_out["repeated"] += 1
             continue
         seen.add(key)
-        reason = why_not_asked(question, words, yes_no)
+        reason = why_not_asked(question, yes_no)
         if reason:
             left_out[reason] += 1
             continue
-        kept.add(question)
-        if limit is None or len(drawn) < limit:
-            heapq.heappush(drawn, (-key, position, question))
-        else:
-            kept.drop(heapq.heappushpop(drawn, (-key, position, question))[2])
+        heapq.heappush(drawn, (-key, position, question))
+        if limit is not None and len(drawn) > limit:
+            heapq.heappop(drawn)
     if not drawn:
         raise UserError(_nothing(reading, left_out))
     return QuestionSample(
-        questions=[question for _, _, question in sorted(drawn, key=lambda one: one[1])],
+        questions=[question for _, _, question in sorted(drawn, key=lambda entry: entry[1])],
         read=reading.rows,
         bad=reading.bad + left_out["wordless"],
         repeated=left_out["repeated"],
@@ -86,30 +80,27 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
     )
 
 
-def why_not_asked(question: Question, words: str | None = None, yes_no: str = "drop") -> str:
-    """Why a question is not asked; empty if it may be. `words` are the question's, where they are known."""
-    if words is None:
-        words = _words(question.question)
+def why_not_asked(question: Question, yes_no: str = "drop") -> str:
+    """Why a question is not asked; empty if it may be."""
+    words = normalise(question.question)
     if not words:
         return "wordless"
-    if words in _FEW_SHOT_QUESTIONS or (question.subject and _words(question.subject) in _FEW_SHOT_SUBJECTS):
+    if words in _FEW_SHOT_QUESTIONS or (question.subject and normalise(question.subject) in _FEW_SHOT_SUBJECTS):
         return "few-shot"
     return "yes/no" if yes_no == "drop" and is_yes_no(question) else ""
 
 
 def _nothing(reading: Reading, left_out: dict[str, int]) -> str:
     counts = {"bad": reading.bad, **left_out}
-    told = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
+    reasons = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
     hint = "--yes-no keep asks the yes/no questions" if left_out["yes/no"] else "check that the file is the right one"
-    return f"The dataset has no question to ask: {reading.rows:,} rows, of which {told}; {hint}."
+    return f"The dataset has no question to ask: {reading.rows:,} rows, of which {reasons}; {hint}."
 
 
 PER_CLASS = 30
 """True answers, and false ones, that are needed: with fewer, an inner training half holds fewer than ten of each."""
 NEEDED = 2 * PER_CLASS
 """Answers, and so questions, that it needs at the least."""
-RELATIONS = 20_000
-"""Different relations that are counted apart."""
 FOR_A_CHART = 300
 """Used answers below which intervals are wide, and most of what a run asks stays undecided."""
 _WANTED = f"at least {NEEDED} ({PER_CLASS} true and {PER_CLASS} false answers); a chart needs a few hundred"
@@ -117,7 +108,7 @@ _WANTED = f"at least {NEEDED} ({PER_CLASS} true and {PER_CLASS} false answers); 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a question set can give at the most."""
+    """What a question set can give at most."""
 
     questions: int
     empty: int
@@ -170,10 +161,7 @@ class LabelCounter:
         if question.model_answer is not None and not question.model_answer.strip():
             self.empty += 1
             return
-        relation = question.relation or ""
-        if relation not in self.strata and len(self.strata) > RELATIONS:
-            relation = ""  # a column that says something else in every row is none of relations
-        counts = self.strata.setdefault(relation, [0, 0, 0])
+        counts = self.strata.setdefault(question.relation or "", [0, 0, 0])
         counts[2 if question.truthful is None else int(question.truthful)] += 1
 
     def outlook(self, balance: str = "relation") -> Outlook:
@@ -186,8 +174,98 @@ class LabelCounter:
 
 def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None:
     """Refuses a run that none of its datasets can be enough for; with one that can be, the others are reported."""
-    if any(one.is_enough for one in outlooks.values()):
+    if any(outlook.is_enough for outlook in outlooks.values()):
         return
-    name, found = next(iter(outlooks.items()))
+    name, outlook = next(iter(outlooks.items()))
     more = f"raise --limit (now {limit:,})" if limit is not None and limit < FOR_A_CHART else "add questions to it"
-    raise TooFewAnswers(f"Dataset {name!r} has too few questions: {found.sentence}; {more}.")
+    raise TooFewAnswers(f"Dataset {name!r} has too few questions: {outlook.sentence}; {more}.")
+
+
+_OPTIONAL = {
+    "subject": "subject",
+    "relation": "relation",
+    "property_words": "property_words",
+    "exact_question": "exact_spans",
+    "model_answer": "model_answer",
+    "truthful": "truthful",
+}
+
+
+@dataclass
+class Survey:
+    """What a question set holds, counted over different questions."""
+
+    questions: int = 0
+    repeated: int = 0
+    wordless: int = 0
+    """Questions without any letter or digit; a run leaves them out."""
+    yes_no: int = 0
+    answers: Counter[int] = field(default_factory=Counter)
+    """Questions by how many answers they accept."""
+    words: Counter[int] = field(default_factory=Counter)
+    """Questions by how many words they have."""
+    filled: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_OPTIONAL, 0)))
+    """Questions in which an optional column is given, by the name that a user's file has for it."""
+    labelled_true: int = 0
+    relations: Counter[str] = field(default_factory=Counter)
+    metadata: Counter[str] = field(default_factory=Counter)
+    """Questions in which another column holds a value, in the order of the file."""
+    examples: list[Question] = field(default_factory=list)
+    """Some questions drawn at random, in the order of the file."""
+
+    def add(self, question: Question) -> None:
+        """Counts a question that did not come before."""
+        self.questions += 1
+        self.wordless += not normalise(question.question)
+        self.yes_no += asks_yes_no(question.question, question.answers)
+        self.answers[len(question.answers)] += 1
+        self.words[len(question.question.split())] += 1
+        self.filled.update(name for name, own in _OPTIONAL.items() if getattr(question, own) not in (None, ()))
+        self.labelled_true += question.truthful is True
+        self.relations.update([question.relation] if question.relation else [])
+        self.metadata.update(name for name, value in question.metadata.items() if value is not None)
+
+    def record(self) -> dict[str, Any]:
+        """The counts as `anchorscope data --json` shows them."""
+        return {
+            "questions": self.questions,
+            "repeated": self.repeated,
+            "wordless": self.wordless,
+            "yes_no": self.yes_no,
+            "answers": sum(number * count for number, count in self.answers.items()),
+            "answers_per_question": _spread(self.answers),
+            "words_per_question": _spread(self.words),
+            "filled": self.filled,
+            "labelled_true": self.labelled_true,
+            "relations": dict(self.relations.most_common()),
+            "metadata": self.metadata,
+        }
+
+
+def take_survey(
+    questions: Iterable[Question], examples: int = 3, seed: int = 0, each: Callable[[Question], None] | None = None
+) -> Survey:
+    """Reads the questions once and counts; `each` sees every different question."""
+    survey, seen, drawn = Survey(), set[int](), list[tuple[int, Question]]()
+    draw = random.Random(seed)
+    for question in questions:
+        digest = small_hash(question_key(question.question))
+        if digest in seen:
+            survey.repeated += 1
+            continue
+        seen.add(digest)
+        survey.add(question)
+        if each is not None:
+            each(question)
+        # Algorithm R: after n questions each of them is drawn with the same chance.
+        if survey.questions <= examples:
+            drawn.append((survey.questions, question))
+        elif (place := draw.randrange(survey.questions)) < examples:
+            drawn[place] = (survey.questions, question)
+    survey.examples = [question for _, question in sorted(drawn, key=lambda entry: entry[0])]
+    return survey
+
+
+def _spread(counts: Counter[int]) -> dict[str, float]:
+    numbers = list(counts.elements()) or [0]
+    return {"mean": statistics.fmean(numbers), "median": statistics.median(numbers), "largest": max(numbers)}

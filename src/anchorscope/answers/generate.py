@@ -1,40 +1,58 @@
-"""The model's own answers, greedy or sampled, and where they end; or the user's, where the dataset brings them.
+"""The model's own answers, greedy or sampled, and where they end; the user's, where the dataset brings them; and what
+the model shows of its certainty.
 
 In a conversation some models begin with a blank line, or with a thinking block although that is switched off. Both are
 part of what the model sees and not of its answer, which begins at its first visible character.
+
+**P(True)**: the model is shown the question with its own answer, in the prompt that the answers came from, and asked
+whether that is true. The score is log P(True) − log P(False), each summed over the spellings that are one token here.
+**Self-consistency** is the share of samples that are the answer, word for word after the grader's folding. **Semantic
+entropy** is the entropy, in nats, of the shares of clusters: the connected components of "says the same" (equal after
+folding, or one accepted by the grader for the other).
 """
 
+import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from anchorscope.answers.grade import grade
 from anchorscope.answers.template import (
     CLOSE,
+    FEW_SHOT,
     OPEN,
+    Example,
     Prompt,
     Template,
     after_thinking,
     decode_all_exactly,
     decode_exactly,
-    some_at_a_time,
+    with_examples,
 )
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import question_key
+from anchorscope.errors import UserError
 
 if TYPE_CHECKING:
     from anchorscope.engine.decode import Decoded
     from anchorscope.models.language_model import LanguageModel
 
 LINE, CHAT, LIST, TEXT = "line", "chat", "list", "text"
-"""An answer of one line; one in a conversation; a list of key words, ended by a line break or a special token only; any
-text, however many lines it has, up to an end token."""
+"""An answer of one line; one in a conversation; a list of key words, ended by a line break or a special token only; a
+text of any number of lines, up to an end token."""
 
 
 class Ending:
     """Which tokens end a text: line breaks, the model's end tokens, and special tokens, which no answer holds.
 
-    A chat answer may begin with line breaks: one ends it only after a visible character, and none inside a thinking
-    block.
+    A line break ends a chat answer only after a visible character, and none does inside a thinking block.
     """
 
     def __init__(self, lm: "LanguageModel", kind: str) -> None:
@@ -101,17 +119,17 @@ def known_answers(
 
     A prompt has to leave room for the longest answer that may be asked for, greedy or sampled, and for the given one.
     """
-    texts = {index: one.model_answer for index, one in enumerate(questions) if one.model_answer is not None}
-    given = [index for index in texts if prompts[index].ids]
-    answers = given_answers(tokenizer, template, [prompts[one] for one in given], [texts[one] for one in given])
-    found, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
+    given = [index for index, own in enumerate(questions) if own.model_answer is not None and prompts[index].ids]
+    texts = [questions[index].model_answer or "" for index in given]
+    answers = given_answers(tokenizer, template, [prompts[index] for index in given], texts)
+    known, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
     for index, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
         needs = prompt.left_out + len(prompt.ids) + room
-        if index in found:
-            needs = max(needs, len(prompt.ids) + len(found[index].ids))
+        if index in known:
+            needs = max(needs, len(prompt.ids) + len(known[index].ids))
         if context is not None and needs > context:
-            found[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
-    return found
+            known[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
+    return known
 
 
 def do_not_fit(answers: Iterable[Answer], context: int | None) -> str:
@@ -149,8 +167,8 @@ def thinkers(
     room = with_thinking(max_new_tokens)
     return [
         at
-        for at, one in enumerate(decoded)
-        if _thinks(decode_exactly(tokenizer, one.ids)) and (context is None or len(prompts[at]) + room <= context)
+        for at, answer in enumerate(decoded)
+        if _thinks(decode_exactly(tokenizer, answer.ids)) and (context is None or len(prompts[at]) + room <= context)
     ]
 
 
@@ -158,9 +176,22 @@ def spoken_answers(
     tokenizer: Any, template: Template, decoded: "Sequence[Decoded]", max_new_tokens: int
 ) -> list[Answer]:
     """What the model said, as answers."""
-    tokens = [_split_answer(tokenizer, one, max_new_tokens, template.kind == "chat") for one in decoded]
-    texts = decode_all_exactly(tokenizer, [one.ids for one in tokens])
-    return [one.answer(text) for one, text in zip(tokens, texts, strict=True)]
+    answers = []
+    for answer in decoded:
+        start = tokens_before(tokenizer, answer.ids) if template.kind == "chat" else 0
+        ids, log_probs = answer.ids[start : start + max_new_tokens], answer.log_probs[start : start + max_new_tokens]
+        finished = answer.finished and len(answer.ids) <= start + max_new_tokens
+        answers.append(Answer("", ids, log_probs, "answered" if finished else "truncated", answer.ids[:start]))
+    return _with_texts(tokenizer, answers)
+
+
+def _with_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
+    """The answers with the text of their tokens; one without any text is empty."""
+    texts = [text.strip() for text in decode_all_exactly(tokenizer, [answer.ids for answer in answers])]
+    return [
+        replace(answer, text=text, status=answer.status if text or answer.status == "truncated" else "empty")
+        for answer, text in zip(answers, texts, strict=True)
+    ]
 
 
 def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
@@ -169,38 +200,9 @@ def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) 
 
 
 def given_answers(tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Answer]:
-    """The same of many; the tokens of only so many texts are in memory together."""
-    found: list[Answer] = []
-    for some in some_at_a_time([prompt.text + text for prompt, text in zip(prompts, texts, strict=True)]):
-        part = slice(len(found), len(found) + len(some))
-        asked = [(prompt.text, prompt.ids) for prompt in prompts[part]]
-        ids = template.answers_ids(tokenizer, asked, texts[part])
-        decoded = decode_all_exactly(tokenizer, ids)
-        found += [_AnswerTokens(one, None, True, ()).answer(text) for one, text in zip(ids, decoded, strict=True)]
-    return found
-
-
-@dataclass(frozen=True)
-class _AnswerTokens:
-    """An answer's tokens, not yet text."""
-
-    ids: tuple[int, ...]
-    log_probs: tuple[float, ...] | None
-    finished: bool
-    before: tuple[int, ...]
-
-    def answer(self, text: str) -> Answer:
-        """The answer, with the text of its tokens."""
-        visible = text.strip()
-        status = "truncated" if not self.finished else "answered" if visible else "empty"
-        return Answer(text=visible, ids=self.ids, log_probs=self.log_probs, status=status, before=self.before)
-
-
-def _split_answer(tokenizer: Any, decoded: "Decoded", max_tokens: int, chat: bool) -> _AnswerTokens:
-    start = tokens_before(tokenizer, decoded.ids) if chat else 0
-    ids, log_probs = decoded.ids[start:], decoded.log_probs[start:]
-    finished = decoded.finished and len(ids) <= max_tokens
-    return _AnswerTokens(ids[:max_tokens], log_probs[:max_tokens], finished, decoded.ids[:start])
+    """The same of many."""
+    tokens = template.answers_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
+    return _with_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
 
 
 def _thinks(text: str) -> bool:
@@ -214,3 +216,119 @@ def tokens_before(tokenizer: Any, ids: tuple[int, ...]) -> int:
         closed = bisect_left(range(len(ids)), True, key=lambda n: CLOSE in decode_exactly(tokenizer, ids[:n]))
     visible = (n for n in range(closed, len(ids)) if decode_exactly(tokenizer, ids[closed : n + 1]).strip())
     return next(visible, len(ids))
+
+
+TRUE, FALSE = "True", "False"
+_JUDGED = (("Tokyo", TRUE), ("Charles Dickens", FALSE), ("Au", TRUE))  # answers to the questions of the examples
+
+
+def truth_question(question: str, answer: str) -> str:
+    """The question about an answer, on one line."""
+    asked, proposed = " ".join(question.split()), " ".join(answer.split()).rstrip(".")
+    return f"{asked} Proposed answer: {proposed}. Is the proposed answer true or false?"
+
+
+def p_true_template(template: Template) -> Template:
+    """The same prompt with examples that are judged, where it has examples at all."""
+    examples = [
+        Example(truth_question(example.question, proposed), verdict, example.subject)
+        for example, (proposed, verdict) in zip(FEW_SHOT, _JUDGED, strict=True)
+    ]
+    return with_examples(template, examples)
+
+
+@dataclass(frozen=True)
+class TruthPrompts:
+    """What the model is shown, and the tokens by which it can say what it thinks."""
+
+    ids: tuple[tuple[int, ...], ...]
+    true: tuple[int, ...]
+    """Tokens that say "true" after these prompts."""
+    false: tuple[int, ...]
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """All of them, true ones first."""
+        return self.true + self.false
+
+    def log_odds(self, log_probs: Float[ndarray, "item choice"]) -> Float[ndarray, " item"]:
+        """log P(True) − log P(False) from the log-probabilities of `choices`."""
+        wide = np.asarray(log_probs, dtype=np.float64)
+        true, false = wide[:, : len(self.true)], wide[:, len(self.true) :]
+        return np.logaddexp.reduce(true, axis=1) - np.logaddexp.reduce(false, axis=1)
+
+
+def truth_prompts(tokenizer: Any, template: Template, questions: Sequence[str], answers: Sequence[str]) -> TruthPrompts:
+    """The prompts that ask of every answer whether it is true; `template` is the one that the answers came from."""
+    asking = p_true_template(template)
+    asked = zip(questions, answers, strict=True)
+    texts = [asking.text(truth_question(question, answer)) for question, answer in asked]
+    encoded = [ids for ids, _ in asking.encode(tokenizer, texts)]
+    true, false = (_spelled(tokenizer, asking, texts[0], encoded[0], word) for word in (TRUE, FALSE))
+    shared = _shared(true[0], false[0])
+    first, second = (_tokens(spelled, shared) for spelled in (true, false))
+    both = set(first) & set(second)
+    lead = true[0][:shared]  # a tokenizer that begins both words alike: what they share is put to the model's mouth
+    return TruthPrompts(
+        tuple(ids + lead for ids in encoded),
+        tuple(token for token in first if token not in both),
+        tuple(token for token in second if token not in both),
+    )
+
+
+def _spelled(tokenizer: Any, template: Template, text: str, ids: tuple[int, ...], word: str) -> list[tuple[int, ...]]:
+    """Tokens of the word's spellings as they follow a prompt; the usual one first."""
+    spellings = (word, word.lower(), word.upper())
+    after = [template.answer_ids(tokenizer, text, ids, spelling) for spelling in spellings]
+    bare = tokenizer(list(spellings), add_special_tokens=False)["input_ids"]
+    return [*after, *(tuple(int(token) for token in tokens) for tokens in bare)]
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    for place, (first, second) in enumerate(zip(one, other, strict=False)):
+        if first != second:
+            return place
+    raise UserError(
+        f"The tokenizer of this model writes {TRUE!r} and {FALSE!r} with the same tokens, so that P(True) cannot be "
+        f"asked for; leave detection out of --keep."
+    )
+
+
+def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
+    """The token that tells, of each spelling that ends with it; of the usual one in any case."""
+    usual = spelled[0]
+    ending = [ids for ids in spelled if ids[:shared] == usual[:shared] and len(ids) == shared + 1]
+    return list(dict.fromkeys(ids[shared] for ids in (usual, *ending)))
+
+
+def same_answer(one: str, other: str) -> bool:
+    """Whether two answers are equal once folded, or either is right by the grader where the other is accepted."""
+    return question_key(one) == question_key(other) or grade(one, [other]) or grade(other, [one])
+
+
+def self_consistency(answer: str, samples: Sequence[str]) -> float:
+    """The share of samples that are the answer."""
+    if not samples:
+        raise ValueError("no sampled answers: their share and entropy are not defined")
+    wanted = question_key(answer)
+    return sum(question_key(sample) == wanted for sample in samples) / len(samples)
+
+
+def clusters(samples: Sequence[str]) -> list[int]:
+    """The cluster of each sample, numbered as they first appear."""
+    written = {question_key(sample): sample for sample in reversed(samples)}  # the first of each wording
+    cluster = {key: key for key in written}
+    for key, other in combinations(reversed(written), 2):
+        if cluster[key] != cluster[other] and same_answer(written[other], written[key]):
+            joined, into = cluster[other], cluster[key]
+            cluster |= {member: into for member, own in cluster.items() if own == joined}
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(cluster[question_key(sample)], len(numbers)) for sample in samples]
+
+
+def semantic_entropy(samples: Sequence[str]) -> float:
+    """Entropy of the clusters' shares, in nats."""
+    if not samples:
+        raise ValueError("no sampled answers: their share and entropy are not defined")
+    counts = Counter(clusters(samples)).values()
+    return sum(count / len(samples) * math.log(len(samples) / count) for count in counts)

@@ -9,31 +9,29 @@ right only if both are.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
 
-from anchorscope.answers.grade_names import parse_question, same_name
-from anchorscope.answers.grade_words import (
-    AFTER_POLAR,
-    CLOSINGS,
-    FILLERS,
-    NEGATION_ENDS,
-    NEGATIONS,
-    NO,
-    NO_NEGATION_BEFORE,
-    OPENINGS,
-    YES,
+from anchorscope.answers.grade_names import (
+    LISTS,
+    WORDS,
     alias_readings,
-    as_date,
-    compare,
-    dates_in,
-    is_read_as_written,
-    numbers_in,
-    only_in_a_span,
+    numerals,
+    ordinal_value,
+    parse_question,
     readings,
+    same_name,
 )
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, word_tuple, words
 
+
+def _phrases(name: str) -> list[tuple[str, ...]]:
+    return sorted((tuple(phrase.split()) for phrase in LISTS["phrases"][name].split("|")), key=len, reverse=True)
+
+
+OPENINGS, CLOSINGS = _phrases("openings"), _phrases("closings")
 _CLAUSE_END = re.compile(r"[,;:.!?—–]")
 _DENIALS = re.compile(
     r"\s*(?:,\s*)?(?:(?:is|was|are|were|did|does|do|has|had|would|could|can)\s+not\b|(?:is|was|are|were|did|does|do)n['’]t\b|"
@@ -42,8 +40,7 @@ _DENIALS = re.compile(
 )
 _OR = re.compile(r"\bor\b", re.I)
 _POSSESSIVE = re.compile(r"['’]s?\b")
-_REACH = 4
-"""A negation speaks of what follows within so many words of the same clause."""
+_REACH = 4  # words of the same clause that a negation speaks of
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,6 @@ class ParsedAnswer:
 
     text: str
     located: tuple[Word, ...]
-    """All words with their places in the text."""
     words: tuple[str, ...]
     """All words, articles included."""
     whole: tuple[str, ...]
@@ -61,15 +57,6 @@ class ParsedAnswer:
     """Without what is said around the answer, either."""
     haystacks: tuple[tuple[str, ...], ...]
     """For every reading of numerals, one string each: all words, none of the articles, possessives apart."""
-    vocabulary: frozenset[str]
-    """Every word that stands in any of them."""
-    core_words: frozenset[str]
-    core_joined: str
-    has_digits: bool
-
-
-def _padded(words: Sequence[str]) -> str:
-    return f" {' '.join(words)} "
 
 
 def parse_answer(answer: str) -> ParsedAnswer:
@@ -82,43 +69,19 @@ def parse_answer(answer: str) -> ParsedAnswer:
         variants.append(tuple(word.text for word in located_words(answer, split_possessive=True)))
     read = [readings(variant) for variant in dict.fromkeys(variants)]
     haystacks = tuple(
-        tuple(dict.fromkeys(_padded(one[min(number, len(one) - 1)]) for one in read))
+        tuple(dict.fromkeys(f" {' '.join(variant[min(number, len(variant) - 1)])} " for variant in read))
         for number in range(max(map(len, read)))
     )
-    core = _core(whole)
-    return ParsedAnswer(
-        answer,
-        located,
-        words,
-        whole,
-        core,
-        haystacks,
-        vocabulary=frozenset(word for one in read for reading in one for word in reading),
-        core_words=frozenset(core),
-        core_joined="".join(core),
-        has_digits=any(character.isdigit() for word in words for character in word),
-    )
-
-
-_OPENINGS_BY_FIRST = {one[:1]: [phrase for phrase in OPENINGS if phrase[:1] == one[:1]] for one in OPENINGS}
+    return ParsedAnswer(answer, located, words, whole, _core(whole), haystacks)
 
 
 def _core(whole: tuple[str, ...]) -> tuple[str, ...]:
     """The words without openings ("it is") and closings ("I think"), but never down to nothing."""
-    first = 0
-    while True:
-        for opening in _OPENINGS_BY_FIRST.get(whole[first : first + 1], ()):
-            after = first + len(opening)
-            if whole[first:after] == opening and len(whole) > after:
-                first = after
-                break
-        else:
-            break
-    core = whole[first:]
-    for closing in CLOSINGS:
-        if core[-len(closing) :] == closing and len(core) > len(closing):
-            return core[: -len(closing)]
-    return core
+    core = whole
+    while opening := next((phrase for phrase in OPENINGS if core[: len(phrase)] == phrase != core), None):
+        core = core[len(opening) :]
+    closing = next((phrase for phrase in CLOSINGS if core[-len(phrase) :] == phrase != core), ())
+    return core[: len(core) - len(closing)]
 
 
 def denies(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
@@ -134,11 +97,11 @@ def _denied(parsed: ParsedAnswer, first: int, after: int) -> bool:
         following = parsed.words[index + 1]
         if _CLAUSE_END.search(parsed.text, parsed.located[index].end, parsed.located[index + 1].start):
             return False
-        if parsed.words[index] in NEGATIONS:
-            return following not in NO_NEGATION_BEFORE
+        if parsed.words[index] in WORDS["negations"]:
+            return following not in WORDS["hedges"]
         if parsed.words[index] == "than" and not following[0].isdigit():  # "larger than Jupiter", but "more than 300"
             return True
-        if parsed.words[index] in NEGATION_ENDS:
+        if parsed.words[index] in WORDS["negation_ends"]:
             return False
     return False
 
@@ -154,20 +117,19 @@ def guesses(answer: str) -> list[str]:
 
 def yes_or_no(parsed: ParsedAnswer) -> str | None:
     """`yes` or `no` where the answer begins by saying so; None otherwise ("No Doubt")."""
-    if not parsed.words or parsed.words[0] not in YES | NO:
+    if not parsed.words or parsed.words[0] not in WORDS["yes"] | WORDS["no"]:
         return None
     if len(parsed.words) > 1:
         between = parsed.text[parsed.located[0].end : parsed.located[1].start]
-        if not between.strip() and parsed.words[1] not in AFTER_POLAR:
+        if not between.strip() and parsed.words[1] not in WORDS["after_polar"]:
             return None
-    return "yes" if parsed.words[0] in YES else "no"
+    return "yes" if parsed.words[0] in WORDS["yes"] else "no"
 
 
 LONGEST_NAME = 1000
 """Characters beyond which neither an answer nor an accepted one is a name, which may be written in many ways."""
 SHORT = 2
-"""An accepted answer of at most so many characters must be the whole answer."""
-
+"""An accepted answer of at most this many characters must be the whole answer."""
 _MARKS = re.compile(r"(?<=[A-Za-z])[+#]+")  # "C", "C++" and "C#" are three things, though symbols are no words
 
 
@@ -207,7 +169,7 @@ RULES = Grader("rules", grade)
 def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
     wanted = word_tuple(alias)
     short = is_short(wanted)
-    if not wanted or (short and _marks(parsed.text) != _marks(alias)):
+    if not wanted or (short and _MARKS.findall(parsed.text) != _MARKS.findall(alias)):
         return False
     if wanted in (("yes",), ("no",)):
         return yes_or_no(parsed) == wanted[0] or wanted == parsed.whole
@@ -216,27 +178,19 @@ def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
         return numeric
     if wanted == parsed.whole:
         return not _repeats(parsed, wanted, question)
-    if not short and _contains(parsed, alias, wanted[0]):
+    if not short and _contains(parsed, alias):
         return not _repeats(parsed, wanted, question) and not denies(parsed, wanted)
     return _resembles(parsed, wanted) and _relaxed(parsed, alias, question)
 
 
 def _repeats(parsed: ParsedAnswer, wanted: Sequence[str], question: str | None) -> bool:
-    """Whether the answer names the accepted one only because the question does."""
     if not question:
         return False
     parsed_question = parse_question(question)
     return parsed_question.gives(wanted, parsed.words) or parsed_question.prefers_another(wanted, parsed.words)
 
 
-def _marks(text: str) -> list[str]:
-    return _MARKS.findall(text)
-
-
-def _contains(parsed: ParsedAnswer, alias: str, first: str) -> bool:
-    """Whether the words of an accepted answer stand in the answer; `first` is the first of them."""
-    if first not in parsed.vocabulary and is_read_as_written(first):  # so it is for nearly all accepted answers
-        return False
+def _contains(parsed: ParsedAnswer, alias: str) -> bool:
     read = alias_readings(alias)
     for index, haystacks in enumerate(parsed.haystacks):
         needle = f" {' '.join(read[min(index, len(read) - 1)])} "
@@ -248,29 +202,27 @@ def _contains(parsed: ParsedAnswer, alias: str, first: str) -> bool:
 
 def _by_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None) -> bool | None:
     """What dates and numbers decide; None where they say nothing."""
-    if not parsed.has_digits or not any(word[0].isdigit() for word in wanted):
+    has_digits = any(character.isdigit() for word in parsed.words for character in word)
+    if not has_digits or not any(word[0].isdigit() for word in wanted):
         return None
     dates = as_date(alias)
-    if any(one.gives(date) for one in dates_in(parsed.text) for date in dates):
+    if any(given.gives(date) for given in dates_in(parsed.text) for date in dates):
         return not denies(parsed, wanted) and not any(only_in_a_span(parsed.text, date) for date in dates)
     if any(date.month is not None or (date.year or 0) < 0 for date in dates):
         return None
-    known = FILLERS | parse_question(question).words if question else FILLERS
-    return compare(numbers_in(parsed.text), numbers_in(alias), known)
+    silent = WORDS["fillers"] | parse_question(question).words if question else WORDS["fillers"]
+    return compare(numbers_in(parsed.text), numbers_in(alias), silent)
 
 
 def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
     """Whether the two have enough in common to be compared with care: a word, all letters, or the first ones."""
     core = parsed.core
-    if not parsed.core_words.isdisjoint(wanted) or core[-1][:3] == wanted[-1][:3]:
-        return True
-    if parsed.core_joined == "".join(wanted):
+    if not set(core).isdisjoint(wanted) or core[-1][:3] == wanted[-1][:3] or "".join(core) == "".join(wanted):
         return True
     return 1 in (len(core), len(wanted)) and core[0][0] == wanted[0][0]
 
 
 def _relaxed(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
-    """Whether the whole answer is the accepted one written in another way; nothing very long is a name."""
     if max(len(parsed.text), len(alias)) > LONGEST_NAME:
         return False
     parsed_question = parse_question(question) if question else None
@@ -280,3 +232,171 @@ def _relaxed(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
         if parsed_question.is_another_option(words(alias), parsed.core):
             return False
     return same_name(parsed.text, parsed.core, alias, parsed_question)
+
+
+UNITS = {name: group[0] for group in _phrases("units") for name in group}
+_LONGEST_COUNTED = 2  # words that are no unit after an accepted number: "12 players", "9 full seasons"
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_NEGATIVE = re.compile(r"(?:(?<![\w.)])[-−–]\s?|\bminus\s+)(?=[0-9.])", re.I)
+
+
+class Numbers(NamedTuple):
+    """What a text says in numbers. Units are compared only where both sides give a known one."""
+
+    quantities: list[tuple[Decimal, str | None]]
+    """Values, each with the known unit beside it."""
+    others: list[str]
+    """The words that are neither a number, nor a known unit beside one, nor an approximation."""
+    leads: bool
+    """Whether a number comes first and only lower-case words after it: "12 players", but not "Apollo 11"."""
+
+
+def numbers_in(text: str) -> Numbers:
+    """The numbers of a text."""
+    negative = bool(_NEGATIVE.search(text))
+    for symbol, name in LISTS["unit_symbols"].items():
+        text = text.replace(symbol, f" {name} ")
+    text = re.sub(r"\bper\s+cent\b", "percent", text, flags=re.I)
+    text = re.sub(r"(?<=[0-9])(?=(?:km|cm|mm|m|kg|g|ft|in|mi|lbs?|hrs?|mph|kph)\b)", " ", text, flags=re.I)
+    located = [word for word in located_words(text) if word.text not in ARTICLES]
+    words = [word.text for word in located]
+    beside: set[int] = set()
+    quantities: list[tuple[Decimal, str | None]] = []
+    for index, word in enumerate(words):
+        if _NUMBER.fullmatch(word):
+            unit_at = _unit_beside(words, index)
+            beside.update((index, *unit_at))
+            value = Decimal(word).normalize()
+            quantities.append((-value if negative else value, UNITS[words[unit_at[0]]] if unit_at else None))
+    other_places = [
+        index for index, word in enumerate(words) if index not in beside and word not in WORDS["approximations"]
+    ]
+    small_after = (index > min(beside) and text[located[index].start].islower() for index in other_places)
+    return Numbers(quantities, [words[index] for index in other_places], bool(quantities) and all(small_after))
+
+
+def _unit_beside(words: Sequence[str], index: int) -> list[int]:
+    """The places of the units beside the number, the telling one first: "5 percent", "$5", "20 degrees Celsius"."""
+    after = [place for place in (index + 1, index + 2) if place < len(words) and words[place] in UNITS]
+    if after and after[0] == index + 1:
+        return after[::-1] if len(after) == 2 and words[after[0]].startswith("degree") else after[:1]
+    return [index - 1] if index and words[index - 1] in ("dollar", "euro", "pound", "yen", "rupee") else []
+
+
+def compare(answer: Numbers, accepted: Numbers, silent: frozenset[str]) -> bool | None:
+    """Whether the answer gives the accepted number; None where words must decide.
+
+    The accepted answer must be one number with at most two words after it ("12 players"). The answer must hold no other
+    number, and no further word than the accepted one's own and `silent` ones (those of the question, say).
+    """
+    if len(accepted.quantities) != 1 or len(answer.quantities) != 1:
+        return None
+    (given, given_unit), (wanted, wanted_unit) = answer.quantities[0], accepted.quantities[0]
+    if abs(given) != abs(wanted):
+        return None
+    if given != wanted or (given_unit and wanted_unit and given_unit != wanted_unit):
+        return False
+    if not accepted.leads or len(accepted.others) > _LONGEST_COUNTED:
+        return None
+    return True if silent.union(accepted.others).issuperset(answer.others) else None
+
+
+_MONTH_NAMES = "january february march april may june july august september october november december"
+MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES.split(), start=1)}
+MONTHS |= {name[:3]: number for name, number in MONTHS.items()} | {"sept": 9}
+_BEFORE_CHRIST, _AFTER = ("bc", "bce"), ("ad", "ce")
+_ISO = re.compile(r"(?<![\w-])([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?![\w-])")
+_NUMERIC = re.compile(r"(?<![\w/.-])([0-9]{1,2})([/.-])([0-9]{1,2})\2([0-9]{4})(?![\w/-])")
+
+_YEARS = re.compile(r"(?<![\w-])([0-9]{4})\s*(?:-|–|—|to|until|till|and)\s*([0-9]{4})(?![\w-])", re.I)
+
+
+class Date(NamedTuple):
+    """A date as far as it is given; the year is negative before Christ."""
+
+    year: int | None = None
+    month: int | None = None
+    day: int | None = None
+
+    def gives(self, wanted: "Date") -> bool:
+        """Whether everything that `wanted` gives is given here, and the same: a full date gives its year."""
+        return all(part is None or part == own for part, own in zip(wanted, self, strict=True))
+
+
+def _written_out(text: str) -> list[str]:
+    """The text with numeric dates in words, once for every way to read them."""
+    names = _MONTH_NAMES.split()
+
+    def spelled(year: str, month: str, day: str, otherwise: str) -> str:
+        return f"{int(day)} {names[int(month) - 1]} {year}" if 1 <= int(month) <= 12 else otherwise
+
+    text = _ISO.sub(lambda m: spelled(m[1], m[2], m[3], m[0]), text)
+    day_first = _NUMERIC.sub(lambda m: spelled(m[4], m[3], m[1], m[0]), text)
+    month_first = _NUMERIC.sub(lambda m: spelled(m[4], m[1], m[3], m[0]), text)
+    return [text] if day_first == text == month_first else [day_first, month_first]
+
+
+def _day(word: str) -> int | None:
+    value = int(word) if word.isascii() and word.isdigit() and len(word) <= 2 else ordinal_value(word)
+    return value if value is not None and 1 <= value <= 31 else None
+
+
+def _year(words: Sequence[str], index: int) -> tuple[int | None, int]:
+    """The year that begins at word `index` and the index after it: "1776", "44 BC", "AD 79"."""
+    before = index < len(words) and words[index] in _AFTER
+    start = index + 1 if before else index
+    if start >= len(words) or not (words[start].isascii() and words[start].isdigit()) or len(words[start]) > 4:
+        return None, index
+    era = words[start + 1] if start + 1 < len(words) and words[start + 1] in (*_BEFORE_CHRIST, *_AFTER) else ""
+    if not (era or before) and len(words[start]) != 4:
+        return None, index
+    value = int(words[start])
+    return -value if era in _BEFORE_CHRIST else value, start + (2 if era else 1)
+
+
+def _dates(words: Sequence[str]) -> Iterator[tuple[Date, int, int]]:
+    index = 0
+    while index < len(words):
+        month, day, after = MONTHS.get(words[index]), None, index + 1
+        if month is not None and after < len(words) and _day(words[after]) is not None:
+            day, after = _day(words[after]), after + 1
+        elif month is None and (day := _day(words[index])) is not None:
+            while after < len(words) and words[after] == "of":
+                after += 1
+            month = MONTHS.get(words[after]) if after < len(words) else None
+            after += 1
+        year, end = _year(words, after if month else index)
+        if month or year is not None:
+            yield Date(year, month, day if month else None), index, end if year is not None else after
+            index = end if year is not None else after
+        else:
+            index += 1
+
+
+def _plain_words(text: str) -> list[str]:
+    return list(numerals([word.text for word in located_words(text) if word.text not in ARTICLES]))
+
+
+def dates_in(text: str) -> list[Date]:
+    """Every date that the text may be read to give."""
+    return [date for reading in _written_out(text) for date, _, _ in _dates(_plain_words(reading))]
+
+
+def as_date(text: str) -> list[Date]:
+    """The readings of a text that is one date and nothing else; none if it says more."""
+    whole = []
+    for reading in _written_out(text):
+        words = _plain_words(reading)
+        found = list(_dates(words))
+        if len(found) == 1 and all(
+            word in WORDS["around_dates"] for word in (*words[: found[0][1]], *words[found[0][2] :])
+        ):
+            whole.append(found[0][0])
+    return whole
+
+
+def only_in_a_span(text: str, date: Date) -> bool:
+    """Whether the text gives a year, but only as an end of a span of years."""
+    if date.month is not None or not any(given.gives(date) for given in dates_in(text)):
+        return False
+    return not any(given.gives(date) for given in dates_in(_YEARS.sub(" ", text)))

@@ -2,6 +2,8 @@
 
 These rules compare the whole answer, never a part of it, and never one that only repeats words of the question. How
 else an accepted answer may be written follows from itself (`forms`); what may be left out depends on the question.
+"Henry VIII" is "Henry the Eighth", "Saint Louis" is "St. Louis", "cats" is "cat". A Roman numeral after a name may be
+an ordinal ("Henry VIII") or a count ("Rocky IV"), so there are two readings of it.
 
 An answer that only gives the question's own name back is no answer, though lists of accepted answers that were gathered
 from redirects often hold it ("Who is Robin Hood's enemy?"). It is one where the question offers a choice, where
@@ -9,30 +11,107 @@ it asks for a capital, and where the name is a part of a longer one ("the museum
 """
 
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.resources import files
 from itertools import islice
 
-from anchorscope.answers.grade_words import (
-    ALWAYS_CLASSES,
-    BEFORE_OF,
-    CLASSES,
-    NOT_IN_A_PERSON,
-    OPENERS,
-    PARTICLES,
-    PERSONS,
-    PREPOSITIONS,
-    SUFFIXES,
-    TITLES,
-    readings,
-    roman_value,
-    same_but_spacing,
-    same_noun,
-    singular,
-    stands_in,
-)
-from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, words
+from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, word_tuple, words
+
+LISTS = tomllib.loads((files("anchorscope.answers") / "grade_words.toml").read_text(encoding="utf-8"))
+WORDS = {name: frozenset(text.split()) for name, text in LISTS["words"].items()}
+_SHORTENED: dict[str, str] = LISTS["shortened"]
+_SMALL_ORDINALS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"""
+_TENS_ORDINALS = "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"
+_ORDINALS = {word: value for value, word in enumerate(_SMALL_ORDINALS.split(), start=1)}
+_ORDINALS |= {word: value for value, word in zip(range(20, 100, 10), _TENS_ORDINALS.split(), strict=True)}
+_DIGIT_ORDINAL = re.compile(r"([0-9]{1,9})(?:st|nd|rd|th)")
+_TENS_DIGITS = re.compile(r"0*[2-9]0")
+_ROMAN = re.compile(r"(?=.)m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
+_ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
+_ROMAN_ALONE = ("i", "v", "x")  # "C", "D", "L" and "M" alone are letters: "Vitamin C"
+
+_SPACING_LENGTH = 5  # letters from which "pingpong" and "ping pong" are taken for the same
+
+
+def ordinal_value(word: str) -> int | None:
+    """8 for "eighth" and "8th"; None for any other word."""
+    written = _DIGIT_ORDINAL.fullmatch(word)
+    return int(written.group(1)) if written else _ORDINALS.get(word)
+
+
+def roman_value(word: str) -> int | None:
+    """8 for "viii"; None where the word is no Roman numeral or a single letter that is hardly one."""
+    if (len(word) == 1 and word not in _ROMAN_ALONE) or not _ROMAN.fullmatch(word):
+        return None
+    values = [_ROMAN_VALUES[letter] for letter in word]
+    return sum(-value if value < max(values[index:]) else value for index, value in enumerate(values))
+
+
+def numerals(own: Sequence[str], roman_ending: str | None = None) -> tuple[str, ...]:
+    """The words with ordinals as "8th" and Roman numerals after the first word as numbers with that ending, if any."""
+    read: list[str] = []
+    for index, word in enumerate(own):
+        ordinal, roman = ordinal_value(word), roman_value(word) if index and roman_ending is not None else None
+        if ordinal is not None:
+            tens = read and ordinal < 10 and _TENS_DIGITS.fullmatch(read[-1])
+            if tens:  # "twenty first" was read "20 first"
+                ordinal += int(read.pop())
+            read.append(f"{ordinal}th")
+        else:
+            read.append(word if roman is None else f"{roman}{roman_ending}")
+    return tuple(read)
+
+
+def readings(own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The words as they are, with Roman numerals as ordinals, and as counts; one reading where all are the same."""
+    plain = tuple(map(_SHORTENED.get, own, own))
+    if not any(map(_may_be_numeral, plain)):
+        return (plain,)
+    ordinals, counts = numerals(plain, "th"), numerals(plain, "")
+    return (plain,) if plain == ordinals == counts else (plain, ordinals, counts)
+
+
+@lru_cache(maxsize=1 << 16)  # accepted answers have most words in common
+def _may_be_numeral(word: str) -> bool:
+    return ordinal_value(word) is not None or roman_value(word) is not None
+
+
+@lru_cache(maxsize=1 << 16)  # an accepted answer is read once for every question that accepts it
+def alias_readings(alias: str) -> tuple[tuple[str, ...], ...]:
+    """The readings of an accepted answer's words, without articles."""
+    return readings(word_tuple(alias))
+
+
+def singular(word: str) -> str:
+    """A plural's singular by the regular rules; any other word stays."""
+    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("ches", "shes", "sses", "xes")) else word[:-1]
+
+
+def same_noun(one: str, other: str) -> bool:
+    """Whether two words are one noun, in whichever number."""
+    short, long = sorted((one, other), key=len)
+    return short == long or (len(short) > 2 and (long in (f"{short}s", f"{short}es") or singular(long) == short))
+
+
+def same_but_spacing(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two texts differ only in where words are joined: "ping pong" and "pingpong", not "19 84" and "1984"."""
+    joined = "".join(one)
+    return len(joined) >= _SPACING_LENGTH and joined.isalpha() and joined == "".join(other)
+
+
+def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
+    """Whether the words of `needle` stand together in `haystack`."""
+    size = len(needle)
+    return any(tuple(haystack[index : index + size]) == tuple(needle) for index in range(len(haystack) - size + 1))
+
 
 _WHO = re.compile(r"\b(?:who|whom|whose|who's)\b", re.I)
 _WHICH = re.compile(r"\b(?:which|what|name)\b", re.I)
@@ -47,11 +126,8 @@ _CHOICE = re.compile(
 _SEVERAL = re.compile(
     r"\b(?:which|what|the|name|are)\s+(?:the\s+)?(?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b", re.I
 )
-_SENTENCE = 6
-"""An answer of so many words is a sentence, which may restate the question."""
-
-_SHORTEST_PART = 4
-"""Letters that a part of an option needs to stand for it."""
+_SENTENCE = 6  # words of an answer that may restate the question
+_SHORTEST_PART = 4  # letters that a part of an option needs to stand for it
 
 
 @dataclass(frozen=True)
@@ -115,9 +191,8 @@ class ParsedQuestion:
         return len(list(occurrences(answer, texts))) == len(list(occurrences(alias, texts))) == 1
 
     def _is_capitalised(self, index: int) -> bool:
-        """Whether a word is written as a name."""
         word = self.located[index]
-        return self.text[word.start].isupper() and not (index == 0 and word.text in OPENERS)
+        return self.text[word.start].isupper() and not (index == 0 and word.text in WORDS["openers"])
 
     def _adjacent(self, index: int) -> bool:
         """Whether only white space or a hyphen stands between word `index` and the next."""
@@ -135,7 +210,7 @@ class ParsedQuestion:
         if rest[0].text == "'s":
             return len(rest) == 2 and self._is_capitalised(after + 1)
         is_name = self._is_capitalised(after) or rest[0].text[0].isdigit()
-        return rest[0].text in SUFFIXES or (is_name and self._adjacent(after - 1))
+        return rest[0].text in WORDS["suffixes"] or (is_name and self._adjacent(after - 1))
 
     def _name_came_before(self, first: int, after: int) -> bool:
         """Before the words: "Canton of Geneva", "Lake Geneva", "songs by Bach", "Mass (Bach work)", "Lima, Peru?"."""
@@ -146,7 +221,7 @@ class ParsedQuestion:
         if not self._adjacent(first - 1):
             return between == "," and after == len(self.located) and self._is_capitalised(first - 1)
         of_name = before == "of" and first > 1 and self._is_capitalised(first - 2) and self._adjacent(first - 2)
-        return of_name or (self._is_capitalised(first - 1) and before not in OPENERS)
+        return of_name or (self._is_capitalised(first - 1) and before not in WORDS["openers"])
 
     def _written_as_name(self, first: int, after: int) -> bool:
         start, end = self.located[first].start, self.located[after - 1].end
@@ -174,7 +249,7 @@ def _asks_person(question: str) -> bool:
     for asking in _WHICH.finditer(question):
         words, at = 0, asking.end()
         for run in islice(_RUN.finditer(question, at), _LOOKED_AT):
-            if run[0].lower() in PERSONS:
+            if run[0].lower() in WORDS["persons"]:
                 return True
             words += words == 0 or bool(question[at : run.start()].strip("'’-"))
             if words > _BEFORE_PERSON:
@@ -206,8 +281,7 @@ _DESCRIBED = re.compile(r"[^,;]*?\b([a-z]+) (?=[A-Z])(?=[^,;]*?[A-Z][^,;]*?[A-Z]
 _VOWELS = frozenset("aeiouy")
 _LONGEST_NAME = 5
 _SHORTEST_SURNAME = 3
-_HIGHEST_REGNAL = 40
-"""Above it, what reads as a Roman numeral is a surname: "Dix" is 509."""
+_HIGHEST_REGNAL = 40  # above it, what reads as a Roman numeral is a surname: "Dix" is 509
 _SHORTEST_ACRONYM = 3
 _SHORTEST_MISSPELT = 6
 
@@ -229,7 +303,7 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
         texts += re.split(r"[;,]?\s*\bor\b,?\s*|\s*\band other", bare)
     texts += re.split(r"(?<=\w) as (?=[A-Z])", bare)[:1]  # "Sean Bean as Ned Stark"
     described = _DESCRIBED.match(bare)
-    if described and described[1] not in PREPOSITIONS:
+    if described and described[1] not in WORDS["prepositions"] | WORDS["particles"]:
         texts.append(described[2])
     head, comma, tail = bare.partition(",")
     if comma and "," not in tail and not re.search(r"[0-9;&]|\band\b", bare):
@@ -241,20 +315,22 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
 def without_titles(name: Sequence[str]) -> tuple[str, ...]:
     """A name without honorifics before it and degrees after it, but never down to nothing."""
     kept = tuple(name)
-    while len(kept) > 1 and kept[0] in TITLES:
+    while len(kept) > 1 and kept[0] in WORDS["titles"]:
         kept = kept[1:]
-    while len(kept) > 1 and kept[-1] in SUFFIXES:
+    while len(kept) > 1 and kept[-1] in WORDS["suffixes"]:
         kept = kept[:-1]
     return kept
 
 
 def without_classes(name: Sequence[str], question: ParsedQuestion | None) -> tuple[str, ...]:
     """A name without the kind of thing that it names, where the question says it already: "River", "Battle of"."""
-    droppable = ALWAYS_CLASSES if question is None else ALWAYS_CLASSES | (CLASSES & question.words)
+    droppable = (
+        WORDS["always_classes"] if question is None else WORDS["always_classes"] | (WORDS["classes"] & question.words)
+    )
     if question is not None and "mountain" in question.words:
         droppable |= {"mt"}
     kept = tuple(name)
-    if len(kept) > 2 and kept[1] == "of" and kept[0] in droppable | BEFORE_OF:
+    if len(kept) > 2 and kept[1] == "of" and kept[0] in droppable | WORDS["before_of"]:
         kept = kept[2:]
     elif len(kept) > 1 and kept[0] in droppable:
         kept = kept[1:]
@@ -309,12 +385,11 @@ def _first_names_fit(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _looks_like_a_person(alias: str) -> bool:
-    """Two to six words of letters, written as a name."""
     located = located_words(alias, numbers=False)
     return 2 <= len(located) <= 6 and all(
         word.text.isalpha()
-        and word.text not in NOT_IN_A_PERSON
-        and (alias[word.start].isupper() or word.text in PARTICLES)
+        and word.text not in WORDS["not_in_a_person"]
+        and (alias[word.start].isupper() or word.text in WORDS["particles"])
         for word in located
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,11 @@ from anchorscope.stats.streams import Priorities, drawn, mixed, priorities
 Indices = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The choice."""
+class Drawn(NamedTuple):
+    """Which items are used, and the inverse of their chance to be drawn, 0 for the others."""
 
     used: NDArray[np.bool_]
     weight: NDArray[np.float64]
-    """Inverse of the chance to be drawn, 0 for items that were not."""
 
 
 def draw(
@@ -48,7 +47,7 @@ def draw(
         for cell, size in zip(pair, sizes, strict=True):
             used[cell[:size]] = True
             weight[cell[:size]] = len(cell) / max(size, 1)
-    return Drawn(used=used, weight=weight)
+    return Drawn(used, weight)
 
 
 def _in_order(items: Indices, order: Priorities) -> Indices:
@@ -66,12 +65,12 @@ def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: in
 
 def balanced_by(questions: Sequence[Question], balance: str) -> str:
     """What a balance comes to: without any relation, only the whole dataset can be balanced."""
-    return "dataset" if balance == "relation" and not any(one.relation for one in questions) else balance
+    return "dataset" if balance == "relation" and not any(question.relation for question in questions) else balance
 
 
 def grouped_by(questions: Sequence[Question], group_by: str) -> str:
     """What keeps items in one fold: without any subject, a question is a group of its own."""
-    return "question" if group_by == "subject" and not any(one.subject for one in questions) else group_by
+    return "question" if group_by == "subject" and not any(question.subject for question in questions) else group_by
 
 
 def group_items(questions: Sequence[Question], answers: Sequence[str], group_by: str) -> NDArray[np.int64]:
@@ -137,8 +136,8 @@ def label_answers(
     labels = np.array([truthful[index] for index in graded], dtype=bool)
     relations = [questions[index].relation for index in graded]
     order = priorities(seed, "balance", [questions[index].item_id for index in graded])
-    drawn = draw(labels, relations, balance, max_per_class, order)
-    used = {index: (bool(drawn.used[place]), float(drawn.weight[place])) for place, index in enumerate(graded)}
+    chosen, weights = draw(labels, relations, balance, max_per_class, order)
+    used = {index: (bool(chosen[place]), float(weights[place])) for place, index in enumerate(graded)}
     result = []
     for index, answer in enumerate(answers):
         is_used, weight = used.get(index, (False, 0.0))
@@ -155,16 +154,15 @@ def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: 
         return
     all_true = sum(label.truthful is True for label in labels)
     all_false = sum(label.truthful is False for label in labels)
-    if too_long:
-        raise TooFewAnswers(
-            f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable, "
-            f"{needed} of each are needed, and {too_long}; ask shorter questions or more of them, take the shorter "
-            f"--prompt zero-shot, or a model that reads more."
-        )
+    before = f" ({all_true} true and {all_false} false before balancing), {needed} of each are needed"
     wider = ", --balance dataset" if balance == "relation" and min(all_true, all_false) >= needed else ""
+    then = f"; ask more questions (a higher --limit){wider}, or use a model that answers more of them right."
+    if too_long:
+        before = f", {needed} of each are needed, and {too_long}"
+        then = (
+            "; ask shorter questions or more of them, take the shorter --prompt zero-shot, or a model that reads more."
+        )
     raise TooFewAnswers(
-        f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable "
-        f"({all_true} true and {all_false} false before balancing), {needed} of each are needed; "
-        f"ask more questions (a higher --limit){wider}, "
-        f"or use a model that answers more of them right."
+        f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable"
+        f"{before}{then}"
     )

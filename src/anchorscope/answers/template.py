@@ -1,21 +1,22 @@
 """The text around a question: a head and a tail that are the same for all items, as plain text or from a chat template.
 
-What comes before the question is the same for every item, so its keys and values are computed once. A template is
-plain text, made once per model; how the text becomes tokens (and never with two first tokens) is told here as well.
+The head is the same for every item, so its keys and values are computed once. A chat prompt comes from the tokenizer's
+own template: one instruction in the first user turn (not every template has a system role), and the solved examples as
+earlier turns. It is rendered once, with a placeholder for the question, and split around it.
 
-A chat prompt comes from the tokenizer's own template. The conversation holds one instruction and the solved examples as
-earlier turns. The instruction stands in the first user turn, because not every template has a system role. The template
-is rendered once, with a placeholder for the question, and split around it.
+Thinking is switched off: the answer is probed, not what a reasoning model writes before it. Some templates take a
+switch and write an empty thinking block themselves (Qwen3, SmolLM3), or only its end (DeepSeek-V3.1). Some end inside
+an open block (DeepSeek-R1 and its distills, QwQ): it is closed at once. Some leave it to the model to open one (the
+first DeepSeek-R1 templates): an empty block is put there. That a tokenizer knows the tags means nothing, since models
+that never think (Qwen3-Instruct-2507) share it with those that do.
 
-Thinking is switched off: the answer is what is probed, not what a reasoning model writes before it. Templates of
-reasoning models come in four kinds. Some take a switch and write an empty thinking block themselves (Qwen3, SmolLM3),
-or only its end (DeepSeek-V3.1). Some end inside an open block, for the model to go on in (DeepSeek-R1 and its distills,
-QwQ): it is closed at once. Some leave it to the model to open one (the first DeepSeek-R1 templates): an empty block is
-put there. The others do not speak of thinking: nothing is changed. That a tokenizer knows the tags says nothing, since
-models that never think (Qwen3-Instruct-2507) share it with those that do.
+There are variants of a prompt with other solved examples, put in as text in the shape of those that are there, and with
+the permission to say "I don't know". With that come two questions that nobody can answer; the last example still has an
+answer, since it is copied most.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Thread
@@ -41,10 +42,8 @@ FEW_SHOT = (
     Example("What is the chemical symbol of gold?", "Au", "gold"),
 )
 """The examples of every prompt: a place, a person and a symbol, so that no kind of answer is favoured."""
-
-
 Offsets = tuple[tuple[int, int], ...]
-"""Characters [start, end) that each token covers; empty for a token that stands for no character."""
+"""Characters [start, end) that each token covers; none for a special token."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,11 @@ class Template:
     """The token that every prompt begins with, put in front where it is not there yet."""
 
     def text(self, question: str) -> str:
-        """The whole prompt; the question goes on one line."""
+        """The whole prompt."""
         return f"{self.head}{' '.join(question.split())}{self.tail}"
 
     def encode(self, tokenizer: Any, texts: Sequence[str]) -> list[tuple[tuple[int, ...], Offsets]]:
-        """Tokens of each text, all of which begin as this template does, and the characters of every token."""
+        """Tokens of each text, which begins as this template does, and the characters of every token."""
         if not texts:
             return []
         encoded = tokenizer(
@@ -79,13 +78,13 @@ class Template:
             return_attention_mask=False,
             return_token_type_ids=False,
         )
-        found = []
+        results = []
         for tokens, spans in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
             ids, offsets = tuple(tokens), tuple(spans)
             if self.first_token is not None and ids[:1] != (self.first_token,):
                 ids, offsets = (self.first_token, *ids), ((0, 0), *offsets)
-            found.append((ids, offsets))
-        return found
+            results.append((ids, offsets))
+        return results
 
     def answer_ids(self, tokenizer: Any, text: str, ids: Sequence[int], answer: str) -> tuple[int, ...]:
         """Tokens of an answer that was given elsewhere, as they follow a prompt with this text and these tokens."""
@@ -97,26 +96,23 @@ class Template:
         """The same of many prompts and answers, in one call of the tokenizer."""
         written = [self.answer_lead + answer.strip() for answer in answers]
         texts = [text + after for (text, _), after in zip(prompts, written, strict=True)]
-        found = []
+        results = []
         for (_, ids), after, (whole, _) in zip(prompts, written, self.encode(tokenizer, texts), strict=True):
             if whole[: len(ids)] == tuple(ids):
-                found.append(whole[len(ids) :])
+                results.append(whole[len(ids) :])
             else:  # the prompt's last characters and the answer's first made one token: the model never sees it so
-                found.append(tuple(int(token) for token in tokenizer(after, add_special_tokens=False)["input_ids"]))
-        return found
+                results.append(tuple(int(token) for token in tokenizer(after, add_special_tokens=False)["input_ids"]))
+        return results
 
 
 FEW_SHOT_TEMPLATE = Template(
     kind="few-shot",
-    head="".join(f"Question: {one.question}\nAnswer: {one.answer}\n" for one in FEW_SHOT) + "Question: ",
+    head="".join(f"Question: {example.question}\nAnswer: {example.answer}\n" for example in FEW_SHOT) + "Question: ",
     tail="\nAnswer:",
     answer_lead=" ",
     tokenizer_adds=True,
 )
-"""Solved examples, then the question: works for every model, trained to chat or not."""
 ZERO_SHOT_TEMPLATE = replace(FEW_SHOT_TEMPLATE, kind="zero-shot", head="Question: ")
-"""The question alone: for models that know this form and nothing of the examples."""
-
 
 OPEN, CLOSE = "<think>", "</think>"
 """Around what a reasoning model writes before its answer."""
@@ -145,13 +141,9 @@ def after_thinking(text: str) -> str | None:
 
 
 INSTRUCTION = "Answer every question with a name, a number or a short phrase only, not with a sentence."
-"""What the model is told once, before the first example."""
-
 # Capitals, quotes and signs: a template that changes any of them would change questions too.
 _PLACEHOLDER = 'Where Is "Zq7\'s" place & why?'
 _INSTEAD = "use --prompt few-shot, which needs no chat template."
-LONGEST_SOURCE = 2**20
-"""Characters that a chat template may have; the longest ones in use have some 20,000."""
 SECONDS = 10
 """How long a chat template may take to render; an honest one takes milliseconds."""
 # What a template's clock shows, Llama's own default: the same recipe asks the same tomorrow.
@@ -164,8 +156,6 @@ class TemplateRefused(Exception):
 
 def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapping[str, Any]) -> str:
     """What the template makes of the turns, in transformers' sandbox, up to where the model goes on."""
-    if len(source) > LONGEST_SOURCE:
-        raise TemplateRefused(f"it has {len(source):,} characters, at most {LONGEST_SOURCE:,} are read")
     outcome: list[str | BaseException] = []
 
     def render() -> None:
@@ -191,31 +181,29 @@ def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapp
 
 def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
     """The tokenizer's chat template around a question."""
-    source = _source(tokenizer)
-    parts = _rendered(tokenizer, source).split(_PLACEHOLDER)
-    if len(parts) != 2:
-        found = "changes the question's text" if len(parts) == 1 else f"repeats the question {len(parts) - 1} times"
-        raise UserError(f"The chat template of this model {found}, so that its tokens cannot be told; {_INSTEAD}")
-    head, tail = parts
-    if not all(text in head for text in (INSTRUCTION, *(one.answer for one in FEW_SHOT))):
-        raise UserError(f"The chat template of this model leaves out earlier turns of a conversation; {_INSTEAD}")
-    # A chat template writes its special tokens itself; only the first one may be left to the tokenizer.
-    first = needs_bos if needs_bos is not None else _first_of(tokenizer)
-    return Template("chat", head, without_thinking(tail, source), "", tokenizer_adds=False, first_token=first)
-
-
-def _source(tokenizer: Any) -> str:
     if not getattr(tokenizer, "chat_template", None):
         raise UserError(f"The tokenizer of this model has no chat template (a base model has none); {_INSTEAD}")
     try:
-        return str(tokenizer.get_chat_template())
+        source = str(tokenizer.get_chat_template())
     except ValueError as error:  # several templates, none of them the default
         raise UserError(f"The tokenizer of this model has no default chat template; {_INSTEAD}") from error
+    parts = _rendered(tokenizer, source).split(_PLACEHOLDER)
+    if len(parts) != 2:
+        change = "changes the question's text" if len(parts) == 1 else f"repeats the question {len(parts) - 1} times"
+        raise UserError(f"The chat template of this model {change}, so that its tokens cannot be told; {_INSTEAD}")
+    head, tail = parts
+    if not all(text in head for text in (INSTRUCTION, *(example.answer for example in FEW_SHOT))):
+        raise UserError(f"The chat template of this model leaves out earlier turns of a conversation; {_INSTEAD}")
+    # A chat template writes its special tokens itself; only the first one may be left to the tokenizer.
+    first = needs_bos
+    if first is None and (token := tokenizer("a")["input_ids"][0]) == tokenizer.bos_token_id:
+        first = int(token)
+    return Template("chat", head, without_thinking(tail, source), "", tokenizer_adds=False, first_token=first)
 
 
 def _rendered(tokenizer: Any, source: str) -> str:
     turns = [{"role": "user", "content": f"{INSTRUCTION}\n\n{FEW_SHOT[0].question}"}]
-    for before, after in zip(FEW_SHOT, [*(one.question for one in FEW_SHOT[1:]), _PLACEHOLDER], strict=True):
+    for before, after in zip(FEW_SHOT, [*(example.question for example in FEW_SHOT[1:]), _PLACEHOLDER], strict=True):
         turns += [{"role": "assistant", "content": before.answer}, {"role": "user", "content": after}]
     try:
         return render_chat(source, turns, {**tokenizer.special_tokens_map, **SWITCHES})
@@ -224,13 +212,6 @@ def _rendered(tokenizer: Any, source: str) -> str:
         raise UserError(f"The chat template of this model cannot be used ({reason}); {_INSTEAD}") from error
 
 
-def _first_of(tokenizer: Any) -> int | None:
-    """The token that the tokenizer itself puts before every text, if it is the beginning-of-text token."""
-    first = tokenizer("a")["input_ids"][0]
-    return int(first) if first == tokenizer.bos_token_id else None
-
-
-_TOGETHER = 2**20  # characters that are tokenised in one call
 PROMPTS = ("few-shot", "zero-shot", "chat")
 """How a question can be put: as plain text after solved examples or without any, or through a chat template."""
 
@@ -267,26 +248,11 @@ def build_prompts(
     tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE, context: int | None = None
 ) -> list[Prompt]:
     """The prompt of each question, up to where its answer begins; empty where it alone exceeds the context."""
-    start, found = len(template.head), []
-    for some in some_at_a_time([template.text(question.question) for question in questions]):
-        for text, (ids, offsets) in zip(some, template.encode(tokenizer, some), strict=True):
-            fits = context is None or len(ids) <= context
-            found.append(Prompt(text, ids, offsets, start) if fits else Prompt("", (), (), 0, left_out=len(ids)))
-    return found
-
-
-def some_at_a_time(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Texts in parts, so that the tokens of long ones that are not kept are not in memory together."""
-    some: list[str] = []
-    size = 0
-    for text in texts:
-        some.append(text)
-        size += len(text)
-        if size >= _TOGETHER:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+    texts, start, prompts = [template.text(question.question) for question in questions], len(template.head), []
+    for text, (ids, offsets) in zip(texts, template.encode(tokenizer, texts), strict=True):
+        fits = context is None or len(ids) <= context
+        prompts.append(Prompt(text, ids, offsets, start) if fits else Prompt("", (), (), 0, left_out=len(ids)))
+    return prompts
 
 
 def prefix_length(prompts: Sequence[Prompt]) -> int:
@@ -303,3 +269,131 @@ def decode_all_exactly(tokenizer: Any, sequences: Sequence[Sequence[int]]) -> li
     """The texts of many sequences, in one call."""
     lists = [list(ids) for ids in sequences]
     return list(tokenizer.batch_decode(lists, clean_up_tokenization_spaces=False)) if lists else []
+
+
+EXAMPLE_SETS = (
+    FEW_SHOT,
+    (
+        Example("In which country is the Eiffel Tower?", "France", "Eiffel Tower"),
+        Example("Who painted the Mona Lisa?", "Leonardo da Vinci", "Mona Lisa"),
+        Example("How many legs does a spider have?", "8", "spider"),
+    ),
+    (
+        Example("What is the longest river in Africa?", "Nile", "Africa"),
+        Example("Who composed The Four Seasons?", "Antonio Vivaldi", "The Four Seasons"),
+        Example("What colour is a ruby?", "Red", "ruby"),
+    ),
+    (
+        Example("Which ocean lies west of Portugal?", "Atlantic Ocean", "Portugal"),
+        Example("Who formulated the theory of relativity?", "Albert Einstein", "theory of relativity"),
+        Example("What is the freezing point of water in degrees Celsius?", "0", "water"),
+    ),
+)
+"""A place, a person and something short each; the first are those of every prompt."""
+
+
+def _parts(template: Template) -> tuple[str, list[str]] | None:
+    """What stands before the solved examples, and each of these up to the next; None where the head shows none."""
+    starts = [template.head.find(example.question) for example in FEW_SHOT]
+    if -1 in starts:
+        return None
+    ends = [*starts[1:], len(template.head)]
+    return template.head[: starts[0]], [template.head[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def has_examples(template: Template) -> bool:
+    """Whether a template shows the solved examples."""
+    return _parts(template) is not None
+
+
+def with_examples(template: Template, examples: Sequence[Example]) -> Template:
+    """The template with these examples instead of its own; as it is where it shows none."""
+    parts = _parts(template)
+    if parts is None:
+        return template
+    shown = [  # only what follows the question is searched for its answer: the new question may name it
+        other.question + part.removeprefix(own.question).replace(own.answer, other.answer, 1)
+        for part, own, other in zip(parts[1], FEW_SHOT, examples, strict=True)
+    ]
+    return replace(template, head=parts[0] + "".join(shown))
+
+
+ALLOWED = "I don't know"
+PERMISSION = f"If you do not know the answer, say: {ALLOWED}"
+UNANSWERABLE = (
+    Example("In which year was the harbour of Quelvorn Brask opened?", ALLOWED, "Quelvorn Brask"),
+    Example("Who painted The Nettle King of Ostrelle?", ALLOWED, "The Nettle King of Ostrelle"),
+)
+"""Questions about places and works that do not exist."""
+
+
+def allow_dont_know(template: Template) -> Template:
+    """The same template with the permission; where it has examples, with two that have no answer among them."""
+    head, parts = template.head, _parts(template)
+    if parts is not None:
+        before, turns = parts
+        like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
+        shown = [
+            shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
+            for example in UNANSWERABLE
+        ]
+        head = "".join([before, turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
+    if INSTRUCTION in head:
+        return replace(template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1))
+    return replace(template, head=f"{PERMISSION}.\n\n{head}")
+
+
+_I = r"(?:i |we |it |this |that )?(?:really |honestly |truly |simply |just )?"
+_AM = r"(?:i am |i'm |im |we are |we're )?(?:really |honestly |truly )?"
+_IT_IS = r"(?:(?:it|that|this|the answer|the exact answer)(?: is|'s) )?(?:currently |still |simply )?"
+_TOLD = r"(?:information|data|evidence|record|records|answer|context)"
+_APOLOGY = re.compile(
+    r"(?:(?:i am |i'm )?(?:very |so )?sorry|i apologi[sz]e|unfortunately|honestly|well|as an? [a-z ]{2,40}?)"
+    r"(?:[,.;:!]+ ?(?:but )?| but )",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(
+    rf"{_I}(?:do not|don't|dont|did not|didn't) (?:really |actually |currently )?"
+    rf"(?:know|recall|remember|have (?:an idea|an answer|a clue|any|enough|sufficient|access to))"
+    rf"|{_AM}(?:not (?:entirely |quite |really |completely |too )?(?:sure|certain|aware of|able to)|unsure|uncertain"
+    rf"|unable to|unaware of)"
+    rf"|{_I}(?:cannot|can not|can't|cant|could not|couldn't)"
+    rf" (?:answer|say|tell|determine|find|recall|remember|be (?:answered|known|determined))"
+    rf"|(?:i |we )?(?:have )?(?:absolutely )?no (?:idea|clue)"
+    rf"|(?:i have |there is |there's )?(?:no|not enough|insufficient) {_TOLD}",
+    re.IGNORECASE,
+)
+_STATE = re.compile(
+    rf"{_IT_IS}(?:unknown|unclear|uncertain|undetermined|not (?:exactly |precisely |yet )?(?:known|clear))|n/a",
+    re.IGNORECASE,
+)
+_STATE_GOES_ON = re.compile(
+    r" (?:to (?:me|us|anyone)|at (?:this|the) (?:time|moment)|from|because|as|since|who|what|where|when|which|whether"
+    r"|how|if|for|but)\b"
+)
+_ENDS = re.compile(r"\s*(?:$|[.,;:!?…)\]\"]|[–—-]\s|\()")
+_QUOTES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "`": "'", "“": '"', "”": '"'})
+_OUTSIDE = " \t\"'*_([{<«»>}])"
+
+
+def says_dont_know(text: str) -> bool:
+    """Whether an answer is a phrase such as "unknown", or begins with one such as "I don't know who wrote it".
+
+    A name that merely begins with such words is an answer: "Unknown Pleasures".
+    """
+    answer = " ".join(text.translate(_QUOTES).split()).strip(_OUTSIDE)
+    if answer.isupper():
+        answer = answer.lower()  # in capitals throughout, they tell nothing of names
+    while apology := _APOLOGY.match(answer):
+        answer = answer[apology.end() :].strip(_OUTSIDE)
+    sentence, state = _SENTENCE.match(answer), _STATE.match(answer)
+    if sentence is not None and _goes_on(answer[sentence.end() :]):
+        return True
+    return state is not None and (
+        bool(_ENDS.match(answer[state.end() :])) or bool(_STATE_GOES_ON.match(answer[state.end() :]))
+    )
+
+
+def _goes_on(rest: str) -> bool:
+    """Whether a sentence may go on, or end, like this: with a mark or a small letter; a title has a capital."""
+    return bool(_ENDS.match(rest)) or (rest.startswith(" ") and rest[1:2].islower())

@@ -148,7 +148,7 @@ def score(
     ] = None,
     on_bad_row: Annotated[str, _scored(help="What a bad row of a file does: fail, or skip and count.")] = "fail",
     large_files: Annotated[
-        bool, _scored("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it.")
+        bool, _scored("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
     ] = False,
     device: Annotated[str, running(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",

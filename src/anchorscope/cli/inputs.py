@@ -47,9 +47,9 @@ OTHER_MODELS = {
 """What else `--model` takes."""
 QUESTION_FILES = {
     "popqa=FILE": "the official popQA.tsv, or its rows in any form below",
-    "triviaqa=FILE": "the official JSON, Hugging Face rows, FlashRAG JSON lines, or DPR's TSV",
+    "triviaqa=FILE": "the official JSON, Hugging Face rows, FlashRAG's JSON lines or DPR's table",
     "hotpotqa=FILE": "the official or simplified JSON, or Hugging Face rows",
-    "nq=FILE": "NQ-open JSON lines, or DPR's TSV",
+    "nq=FILE": "NQ-open or FlashRAG JSON lines, or DPR's table",
     "FILE": "your own CSV, TSV, JSON, JSON lines or Parquet with the columns question and answers (--columns renames)",
 }
 """What a file may be, also gzipped; recognised from its content."""
@@ -142,7 +142,7 @@ def data(
         str | None,
         typer.Argument(
             metavar="FILE_OR_NAME",
-            help="A question file (mine.csv, popqa=FILE) or a dataset's name (atlas). Without it: what can be named.",
+            help="A question file (mine.csv), a name (atlas) or hub:OWNER/NAME. Without it: what can be named.",
             show_default=False,
         ),
     ] = None,
@@ -152,8 +152,7 @@ def data(
     ] = None,
     on_bad_row: Annotated[str, typer.Option(help="What a row that cannot be used does: skip or fail.")] = "skip",
     large_files: Annotated[
-        bool,
-        typer.Option("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it."),
+        bool, typer.Option("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
     ] = False,
     examples: Annotated[int, typer.Option(min=0, max=100, help="How many questions to show, drawn at random.")] = 3,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed draws other examples.")] = 0,
@@ -182,10 +181,9 @@ def _survey(
     text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int, progress: Progress
 ) -> dict[str, Any]:
     """What the dataset holds, as the JSON object shows it."""
-    from anchorscope.answers.choose import NEEDED, LabelCounter, why_not_asked
+    from anchorscope.answers.choose import NEEDED, LabelCounter, take_survey, why_not_asked
     from anchorscope.datasets.catalog import open_dataset, parse_spec
-    from anchorscope.datasets.rows import parse_columns
-    from anchorscope.datasets.survey import take_survey
+    from anchorscope.datasets.question import parse_columns
 
     spec, counter = parse_spec(text), LabelCounter()
 
@@ -195,7 +193,7 @@ def _survey(
 
     reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large, progress=progress)
     survey = take_survey(reading, examples, seed, count)
-    counted, outlook = asdict(survey), counter.outlook()
+    outlook = counter.outlook()
     return {
         "dataset": spec.name,
         "path": spec.path,
@@ -203,7 +201,7 @@ def _survey(
         "rows": reading.rows,
         "bad_rows": reading.bad,
         "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_BAD_LISTED]],
-        **{name: value for name, value in counted.items() if name not in ("read", "examples")},
+        **survey.record(),
         "asked": outlook.questions,
         "enough": outlook.is_enough,
         "needed": NEEDED,
@@ -219,7 +217,7 @@ def _advice(record: Mapping[str, Any]) -> Iterator[str]:
     """What follows for a run."""
     if record["bad_rows"]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
-    if record["answer_types"]["yes/no"] and not record["filled"]["truthful"]:
+    if record["yes_no"] and not record["filled"]["truthful"]:
         yield "a run leaves yes/no questions out, since chance is 50 %; --yes-no keep asks them too"
     if record["questions"] and not record["filled"]["relation"]:
         yield "no column relation: true and false answers can only be balanced over the whole dataset"
@@ -228,10 +226,10 @@ def _advice(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_datasets(as_json: bool, quiet: bool) -> None:
-    from anchorscope.datasets import atlas
-    from anchorscope.datasets.hub import SOURCES
+    from anchorscope.datasets.catalog import SOURCES
+    from anchorscope.datasets.relations import load_atlas
 
-    n_atlas, has_library = len(atlas.load()), find_spec("datasets") is not None
+    n_atlas, has_library = len(load_atlas()), find_spec("datasets") is not None
     if as_json:
         return emit_json(
             {
@@ -246,6 +244,7 @@ def _list_datasets(as_json: bool, quiet: bool) -> None:
         subset = " ".join(filter(None, (source.configuration, source.split)))
         rows.append((name, f"{source.rows:,}", f"the hub: {source.repository}, {subset}; {source.megabytes} MB, once"))
         rows.append(("", "", f"or {name}=FILE with {source.file} from {source.where}"))
+    rows.append(("hub:OWNER/NAME", "", "any other dataset of the hub; :SPLIT or :CONFIGURATION/SPLIT may follow"))
     print_rows(rows)
     emit_text()
     print_rows([("file", "what it may be; recognised from its content, also gzipped"), *QUESTION_FILES.items()])

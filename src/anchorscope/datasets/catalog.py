@@ -1,21 +1,28 @@
-"""Datasets by name or path, as a stream of questions.
+"""Datasets by name, hub id or path, as a stream of questions.
 
-`atlas` is built in; the other known ones come from the hub, or from a file (`popqa=FILE`); anything else is the path of
+`atlas` is built in. The other known ones come from the Hugging Face hub or from a file (`popqa=FILE`), any other
+dataset of the hub is `hub:OWNER/NAME`, with `:SPLIT` or `:CONFIGURATION/SPLIT` behind it; anything else is the path of
 a file. The name is what results and charts show, and says nothing of the file's format. Questions come one at a time: a
 million rows are read in the memory of a few, plus a number for every id (a JSON list and Parquet are read whole).
+
+On the hub the `datasets` library does the work: its cache comes first, its offline switches are honoured, and it
+fetches a configuration whole, the training split too.
 """
 
+import logging
 import os
-import sys
+import re
+import tomllib
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from anchorscope.catalogue import ON_BAD_ROW
-from anchorscope.datasets import atlas
-from anchorscope.datasets.files import LOGS, QuestionFile, recognise_container, rows_of, shown_path
+from anchorscope.datasets.files import LOGS, QuestionFile, recognise_container, rows_of
 from anchorscope.datasets.formats import (
     PLAIN,
     UNGRADED,
@@ -28,30 +35,41 @@ from anchorscope.datasets.formats import (
     recognise_format,
     scores_of,
 )
-from anchorscope.datasets.question import Question
-from anchorscope.datasets.rows import (
-    ALLOW_LARGE,
-    KEPT_BAD_ROWS,
-    LARGE,
-    USUAL,
-    BadRow,
-    FileLimits,
-    Row,
-    Unusable,
-    check_known,
-    check_present,
-    mapped,
-    question_from_row,
-    shown,
-)
+from anchorscope.datasets.question import Question, Row, Unusable, check_known, mapped, question_from_row, shown
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress
 
+
+@dataclass(frozen=True)
+class HubSource:
+    """A dataset of the hub; of a known one (hub.toml) also what it takes and which single file would do as well."""
+
+    repository: str
+    configuration: str | None = None
+    """None where the repository has only one."""
+    split: str | None = None
+    """None where there is only one."""
+    title: str = ""
+    rows: int = 0
+    megabytes: int = 0
+    file: str = ""
+    where: str = ""
+    heavy: Sequence[str] = ()
+
+
+_TABLE = tomllib.loads((files("anchorscope.datasets") / "hub.toml").read_text(encoding="utf-8"))
+SOURCES = {name: HubSource(**source) for name, source in _TABLE.items()}
 BUILT_IN = ("atlas",)
-WITH_FILE = ("popqa", "triviaqa", "hotpotqa", "nq")
+WITH_FILE = tuple(SOURCES)
 """Known datasets that come from a file, or from the hub."""
+HUB = "hub:"
+"""How any other dataset of the hub begins."""
 _KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
+_HUB_ID = re.compile(r"([\w.-]+)/([\w.-]+)(?::(?:([^:/]+)/)?([^:/]+))?")
+_LONGEST_NAME = 100  # bytes: it becomes part of names of folders and files, which have 255 at most
+_KEPT_BAD_ROWS = 1_000  # with their reasons; later ones are counted
 
 
 @dataclass(frozen=True)
@@ -61,24 +79,47 @@ class DatasetSpec:
     name: str
     path: Path | None
     """None for a dataset that is built in or comes from the hub."""
+    hub: HubSource | None = None
+    """Of a dataset that is named by its hub id."""
 
 
 def parse_spec(text: str) -> DatasetSpec:
-    """`atlas`, `popqa`, `popqa=FILE` or the path of a file, which `file:` may precede."""
+    """`atlas`, `popqa`, `popqa=FILE`, `hub:OWNER/NAME` or the path of a file, which `file:` may precede."""
     if text in ("file:", *_KNOWN_WITH_FILE):
         raise UserError(f"Dataset {text!r} names no file; write its path behind {text[-1]!r}.")
     if text in (*BUILT_IN, *WITH_FILE):
-        return DatasetSpec(name=text, path=None)
+        return DatasetSpec(text, None)
+    if text.startswith(HUB):
+        return _hub_spec(text)
     if text.startswith(_KNOWN_WITH_FILE):
         name, _, path_text = text.partition("=")
-        return DatasetSpec(name=name, path=_path(path_text))
+        return DatasetSpec(name, _path(path_text))
     if text.startswith("file:") or _looks_like_path(text):
         path = _path(text.removeprefix("file:"))
-        return DatasetSpec(name=_name_of(path), path=path)
+        return DatasetSpec(_printable(path.name.split(".")[0]), path)
     name, has_file, _ = text.partition("=")
     if has_file:
         raise unknown("dataset", name, WITH_FILE, f"A file of your own is its path, like ./{text}.")
-    raise unknown("dataset", text, (*BUILT_IN, *WITH_FILE), "A file of your own is its path, a known one popqa=FILE.")
+    hint = "A file of your own is its path, a known one popqa=FILE, one of the hub hub:OWNER/NAME."
+    raise unknown("dataset", text, (*BUILT_IN, *WITH_FILE), hint)
+
+
+def _hub_spec(text: str) -> DatasetSpec:
+    match = _HUB_ID.fullmatch(text.removeprefix(HUB))
+    if match is None:
+        raise UserError(
+            f"Dataset {text!r} is no id of the hub; write hub:OWNER/NAME, and if it has several splits "
+            f"hub:OWNER/NAME:SPLIT or hub:OWNER/NAME:CONFIGURATION/SPLIT."
+        )
+    owner, name, configuration, split = match.groups()
+    # No id of the hub holds "--", so that different datasets never share a name.
+    parts = (part for part in (owner, name, configuration, split) if part)
+    return DatasetSpec(_printable("--".join(parts)), None, HubSource(f"{owner}/{name}", configuration, split))
+
+
+def _printable(name: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "_" for letter in name)
+    return plain.encode()[:_LONGEST_NAME].decode(errors="ignore") or "file"
 
 
 def _looks_like_path(text: str) -> bool:
@@ -95,23 +136,9 @@ def _exists(path: str) -> bool:
 
 
 def _path(text: str) -> Path:
-    """The path that was written; what no recipe could carry is refused at once."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):  # no recipe could carry it
         raise UserError(f"The file name {os.fsencode(text)!r} is not UTF-8 text. Rename the file.")
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        home = Path(text).parts[0]
-        raise UserError(f"{shown_path(Path(text))}: there is no home folder {home}. Write the path out.") from None
-
-
-_LONGEST_NAME = 100  # bytes: it becomes part of names of folders and files, which have 255 at most
-
-
-def _name_of(path: Path) -> str:
-    """A file's name without its endings, as results and folders carry it."""
-    plain = "".join(letter if letter.isprintable() else "_" for letter in path.name.split(".")[0])
-    return plain.encode()[:_LONGEST_NAME].decode(errors="ignore") or "file"
+    return Path(os.path.expanduser(text))
 
 
 def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
@@ -135,17 +162,24 @@ def absolute(text: str) -> str:
     if spec.path is None:
         return text
     path = os.path.realpath(spec.path)
-    if not os.path.isfile(path):  # a pipe has no name to write out, and reading reports what is wrong
-        path = os.path.abspath(spec.path)
     if text.startswith(_KNOWN_WITH_FILE):
         return f"{spec.name}={path}"
     return f"file:{path}" if text.startswith("file:") else path
 
 
+@dataclass(frozen=True)
+class BadRow:
+    """A row that could not be used."""
+
+    line: int
+    """Where it begins, from 1: a line of a text file, an entry of a JSON list, a row of a Parquet file."""
+    reason: str
+
+
 class Reading:
     """The questions of a dataset, to be gone through once; bad rows are remembered with their reasons."""
 
-    def __init__(self, kind: str, results: Iterator[Question | BadRow], limits: FileLimits = USUAL) -> None:
+    def __init__(self, kind: str, results: Iterator[Question | BadRow]) -> None:
         self.format = kind
         """What the file is, in words: "PopQA, TSV"."""
         self.rows = 0
@@ -154,7 +188,6 @@ class Reading:
         """How many of them could not be used."""
         self.bad_rows: list[BadRow] = []
         """The first of these, with their reasons."""
-        self.limits = limits
         self._results: Iterator[Question | BadRow] | None = results
 
     def __iter__(self) -> Iterator[Question]:
@@ -165,45 +198,10 @@ class Reading:
             self.rows += 1
             if isinstance(result, BadRow):
                 self.bad += 1
-                if self.bad <= KEPT_BAD_ROWS:
+                if self.bad <= _KEPT_BAD_ROWS:
                     self.bad_rows.append(result)
             else:
                 yield result
-
-
-class KeptQuestions:
-    """Counts the memory of the questions that are held together."""
-
-    def __init__(self, limits: FileLimits, then: str) -> None:
-        self._room, self._then, self._count = limits.kept, then, 0
-
-    def add(self, question: Question) -> None:
-        """One more is held."""
-        self._count += 1
-        self._room -= _size(question)
-        if self._room < 0:
-            raise UserError(
-                f"{self._count:,} questions of {question.dataset!r} take more than {USUAL.kept // 10**6} MB, and there "
-                f"are more. {self._then}"
-            )
-
-    def drop(self, question: Question) -> None:
-        """This one is not held any more."""
-        self._count -= 1
-        self._room += _size(question)
-
-
-def _size(question: Question) -> int:
-    noted = question.metadata
-    texts = (
-        question.question,
-        question.item_id,
-        question.model_answer or "",
-        *question.answers,
-        *noted,
-        *noted.values(),
-    )
-    return 400 + sum(sys.getsizeof(text) + 16 for text in texts)
 
 
 def open_dataset(
@@ -216,38 +214,102 @@ def open_dataset(
     sha256: str | None = None,
     progress: Progress | None = None,
 ) -> Reading:
-    """The questions of a dataset as a stream; `columns` says how a file of one's own names the known ones.
+    """The questions of a dataset as a stream; `columns` gives the dataset's names of the known ones.
 
-    Where nothing will be graded, a file needs no accepted answers. `large` lifts the limits of size, `sha256` is the
-    hash that the file must have.
+    Where nothing will be graded, no accepted answers are needed. `large` lifts the limit of size, `sha256` is the hash
+    that the file must have.
     """
     columns = columns or {}
     for name in columns:
         check_known(name)
     if on_bad_row not in ON_BAD_ROW:
         raise unknown("value of --on-bad-row", on_bad_row, ON_BAD_ROW)
-    skip, limits = on_bad_row == "skip", LARGE if large else USUAL
+    skip = on_bad_row == "skip"
     if spec.path is None and spec.name in BUILT_IN:
-        return Reading("built in", iter(atlas.load()))
+        return Reading("built in", iter(load_atlas()))
     if spec.path is None:
-        source = _Source(f"The hub's {spec.name}", "from the hub", "row", _hub_rows(spec.name), limits)
-        return _read(source, spec.name, skip, columns, graded)
-    file = QuestionFile(spec.path, limits, progress)
+        hub = spec.hub or SOURCES[spec.name]
+        return _read(
+            _Source(f"The hub's {hub.repository}", "from the hub", "row", hub_rows(spec)),
+            spec.name,
+            skip,
+            columns,
+            graded,
+        )
+    file = QuestionFile(spec.path, large, progress)
     try:
         if sha256 is not None and file.sha256() != sha256:
             raise UserError(f"{file.name} was changed since the run began. Wait until it is whole, then try again.")
         container = recognise_container(file, columns.get("question", "question"))
-        source = _Source(file.name, container.name, container.unit, rows_of(file, container), limits)
+        source = _Source(file.name, container.name, container.unit, rows_of(file, container))
         return _read(source, spec.name, skip, columns, graded)
     except BaseException:
         file.close()
         raise
 
 
-def _hub_rows(name: str) -> Generator[tuple[int, Row]]:
-    from anchorscope.datasets import hub  # only here: its library is large and not always installed
+def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
+    """The rows of a dataset of the hub under its column names, numbered from 1."""
+    hub = spec.hub or SOURCES[spec.name]
+    try:
+        import datasets as library  # only here: it is large and not always installed
+    except ImportError as error:
+        raise UserError(
+            f"Dataset {spec.name!r} without a file needs the datasets library, which cannot be imported here "
+            f"({_first_line(error)}); pip install 'anchorscope[hub]', or {by_hand(spec)}."
+        ) from error
+    try:
+        with _silent(library):
+            table = library.load_dataset(hub.repository, hub.configuration, split=hub.split)
+        if isinstance(table, Mapping):
+            if len(table) > 1:
+                raise UserError(
+                    f"Dataset {HUB}{hub.repository} has the splits {', '.join(table)}; name one, like "
+                    f"{HUB}{hub.repository}:{hub.configuration + '/' if hub.configuration else ''}{[*table][-1]}."
+                )
+            (table,) = table.values()
+        table = table.remove_columns([name for name in hub.heavy if name in table.column_names])
+        for number, row in enumerate(table, start=1):
+            yield number, dict(row)
+    except UserError:
+        raise
+    except Exception as error:  # the library, its readers and the HTTP client raise dozens of unrelated types
+        offline = "Switch offline mode off (HF_HUB_OFFLINE)" if library.config.HF_HUB_OFFLINE else "Try again later"
+        raise UserError(
+            f"Dataset {spec.name!r} could not be loaded from the hub ({hub.repository}): "
+            f"{_first_line(error).rstrip('.')}. {offline}, or {by_hand(spec)}."
+        ) from error
 
-    yield from hub.open_rows(name)
+
+def by_hand(spec: DatasetSpec) -> str:
+    """What to do where the hub cannot be asked: which file, from where, and the option that takes it."""
+    if spec.hub is not None:
+        return f"download a file from https://huggingface.co/datasets/{spec.hub.repository} and write its path"
+    source = SOURCES[spec.name]
+    return f"download {source.file} from {source.where} and write {spec.name}=FILE"
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
+
+
+@contextmanager
+def _silent(library: Any) -> Iterator[None]:
+    """No bars and no notices of the library and the hub's client meanwhile; afterwards they log as before."""
+    from huggingface_hub import utils as client
+
+    disabled = logging.root.manager.disable
+    with_bars = [package for package in (library, client) if not package.are_progress_bars_disabled()]
+    for package in with_bars:
+        package.disable_progress_bars()
+    logging.disable()  # each failed attempt is logged as an error; one line is enough
+    try:
+        yield
+    finally:
+        logging.disable(disabled)
+        for package in with_bars:
+            package.enable_progress_bars()
 
 
 _USABLE_ROWS, _LOGGED_ROWS, _MOST_ROWS = 10, 100, 1000  # usable rows that show the format, those of a log, all rows
@@ -259,7 +321,6 @@ class _Source:
     container: str
     unit: str
     rows: Generator[tuple[int, Row]]
-    limits: FileLimits
 
     @property
     def is_log(self) -> bool:
@@ -267,7 +328,6 @@ class _Source:
 
 
 def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str], graded: bool) -> Reading:
-    """The questions of a source; its format is recognised from its first rows."""
     first: list[tuple[int, Row]] = []
     usable: list[dict[str, object]] = []
     for line, row in islice(source.rows, _MOST_ROWS):
@@ -292,14 +352,19 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
         )
     form = _labelled(form, source, usable, columns)
     results = _questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
-    return Reading(f"{form.name}, {source.container}", results, source.limits)
+    return Reading(f"{form.name}, {source.container}", results)
 
 
 def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool) -> Format | None:
     """What the columns mean; None where nothing is known of them."""
     if columns:
         present = list(dict.fromkeys(name for row in rows for name in row))
-        check_present(columns, present, source.name)
+        for name, column in columns.items():
+            if column not in present:
+                raise UserError(
+                    f"{source.name} has no column {column!r}, which --columns gives as {name}; found: "
+                    f"{shown(present)}. Name one of these."
+                )
         if is_harness_sample(rows[0]) and [*columns] == ["truthful"]:
             return recognise_format(rows[0])
         lowered = {name.strip().lower() for name in present}
@@ -317,7 +382,6 @@ def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str
 
 
 def _labelled(form: Format, source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
-    """The format; that of a log with the one score that labels all of its answers."""
     if "truthful" in columns:
         return form
     if source.is_log:
@@ -347,8 +411,6 @@ def _questions(
     ids: set[int] = set()
     with closing(source.rows):
         for number, (line, row) in enumerate(rows, start=1):
-            if number > source.limits.rows:
-                raise UserError(f"{source.name} has more than {source.limits.rows:,} rows. {ALLOW_LARGE}.")
             try:
                 if isinstance(row, Unusable):
                     raise row

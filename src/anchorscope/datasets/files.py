@@ -1,8 +1,7 @@
 """Question files: opened, recognised and read row by row.
 
-A file is opened once; its format is recognised from its first bytes, never from its name, and it is hashed and read
-through the same handle. Only regular files are read: a pipe gives its bytes once and may never end. What is wrong with
-a file is one line.
+A file's format is recognised from its first bytes, never from its name; it is hashed and read through one handle. Only
+regular files are read: a pipe gives its bytes once and may never end.
 """
 
 import csv
@@ -13,10 +12,9 @@ import json
 import os
 import re
 import stat
-import time
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,30 +23,21 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from anchorscope.datasets.formats import inspect_columns
-from anchorscope.datasets.rows import (
-    ALLOW_LARGE,
-    CELL_LETTERS,
-    ROW_BYTES,
-    TOO_LONG,
-    USUAL,
-    FileLimits,
-    Row,
-    Unusable,
-    shown,
-)
+from anchorscope.datasets.question import Row, Unusable, shown
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
 
+MOST_BYTES = 2 * 10**9
+"""Bytes of a file, unpacked, that are read without `--large-files`."""
 LOGS = "a log of inspect_ai (.eval), or the samples that lm-evaluation-harness logs (.jsonl)"
 ALLOWED = (
     f"Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; {LOGS}"
 )
-_CHUNK = 1 << 18
-_MOMENT = 1.0  # seconds: what is read in less needs no bar
+_CELL_LETTERS = 1_000_000  # of a CSV or TSV file: a quote that is never closed loses no more rows than that
+_SLOW = 50_000_000  # bytes: reading less takes no bar
 _KINDS = (
     (stat.S_ISDIR, "a directory", "Give the path of one question file in it"),
     (stat.S_ISFIFO, "a pipe, which can be read only once", "Save what comes out of it to a file first"),
-    (stat.S_ISSOCK, "a socket", "Give the path of a question file"),
     (lambda mode: not stat.S_ISREG(mode), "a device", "Give the path of a question file"),
 )
 
@@ -56,111 +45,77 @@ _KINDS = (
 class QuestionFile:
     """A regular file that is open for reading."""
 
-    def __init__(self, path: Path, limits: FileLimits = USUAL, progress: Progress | None = None) -> None:
-        self.path, self.limits, self.name = path, limits, shown_path(path)
-        self.handle = _opened(path)
-        """The bytes as they lie on disk."""
-        self.has_old_line_ends = False
-        """Whether lines end as on old Macs, with CR alone; they are read as LF then."""
-        self._state = self._state_now()
-        self._progress, self._started, self._shown = progress or Silent(), time.monotonic(), -1
-        with self.one_line_errors():
-            self.is_packed = self.handle.read(2) == b"\x1f\x8b"
-
-    def _state_now(self) -> tuple[int, int]:
-        now = os.fstat(self.handle.fileno())
-        return now.st_size, now.st_mtime_ns
+    def __init__(self, path: Path, large: bool = False, progress: Progress | None = None) -> None:
+        self.path, self.name = path, shown_path(path)
+        self.most = 10**15 if large else MOST_BYTES
+        self._handle = _opened(path)
+        self._size = os.fstat(self._handle.fileno()).st_size
+        self._progress, self._shown = progress or Silent(), -1
 
     def stream(self) -> BinaryIO:
         """The unpacked bytes from the beginning; an earlier stream cannot be used any more."""
-        self.handle.seek(0)
-        raw = gzip.GzipFile(fileobj=self.handle) if self.is_packed else self.handle
-        return cast(BinaryIO, io.BufferedReader(_Counted(self, cast(BinaryIO, raw)), _CHUNK))
+        self._handle.seek(0)
+        plain = io.BufferedReader(io.FileIO(self._handle.fileno(), closefd=False))
+        return cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if plain.peek(2)[:2] == b"\x1f\x8b" else plain
 
-    def whole(self, kind: str) -> bytes:
-        """All unpacked bytes, for a kind of file that cannot be read in parts."""
-        stream, parts, size, most = self.stream(), list[bytes](), 0, self.limits.whole
-        while chunk := stream.read(_CHUNK):
-            parts.append(chunk)
+    def whole(self) -> bytes:
+        """All unpacked bytes, for what cannot be read in parts."""
+        stream, chunks, size = self.stream(), list[bytes](), 0
+        while chunk := stream.read(1 << 20):
+            chunks.append(chunk)
             size += len(chunk)
-            if size > most:
-                most_mb = f"{most // 10**6:,} MB"
-                raise UserError(f"{self.name} is {kind} of more than {most_mb}. Save it as JSON lines. {ALLOW_LARGE}.")
-        return b"".join(parts)
+            self.check_size(size)
+        return b"".join(chunks)
+
+    def check_size(self, size: int) -> None:
+        """Refuses more bytes than may be read."""
+        if size > self.most:
+            raise UserError(
+                f"{self.name} has more than {self.most / 10**9:g} GB, unpacked. If the file is what you mean, allow it "
+                f"with --large-files."
+            )
 
     def sha256(self) -> str:
         """Hash of the bytes on disk."""
         digest = hashlib.sha256()
         with self.one_line_errors():
-            self.handle.seek(0)
-            while chunk := self.handle.read(1 << 20):
+            self._handle.seek(0)
+            while chunk := self._handle.read(1 << 20):
                 digest.update(chunk)
                 self.show_progress("hash")
         self._end_progress()
         return digest.hexdigest()
 
     def show_progress(self, doing: str = "read") -> None:
-        """Shows how far the file was read, when it takes more than a moment."""
-        if self._shown < 0 and time.monotonic() - self._started < _MOMENT:
+        """Shows how far a file that takes its time was read."""
+        if self._size < _SLOW:
             return
-        size = self._state[0]
-        unit, name = (1_000_000, "MB") if size > 10_000_000 else (1_000, "kB")
         if self._shown < 0:
-            self._progress.start(f"{doing} {self.path.name} ({name})", -(-size // unit))
+            self._progress.start(f"{doing} {self.path.name} (MB)", self._size // 10**6)
             self._shown = 0
-        now = self.handle.tell() // unit
+        now = self._handle.tell() // 10**6
         if now > self._shown:
             self._progress.advance(now - self._shown)
             self._shown = now
 
-    @contextmanager
-    def one_line_errors(self) -> Iterator[None]:
-        """Trouble with the file becomes one line, and first of all that it was changed meanwhile."""
-        try:
-            yield
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            self.check_unchanged()
-            raise UserError(f"{self.name} is a broken or cut-off gzip file ({error}). Fetch it again.") from None
-        except UserError:
-            self.check_unchanged()
-            raise
-        except OSError as error:
-            raise _cannot_read(self.path, error) from None
-
-    def check_unchanged(self) -> None:
-        """Refuses a file that was changed since it was opened."""
-        if self._state_now() != self._state:
-            raise UserError(f"{self.name} was changed while it was read. Wait until it is whole, then try again.")
-
-    def close(self) -> None:
-        """Lets go of the file."""
-        self._end_progress()
-        self.handle.close()
-
     def _end_progress(self) -> None:
         if self._shown >= 0:
             self._progress.finish()
-        self._shown, self._started = -1, time.monotonic()
+        self._shown = -1
 
+    @contextmanager
+    def one_line_errors(self) -> Iterator[None]:
+        """Trouble with the file becomes one line."""
+        try:
+            yield
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise UserError(f"{self.name} is a broken or cut-off gzip file ({error}). Fetch it again.") from None
+        except OSError as error:
+            raise _cannot_read(self.path, error) from None
 
-class _Counted(io.RawIOBase):
-    """The unpacked bytes of a file, within its limit of bytes."""
-
-    def __init__(self, file: QuestionFile, raw: BinaryIO) -> None:
-        self._file, self._raw, self._left = file, raw, file.limits.unpacked
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._raw.read(len(buffer))
-        self._left -= len(chunk)
-        if self._left < 0:
-            most = self._file.limits.unpacked // 10**9
-            raise UserError(f"{self._file.name} has more than {most} GB, unpacked. {ALLOW_LARGE}.")
-        buffer[: len(chunk)] = chunk.replace(b"\r", b"\n") if self._file.has_old_line_ends else chunk
-        self._file.show_progress()
-        return len(chunk)
+    def close(self) -> None:
+        self._end_progress()
+        self._handle.close()
 
 
 def hash_of(path: Path, progress: Progress | None = None) -> str:
@@ -212,42 +167,27 @@ class Container:
 
 
 _BOM = b"\xef\xbb\xbf"
-_MAGIC = {
-    b"PK\x03\x04": "a ZIP archive or a spreadsheet",
-    b"BZh": "a bzip2 archive",
-    b"\x28\xb5\x2f\xfd": "a zstd archive",
-    b"\xfd7zXZ": "an xz archive",
-    b"%PDF": "a PDF",
-    b"ARROW1": "an Arrow file",
-    b"\x89PNG": "a picture",
-    b"SQLite": "a database",
-    b"\x1f\x8b": "gzipped twice",
-}
 _LOG_ENTRIES = (b"_journal/", b"samples/", b"header.json", b"summaries.json", b"reductions.json")
 _LOG_IN_JSON = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":')
-_BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:\s*(?:"[^"\\]*"|[\w.+-]+)\s*,){0,9}'
+_BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:[^,\[{]*,)*'  # TriviaQA's list is `Data` of an object
 _LIST_START = re.compile(rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\[\s*(?:[\[{\]]|\Z)')
-_DELIMITERS = {"TSV": "\t", "CSV": ","}
-_WITHOUT_HEADER = ("1", "2")  # DPR's two columns, a question and a list
+_DELIMITERS = {"TSV": "\t", "CSV": ",", "CSV with semicolons": ";"}
 _HEAD, _FIRST_LINES = 1 << 16, 10  # bytes, and lines, that show the format: the first ones may be broken
 
 
 def recognise_container(file: QuestionFile, question_column: str) -> Container:
     """The container of a file; a table's header must have the column of the question."""
     with file.one_line_errors():
-        head = file.stream().read(_HEAD)
-        container = _container(file.name, head, question_column)
-        # JSON takes CR as white space, and so does a cell's text.
-        file.has_old_line_ends = container.unit in ("line", "entry") and b"\r" in head and b"\n" not in head
-        return container
+        return _container(file.name, file.stream().read(_HEAD), question_column)
 
 
 def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Row]]:
     """Number and content of every row of the file, which is closed after the last."""
     try:
         with file.one_line_errors():
-            yield from container.read(file)
-            file.check_unchanged()
+            for row in container.read(file):
+                file.show_progress()
+                yield row
     finally:
         file.close()
 
@@ -255,11 +195,10 @@ def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Ro
 def _container(name: str, head: bytes, question_column: str) -> Container:
     if head.startswith(b"PAR1"):
         return Container("Parquet", "row", _parquet_rows)
-    if head.startswith(b"PK\x03\x04") and head[30:].startswith(_LOG_ENTRIES):
-        return Container("inspect log", "sample", _log_rows)
-    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
-    if kind is not None:
-        raise UserError(f"{name} is {kind}, no question file. {ALLOWED}; unpack or export it first.")
+    if head.startswith(b"PK\x03\x04"):
+        if head[30:].startswith(_LOG_ENTRIES):
+            return Container("inspect log", "sample", _log_rows)
+        raise UserError(f"{name} is a ZIP archive or a spreadsheet. {ALLOWED}; unpack or export it first.")
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head[:40]:
         raise UserError(f"{name} is UTF-16 or UTF-32 text, or no text at all. {ALLOWED}; save it as UTF-8.")
     head = head.removeprefix(_BOM)
@@ -272,10 +211,6 @@ def _container(name: str, head: bytes, question_column: str) -> Container:
         raise UserError(
             f"{name} is a log of inspect_ai in JSON. Only .eval is read; write it so: inspect log convert --to eval "
             f"--output-dir FOLDER {name}"
-        )
-    if lines[0].strip() == b"{" and len(lines) > 1 and not any(line.lstrip().startswith(b"{") for line in lines[1:3]):
-        raise UserError(
-            f"{name} is one JSON object over several lines. {ALLOWED}; write one object per line, or a list."
         )
     if lines[0].lstrip().startswith(b"{"):
         return Container("JSON lines", "line", _line_rows)
@@ -291,14 +226,9 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
             if len({column.lower() for column in columns}) < len(columns):
                 raise UserError(f"{name} has two columns of the same name; found: {shown(columns)}. Rename one.")
             return Container(kind, "line", partial(_delimited_rows, delimiter=delimiter))
-    if wanted in [cell.strip().lower() for cell in _cells(first, ";")]:
-        raise UserError(
-            f"{name} is a table with semicolons between its columns. {ALLOWED}; save it with commas or tabs."
-        )
     pairs = [_cells(line, "\t") for line in lines[:_FIRST_LINES]]
     if any(len(pair) == 2 and pair[1].startswith("[") and pair[1].endswith("]") for pair in pairs):
-        read = partial(_delimited_rows, delimiter="\t", header=_WITHOUT_HEADER)
-        return Container("TSV without a header", "line", read)
+        return Container("TSV without a header", "line", partial(_delimited_rows, delimiter="\t", header=("1", "2")))
     if any(line.lstrip().startswith(b"{") for line in lines[:_FIRST_LINES]):
         return Container("JSON lines", "line", _line_rows)
     raise UserError(
@@ -308,10 +238,8 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
 
 
 class _Lines:
-    """The lines of a file with their numbers; reading on after a line that is too long is possible."""
-
     def __init__(self, file: QuestionFile) -> None:
-        self._stream = file.stream()
+        self._file, self._stream, self._size = file, file.stream(), 0
         self.number = 0
         """Number of the last line that was given."""
         self.is_complete = True
@@ -321,16 +249,13 @@ class _Lines:
         return self
 
     def __next__(self) -> bytes:
-        raw = self._stream.readline(ROW_BYTES)
+        raw = self._stream.readline(self._file.most + 1)
         if not raw:
             raise StopIteration
+        self._size += len(raw)
+        self._file.check_size(self._size)
         self.number += 1
         self.is_complete = raw.endswith(b"\n")
-        if not self.is_complete and len(raw) == ROW_BYTES:
-            while (rest := self._stream.readline(ROW_BYTES)) and not rest.endswith(b"\n"):
-                pass
-            self.is_complete = True
-            raise Unusable(TOO_LONG)
         return raw.removeprefix(_BOM) if self.number == 1 else raw
 
 
@@ -350,14 +275,12 @@ def _parsed(raw: bytes) -> dict[str, object]:
 
 
 def _line_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
-    lines, raw = _Lines(file), b""
-    while True:
+    lines = _Lines(file)
+    for raw in map(bytes.strip, lines):
+        if not raw:
+            continue
         try:
-            raw = next(lines).strip()
-            if raw:
-                yield lines.number, _parsed(raw)
-        except StopIteration:
-            return
+            yield lines.number, _parsed(raw)
         except Unusable as bad:
             if not lines.is_complete and isinstance(bad.__cause__, json.JSONDecodeError) and not raw.endswith(b"}"):
                 raise _cut_off(file, f"its last line, {lines.number}, is {shown(raw)}") from None
@@ -365,9 +288,8 @@ def _line_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 
 
 def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
-    """Number and content of every entry of a JSON list, also one that is `Data` of an outer object (TriviaQA)."""
     try:
-        content = json.loads(file.whole("a JSON list").decode("utf-8-sig"))
+        content = json.loads(file.whole().decode("utf-8-sig"))
         entries = content.get("Data") if isinstance(content, dict) else content
         if not isinstance(entries, list):
             raise ValueError("'Data' is given twice")
@@ -381,36 +303,29 @@ def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 
 
 def _cells(line: bytes, delimiter: str) -> list[str]:
-    """The cells of one line, none if it cannot be read as such."""
     try:
         return next(csv.reader([line.decode("utf-8", "replace")], delimiter=delimiter, strict=True), [])
     except csv.Error:
         return []
 
 
-def _delimited_rows(file: QuestionFile, delimiter: str, header: tuple[str, ...] = ()) -> Iterator[tuple[int, Row]]:
+def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
     """First line number and content of every row of CSV or TSV; the first row is the header unless it is given."""
     lines, names = _Lines(file), list(header)
-    csv.field_size_limit(CELL_LETTERS)
+    csv.field_size_limit(_CELL_LETTERS)
     # Bytes that are not UTF-8 become surrogates, refused later in the one cell that holds them.
-    reader = csv.reader(
-        map(partial(str, encoding="utf-8", errors="surrogateescape"), lines), delimiter=delimiter, strict=True
-    )
+    decoded = (str(raw, "utf-8", "surrogateescape") for raw in lines)
+    reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     while True:
         first = lines.number + 1
         try:
             cells = next(reader)
         except StopIteration:
             return
-        except Unusable as bad:
-            yield first, bad
-            continue
         except csv.Error as error:
             if not lines.is_complete and "unexpected end of data" in str(error):
                 raise _cut_off(file, f"its last row begins in line {first}") from None
-            long = f"a cell of more than {CELL_LETTERS:,} characters, lines {first} to {lines.number}"
-            broken = f"broken row, lines {first} to {lines.number} ({error})"
-            yield first, Unusable(f"{long if 'field limit' in str(error) else broken}; look for a stray quote")
+            yield first, Unusable(f"broken row, lines {first} to {lines.number} ({error}); look for a stray quote")
             continue
         if not lines.is_complete and cells and len(cells) < len(names):
             raise _cut_off(file, f"its last row, line {first}, is {shown(cells)}")
@@ -435,16 +350,13 @@ _HEAVY = ("entity_pages", "search_results", "context", "supporting_facts", "Enti
 def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
     import polars as pl
 
-    content = file.whole("a Parquet file")
+    content = file.whole()
     if len(content) < 12 or not content.endswith(b"PAR1"):
         raise UserError(f"{file.name} begins like a Parquet file but does not end like one: cut off. Fetch it again.")
     number = 0
     try:
         table = pl.scan_parquet(content)
         schema = table.collect_schema()
-        n_rows = table.select(pl.len()).collect().item()
-        if n_rows > file.limits.rows:
-            raise UserError(f"{file.name} has {n_rows:,} rows; at most {file.limits.rows:,} are read. {ALLOW_LARGE}.")
         unneeded = [pl.lit(None).alias(name) for name in _HEAVY if name in schema and schema[name].is_nested()]
         for batch in table.with_columns(unneeded).collect_batches(chunk_size=2048, maintain_order=True):
             for row in batch.iter_rows(named=True):
@@ -459,57 +371,38 @@ def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 
 def _log_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
     """Number and content of every sample of an inspect_ai log, a ZIP archive with a JSON file per sample."""
-    if file.is_packed:
-        raise UserError(f"{file.name} is a gzipped log of inspect_ai. Unpack it first: it is compressed already.")
+    content = file.whole()
     try:
-        archive = zipfile.ZipFile(cast(BinaryIO, file.handle))
+        archive = zipfile.ZipFile(io.BytesIO(content))
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise UserError(f"{file.name} is a broken or cut-off ZIP archive ({error}). Fetch it again.") from None
     # Of several entries with one name the last counts: it replaced the others.
     samples = {info.filename: info for info in archive.infolist() if re.fullmatch(r"samples/.*\.json", info.filename)}
+    file.check_size(sum(info.file_size for info in samples.values()))
     for number, info in enumerate(samples.values(), start=1):
         try:
-            yield number, inspect_columns(_parsed(_unpacked_entry(file, archive, info)))
+            # inspect_ai packs with zstd, which zipfile reads from Python 3.14 on
+            entry = _zstd_entry(file, content, info) if info.compress_type == 93 else archive.read(info)
+            yield number, inspect_columns(_parsed(entry))
+        except UserError:
+            raise
         except Unusable as bad:
             yield number, bad
-        file.show_progress()
+        except Exception as error:  # each library has errors of its own
+            reason = " ".join(str(error).split())[:100] or type(error).__name__
+            yield number, Unusable(f"{info.filename!r} cannot be unpacked ({reason})")
 
 
-def _unpacked_entry(file: QuestionFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """An entry's bytes; what cannot be read, or is longer than a row may be, is a bad row."""
+def _zstd_entry(file: QuestionFile, content: bytes, info: zipfile.ZipInfo) -> bytes:
+    """An entry packed with zstd; ValueError for one whose checksum is another."""
+    header = content[info.header_offset : info.header_offset + 30]
+    start = info.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
     try:
-        if info.compress_type == 93:  # inspect_ai packs with zstd, which zipfile reads from Python 3.14 on
-            content = _zstd_entry(file, info)
-        else:
-            with archive.open(info) as entry:
-                content = entry.read(ROW_BYTES + 1)
-    except UserError:
-        raise
-    except Exception as error:  # each library has errors of its own
-        reason = " ".join(str(error).split())[:100] or type(error).__name__
-        raise Unusable(f"{info.filename!r} cannot be unpacked ({reason})") from None
-    if len(content) > ROW_BYTES:
-        raise Unusable(f"{info.filename!r} has more than {ROW_BYTES:,} bytes, which is the most that is read")
-    if zlib.crc32(content) != info.CRC:
-        raise Unusable(f"{info.filename!r} is damaged (its checksum is another)")
-    return content
-
-
-def _zstd_entry(file: QuestionFile, info: zipfile.ZipInfo) -> bytes:
-    """An entry packed with zstd, at most one byte more than a row may have."""
-    file.handle.seek(info.header_offset)
-    header = file.handle.read(30)
-    file.handle.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), os.SEEK_CUR)
-    packed = io.BytesIO(file.handle.read(info.compress_size))
-    try:
-        library: Any = import_module("zstandard")
-        stream = library.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed)
+        pyarrow: Any = import_module("pyarrow")
     except ImportError:
-        try:
-            library = import_module("pyarrow")
-            stream = library.CompressedInputStream(library.PythonFile(packed, "r"), "zstd")
-        except ImportError:
-            raise UserError(
-                f"{file.name} is packed with zstd, and no library for it is installed; pip install zstandard."
-            ) from None
-    return bytes(stream.read(ROW_BYTES + 1))
+        raise UserError(f"{file.name} is packed with zstd; to read that: pip install pyarrow.") from None
+    packed = content[start : start + info.compress_size]
+    entry: bytes = pyarrow.decompress(packed, info.file_size, "zstd", asbytes=True)
+    if zlib.crc32(entry) != info.CRC:
+        raise ValueError("its checksum is another")
+    return entry

@@ -1,17 +1,13 @@
 """The formats in which question sets circulate, recognised by the columns of a row, never by a file's name: `FORMATS`.
 
-Accepted answers are kept as the file writes them, each once: aliases of one character, emoji, titles with a parenthesis
-and tokenised spacing are the grader's business.
-
 Two formats are logs of evaluation tools, which also hold a model's answer and its scores. One score labels a whole
 file: the first that says nothing but right or wrong in the file's first rows.
 - lm-evaluation-harness (`--log_samples`): a line is a document, what was asked of it and what came back, once per
   filter. The question is the document's own (the prompt has other questions before it), the answer is what the filter
-  left of the model's text. Tasks that compare the probabilities of given choices hold no answer in words, and are
-  refused.
-- inspect_ai (`.eval`): a JSON object per sample, read without inspect_ai. Columns: `question`, `answers` (the targets),
-  `model_answer` (the first line of the completion), `epoch`, `model`; and of every scorer `score.NAME` and
-  `answer.NAME`. `--columns truthful=score.NAME` takes another scorer for the labels.
+  left of the model's text. Tasks that compare given choices hold no answer in words, and are refused.
+- inspect_ai (`.eval`): a JSON object per sample. Columns: `question`, `answers` (the targets), `model_answer` (the
+  first line of the completion), `epoch`, `model`; and of every scorer `score.NAME` and `answer.NAME`. `--columns
+  truthful=score.NAME` takes another scorer for the labels.
 """
 
 import json
@@ -21,10 +17,12 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from anchorscope.datasets.relations import BY_NUMBER, with_property_words
-from anchorscope.datasets.rows import KNOWN, Unusable, list_from_text, own_names, shown
+from anchorscope.datasets.question import KNOWN, Unusable, list_from_text, own_names, shown
+from anchorscope.datasets.relations import with_property_words
 from anchorscope.plugins import load_all
 
+Named = Mapping[str, object]
+"""A row: values by column."""
 _SINGLE = (str, int, float)
 
 
@@ -33,76 +31,41 @@ class Format:
     """What the columns of a file mean."""
 
     name: str
-    recognises: Callable[[Mapping[str, object]], bool]
-    translate: Callable[[Mapping[str, object]], dict[str, object]]
-    """The row under the names of `rows.KNOWN`; raises `Unusable`."""
+    recognises: Callable[[Named], bool]
+    translate: Callable[[Named], dict[str, object]]
+    """The row under the names of `question.KNOWN`; raises `Unusable`."""
     unique_ids: bool = True
     """Whether an id that stands twice is a mistake; if not, the row's number is added to the second."""
 
 
 def answer_list(value: object, name: str) -> list[object]:
     """The entries of an answer column, less the empty ones."""
-    if value is None:
-        return []
-    found = list_from_text(value.strip()) if isinstance(value, str) else value
-    if not isinstance(found, list):
+    entries = list_from_text(value.strip()) if isinstance(value, str) else value
+    if value is not None and not isinstance(entries, list):
         raise Unusable(f"{name} must be a list of strings, not {shown(value)}")
-    return [entry for entry in found if entry is not None and not (isinstance(entry, str) and not entry.strip())]
+    listed = entries if isinstance(entries, list) else []
+    return [entry for entry in listed if entry is not None and not (isinstance(entry, str) and not entry.strip())]
 
 
-def quoted_once(text: object) -> object:
-    """`"Who wrote ""Emma""?"` as `Who wrote "Emma"?`; anything that is not such a quoted text as it is."""
-    if not isinstance(text, str) or len(text) < 2 or not (text.startswith('"') and text.endswith('"')):
-        return text
-    inner = text[1:-1]
-    # Only a text whose inner marks are all doubled can come out of CSV.
-    return inner.replace('""', '"') if '""' in inner and '"' not in inner.replace('""', "") else text
-
-
-def _whole_number(value: object) -> object:
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16 else value
-
-
-def _popqa_columns(row: Mapping[str, object]) -> dict[str, object]:
-    """PopQA's own columns under known names; the rest stays."""
-    renamed = dict(row)
-    renamed |= {"subject": renamed.pop("subj", None), "relation": renamed.pop("prop", None)}
-    counts = {name: _whole_number(renamed[name]) for name in ("s_pop", "o_pop") if name in renamed}
-    return with_property_words(renamed | counts)
-
-
-def _popqa(row: Mapping[str, object]) -> dict[str, object]:
+def _popqa(row: Named) -> dict[str, object]:
     """`id, subj, prop, obj, …, s_pop, o_pop, question, possible_answers` (a JSON list as text); also a data frame."""
-    known = dict(row)
-    known["answers"] = answer_list(known.pop("possible_answers", None), "possible_answers")
-    return _popqa_columns(known)
+    renamed = dict(row)
+    renamed["answers"] = answer_list(renamed.pop("possible_answers", None), "possible_answers")
+    renamed |= {"subject": renamed.pop("subj", None), "relation": renamed.pop("prop", None)}
+    for name in ("s_pop", "o_pop"):
+        count = renamed.get(name)
+        if isinstance(count, str) and count.isascii() and count.isdigit() and len(count) < 16:
+            renamed[name] = int(count)
+    return with_property_words(renamed)
 
 
-def _popqa_ragvsft(row: Mapping[str, object]) -> dict[str, object]:
-    """`query_id` (relation number and index), `question`, `answers` and `pageviews` of the subject.
-
-    Subject and relation are read back from the question, which is always one of PopQA's sentences.
-    """
-    query, question = row.get("query_id"), row.get("question")
-    relation = BY_NUMBER.get(query.partition("_")[0]) if isinstance(query, str) else None
-    known: dict[str, object] = {
-        "id": query,
-        "question": question,
-        "answers": answer_list(row.get("answers"), "answers"),
-        "s_pop": _whole_number(row.get("pageviews")),
-    }
-    if relation is not None and isinstance(question, str):
-        known |= {"relation": relation.name, "subject": relation.subject(question.strip())}
-    return with_property_words(known)
-
-
-def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Mapping[str, object]], dict[str, object]]:
+def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Named], dict[str, object]]:
     """The official JSON (`QuestionId`, `Answer.Aliases`) or the hub's schema, by how they spell `question_id`.
 
     The value comes first: aliases are Wikipedia redirects in no order. The split without answers says "<unk>".
     """
 
-    def translate(row: Mapping[str, object]) -> dict[str, object]:
+    def translate(row: Named) -> dict[str, object]:
         answer, value, aliases = row.get(spelled("answer")), spelled("value"), spelled("aliases")
         if not isinstance(answer, Mapping):
             raise Unusable(f"the answer must be an object with {value!r} and {aliases!r}, not {shown(answer)}")
@@ -118,104 +81,75 @@ def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Mapping[str, object]],
     return translate
 
 
-def _camel(name: str) -> str:
-    return name.title().replace("_", "")
-
-
-def _is_triviaqa_hub(row: Mapping[str, object]) -> bool:
+def _is_triviaqa_hub(row: Named) -> bool:
     answer = row.get("answer")
     return "question" in row and isinstance(answer, Mapping) and bool({"aliases", "value"} & answer.keys())
 
 
-def _flashrag(row: Mapping[str, object]) -> dict[str, object]:
-    """`id`, `question`, `golden_answers` and `metadata`, the same for every dataset.
-
-    PopQA's columns stand in its metadata; TriviaQA's questions carry their source's second layer of quotation marks.
-    """
-    metadata = row.get("metadata")
-    found = metadata.items() if isinstance(metadata, Mapping) else ()
-    noted = {str(name): value for name, value in found if name not in KNOWN}
-    known: dict[str, object] = {
-        "id": row.get("id"),
-        "question": quoted_once(row.get("question")),
-        "answers": answer_list(row.get("golden_answers"), "golden_answers"),
-    }
-    return _popqa_columns(noted | known) if {"subj", "prop"} <= noted.keys() else noted | known
-
-
-def _run_metadata(value: object) -> dict[str, object]:
-    """The questions' metadata, a JSON text in the table of items."""
-    if value is None:
-        return {}
-    try:
-        found = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        raise Unusable(f"metadata is no JSON: {shown(value)}") from None
-    if not isinstance(found, Mapping):
-        raise Unusable(f"metadata must be a JSON object, not {shown(value)}")
-    return {str(name): entry for name, entry in found.items() if name not in KNOWN}
-
-
-def _run_items(row: Mapping[str, object]) -> dict[str, object]:
+def _run_items(row: Named) -> dict[str, object]:
     """A run's own `items.parquet`: its questions, answers and labels, without what the run found out about them."""
-    known = {name: row[name] for name in KNOWN if name in row and name != "id"}
+    kept = {name: row[name] for name in KNOWN if name in row and name != "id"}
     if row.get("status") in ("empty", "truncated", "too_long"):  # there was no answer that could be used
-        known |= {"model_answer": None, "truthful": None}
-    return with_property_words(_run_metadata(row.get("metadata")) | known | {"id": row.get("item_id")})
+        kept |= {"model_answer": None, "truthful": None}
+    noted = row.get("metadata")
+    try:
+        noted = json.loads(noted) if isinstance(noted, str) else noted or {}
+    except (ValueError, RecursionError):
+        raise Unusable(f"metadata is no JSON: {shown(noted)}") from None
+    if not isinstance(noted, Mapping):
+        raise Unusable(f"metadata must be a JSON object, not {shown(noted)}")
+    metadata = {str(name): entry for name, entry in noted.items() if name not in KNOWN}
+    return with_property_words(metadata | kept | {"id": row.get("item_id")})
 
 
-def _is_hotpotqa(row: Mapping[str, object]) -> bool:
-    told_apart = "supporting_facts" in row or row.get("type") in ("bridge", "comparison")
-    return {"question", "answer"} <= row.keys() and told_apart
+def _is_hotpotqa(row: Named) -> bool:
+    typical = "supporting_facts" in row or row.get("type") in ("bridge", "comparison")
+    return {"question", "answer"} <= row.keys() and typical
 
 
-def _hotpotqa(row: Mapping[str, object]) -> dict[str, object]:
+def _hotpotqa(row: Named) -> dict[str, object]:
     """The official JSON (`_id`, `supporting_facts`, `context`), the hub's schema, and the simplified list.
 
-    One answer per question, as it is written: a "|" in it is no separator. `type` and `level` are metadata; the
-    paragraphs are not read.
+    One answer per question, as it is written: a "|" in it is no separator.
     """
-    known: dict[str, object] = {
+    renamed: dict[str, object] = {
         "id": row.get("_id", row.get("id")),
         "question": row.get("question"),
         "answers": answer_list([row.get("answer")], "answer"),
     }
-    return known | {name: row[name] for name in ("type", "level") if name in row}
+    return renamed | {name: row[name] for name in ("type", "level") if name in row}
 
 
-def _is_nq_open(row: Mapping[str, object]) -> bool:
-    return row.keys() == {"question", "answer"} and isinstance(row["answer"], list)
-
-
-def _nq_open(row: Mapping[str, object]) -> dict[str, object]:
+def _nq_open(row: Named) -> dict[str, object]:
     """JSON lines of `question` and `answer`, a list; no ids, questions in lower case."""
     return {"question": row.get("question"), "answers": answer_list(row.get("answer"), "answer")}
 
 
-def _dpr(row: Mapping[str, object]) -> dict[str, object]:
-    """Two columns without a header, the question and a Python list of answers (NQ, TriviaQA).
-
-    Most questions that hold quotation marks were written as CSV twice.
-    """
-    return {"question": quoted_once(row.get("1")), "answers": answer_list(row.get("2"), "the second column")}
-
-
-def _is_plain(row: Mapping[str, object]) -> bool:
-    names = {name.strip().lower() for name in row}
-    return "question" in names and bool({"answers", "answer"} & names)
+def _unquoted(text: object) -> object:
+    """`"Who wrote ""Emma""?"` as `Who wrote "Emma"?`: some questions were written as CSV twice."""
+    if not isinstance(text, str) or not (text.startswith('"') and text.endswith('"') and '""' in text[1:-1]):
+        return text
+    return text if '"' in text[1:-1].replace('""', "") else text[1:-1].replace('""', '"')
 
 
-def _has_question(row: Mapping[str, object]) -> bool:
-    return any(name.strip().lower() == "question" for name in row)
+def _flashrag(row: Named) -> dict[str, object]:
+    """`id`, `question`, `golden_answers` and `metadata`, which for PopQA has PopQA's own columns."""
+    noted = row.get("metadata")
+    columns = (
+        {str(name): value for name, value in noted.items() if name not in KNOWN} if isinstance(noted, Mapping) else {}
+    )
+    columns |= {"id": row.get("id"), "question": _unquoted(row.get("question"))}
+    if {"subj", "prop"} <= columns.keys():
+        return _popqa(columns | {"possible_answers": row.get("golden_answers")})
+    return columns | {"answers": answer_list(row.get("golden_answers"), "golden_answers")}
 
 
-def _plain(row: Mapping[str, object]) -> dict[str, object]:
-    """Files of one's own, and the normalised ones: columns under their known names (`rows.KNOWN`).
+def _dpr(row: Named) -> dict[str, object]:
+    """Two columns without a header: the question, and a Python list of answers."""
+    return {"question": _unquoted(row["1"]), "answers": answer_list(row["2"], "the second column")}
 
-    `question`, and `answers` or `answer`: a list, one string with "|" between the answers, or a list written as text.
-    Optional: `id` (else the row's number), `subject`, `relation`, `property_words`, `exact_question`, `model_answer`,
-    `truthful` (true/false, yes/no, 1/0; only beside a `model_answer`). Any other single value is metadata.
-    """
+
+def _plain(row: Named) -> dict[str, object]:
     return with_property_words(own_names(row))
 
 
@@ -248,12 +182,12 @@ def label_of(value: object) -> bool | None:
     return None
 
 
-def scores_of(row: Mapping[str, object]) -> dict[str, object]:
+def scores_of(row: Named) -> dict[str, object]:
     """The scores of a log's row, by column."""
     return {name: value for name, value in row.items() if name.startswith(SCORE)}
 
 
-def deciding(rows: Sequence[Mapping[str, object]]) -> str | None:
+def deciding(rows: Sequence[Named]) -> str | None:
     """Which of the scores of these rows labels the file; None where none says right or wrong every time."""
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row[name] for row in rows if name in row]
@@ -263,7 +197,7 @@ def deciding(rows: Sequence[Mapping[str, object]]) -> str | None:
     return None
 
 
-def label_by(name: str | None, scores: Mapping[str, object]) -> bool | None:
+def label_by(name: str | None, scores: Named) -> bool | None:
     """What this score says of an answer; None where there is none, an error where it is neither right nor wrong."""
     if name is None or scores.get(name) is None:
         return None
@@ -280,12 +214,12 @@ _QUESTIONS = ("question", "query", "Question", "problem", "input", "prompt")
 _METRICS = ("exact_match", "em", "acc", "contains", "correct")
 
 
-def is_harness_sample(row: Mapping[str, object]) -> bool:
-    """Whether a row is a logged sample."""
+def is_harness_sample(row: Named) -> bool:
+    """Whether a row is a logged sample of lm-evaluation-harness."""
     return row.keys() >= {"doc", "target", "resps", "filtered_resps"}
 
 
-def harness_columns(row: Mapping[str, object], metric: str | None = None) -> dict[str, object]:
+def harness_columns(row: Named, metric: str | None = None) -> dict[str, object]:
     """A logged sample under the names of a question file; metrics and the document's single values are metadata.
 
     The label is what the metric says, or what was put beside the sample as `truthful`.
@@ -304,69 +238,64 @@ def harness_columns(row: Mapping[str, object], metric: str | None = None) -> dic
         for name, value in doc.items()
         if str(name).strip().lower() not in meant and isinstance(value, _SINGLE)
     }
-    known = {"id": _harness_id(row), "question": question, "answers": _harness_targets(row["target"])}
-    answer = first_line(_harness_answer(row["filtered_resps"]))
-    return noted | metrics | known | {"model_answer": answer, "truthful": label}
+    number, used_filter = row.get("doc_id"), row.get("filter")
+    named_filter = isinstance(used_filter, str) and used_filter not in ("", "none")
+    target = row["target"]  # the text of a list where there are several
+    targets = list_from_text(target.strip()) if isinstance(target, str) and target.strip().startswith("[") else target
+    return {
+        **noted,
+        **metrics,
+        "id": f"{number} {used_filter}" if named_filter else number,
+        "question": question,
+        "answers": [text for text in (targets if isinstance(targets, list) else [target]) if text not in (None, "")],
+        "model_answer": first_line(_harness_answer(row["filtered_resps"])),
+        "truthful": label,
+    }
 
 
-def harness_metrics(row: Mapping[str, object]) -> dict[str, object]:
+def harness_metrics(row: Named) -> dict[str, object]:
     """The metrics of a sample; older harnesses do not list their names."""
     named = row.get("metrics")
     names = named if isinstance(named, list) else _METRICS
     return {str(name): row[name] for name in names if isinstance(name, str) and isinstance(row.get(name), _SINGLE)}
 
 
-def _harness_id(row: Mapping[str, object]) -> object:
-    """The document's number; with the filter's name where it has one."""
-    name = row.get("filter")
-    return f"{row.get('doc_id')} {name}" if isinstance(name, str) and name not in ("", "none") else row.get("doc_id")
-
-
-def _harness_answer(found: object) -> str:
+def _harness_answer(response: object) -> str:
     """What the filter left: one text, in one or two lists."""
-    while isinstance(found, list) and len(found) == 1:
-        found = found[0]
-    if isinstance(found, str):
-        return found
-    raise Unusable(f"no answer in words, but {shown(found)}: the task compares given choices, or asks several times")
+    while isinstance(response, list) and len(response) == 1:
+        response = response[0]
+    if isinstance(response, str):
+        return response
+    raise Unusable(f"no answer in words, but {shown(response)}: the task compares given choices, or asks several times")
 
 
-def _harness_targets(target: object) -> list[object]:
-    """The accepted answers: the target, which the harness writes as the text of a list where there are several."""
-    found = list_from_text(target.strip()) if isinstance(target, str) and target.strip().startswith("[") else target
-    return [one for one in (found if isinstance(found, list) else [target]) if one not in (None, "")]
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def inspect_columns(sample: Mapping[str, Any]) -> dict[str, object]:
-    """One sample under the names of a question file."""
-    error = sample.get("error")
+    """A sample of inspect_ai under the names of a question file."""
+    error, target, epoch = sample.get("error"), sample.get("target"), sample.get("epoch")
     if error:
         message = error.get("message") if isinstance(error, Mapping) else error
         raise Unusable(f"id {shown(sample.get('id'))} ended with an error: {shown(message)}")
     if sample.get("choices"):
         raise Unusable(f"id {shown(sample.get('id'))} has choices: only free answers can be read")
-    noted = sample.get("metadata")
-    known = {
-        name: value
-        for name, value in (noted if isinstance(noted, Mapping) else {}).items()
-        if _is_metadata(name, value)
-    }
-    scores = sample.get("scores")
-    for name, score in (scores if isinstance(scores, Mapping) else {}).items():
+    columns = {name: value for name, value in _mapping(sample.get("metadata")).items() if _is_metadata(name, value)}
+    for name, score in _mapping(sample.get("scores")).items():
         if isinstance(score, Mapping):
             value = score.get("value")
             label = label_of(value)
-            told = {f"{SCORE}{name}": value if label is None else label, f"answer.{name}": score.get("answer")}
-            known |= {column: value for column, value in told.items() if _is_value(value)}
-    output, target = sample.get("output"), sample.get("target")
-    given: Mapping[str, Any] = output if isinstance(output, Mapping) else {}
-    return known | {
-        "id": _inspect_id(sample),
+            scored = {f"{SCORE}{name}": value if label is None else label, f"answer.{name}": score.get("answer")}
+            columns |= {column: value for column, value in scored.items() if _is_value(value)}
+    output = _mapping(sample.get("output"))
+    return columns | {
+        "id": f"{sample.get('id')}#{epoch}" if isinstance(epoch, int) and epoch > 1 else sample.get("id"),
         "question": _inspect_question(sample.get("input")),
         "answers": [text for text in (target if isinstance(target, list) else [target]) if text not in (None, "")],
-        "model_answer": first_line(_inspect_completion(given)),
-        "epoch": sample.get("epoch"),
-        "model": given.get("model"),
+        "model_answer": first_line(_inspect_completion(output)),
+        "epoch": epoch,
+        "model": output.get("model"),
     }
 
 
@@ -383,18 +312,13 @@ def _is_metadata(name: object, value: object) -> bool:
     return name.strip().lower() not in (*KNOWN, "answer") and _is_value(value)
 
 
-def _inspect_id(sample: Mapping[str, Any]) -> object:
-    """The sample's id; of a second epoch with its number."""
-    epoch = sample.get("epoch")
-    return f"{sample.get('id')}#{epoch}" if isinstance(epoch, int) and epoch > 1 else sample.get("id")
-
-
 def _inspect_question(given: object) -> object:
     """What the user asked: the text, or the one message of the user."""
     if not isinstance(given, list):
         return given
-    asked = [one for one in given if isinstance(one, Mapping) and one.get("role") == "user"]
-    if len(asked) != 1 or any(isinstance(one, Mapping) and one.get("role") == "assistant" for one in given):
+    messages = [message for message in given if isinstance(message, Mapping)]
+    asked = [message for message in messages if message.get("role") == "user"]
+    if len(asked) != 1 or any(message.get("role") == "assistant" for message in messages):
         raise Unusable(f"the input is a conversation of {len(given)} messages: only single questions can be read")
     return _message_text(asked[0].get("content"))
 
@@ -403,48 +327,57 @@ def _message_text(content: object) -> str:
     """The text of a message; pictures, sounds and the model's reasoning are left out."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    texts = [one.get("text") for one in parts if isinstance(one, Mapping) and one.get("type") == "text"]
+    parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, Mapping)]
+    texts = [part.get("text") for part in parts if part.get("type") == "text"]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _inspect_completion(output: Mapping[str, Any]) -> str:
-    """What the model answered: its first choice."""
     choices = output.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, Mapping) else None
+    message = _mapping(choices[0]).get("message") if isinstance(choices, list) and choices else None
     if isinstance(message, Mapping):
         return _message_text(message.get("content"))
     completion = output.get("completion")
     return completion if isinstance(completion, str) else ""
 
 
-def _has(*columns: str) -> Callable[[Mapping[str, object]], bool]:
-    """Recognises a row that has all of these columns, whatever else it has."""
+def _has(*columns: str) -> Callable[[Named], bool]:
     return lambda row: row.keys() >= {*columns}
 
 
-PLAIN = Format("own columns", _is_plain, _plain)
-UNGRADED = Format("questions", _has_question, _plain)
+def _has_own(*choices: str) -> Callable[[Named], bool]:
+    def recognises(row: Named) -> bool:
+        names = {name.strip().lower() for name in row}
+        return "question" in names and (not choices or not names.isdisjoint(choices))
+
+    return recognises
+
+
+PLAIN = Format("own columns", _has_own("answers", "answer"), _plain)
+UNGRADED = Format("questions", _has_own(), _plain)
 """The same where nothing is graded, so that no accepted answers are needed."""
 FORMATS = (
     Format("PopQA", _has("subj", "prop", "question", "possible_answers"), _popqa),
-    Format("PopQA (RAGvsFT)", _has("query_id", "question", "answers"), _popqa_ragvsft),
     # TriviaQA has a row per document.
-    Format("TriviaQA", _has("Question", "QuestionId", "Answer"), _triviaqa(_camel), unique_ids=False),
+    Format(
+        "TriviaQA",
+        _has("Question", "QuestionId", "Answer"),
+        _triviaqa(lambda name: name.title().replace("_", "")),
+        unique_ids=False,
+    ),
     Format("TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa(str), unique_ids=False),
-    Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
     Format("items of a run", _has("item_id", "question", "answers", "status"), _run_items, unique_ids=False),
     Format("lm-evaluation-harness", is_harness_sample, harness_columns, unique_ids=False),
     Format("HotpotQA", _is_hotpotqa, _hotpotqa),
-    Format("NQ-open", _is_nq_open, _nq_open),
+    Format("NQ-open", lambda row: row.keys() == {"question", "answer"} and isinstance(row["answer"], list), _nq_open),
+    Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
     Format("DPR", lambda row: row.keys() == {"1", "2"}, _dpr),
     PLAIN,
 )
 """Every format of our own; the first that recognises a row names the file."""
 
 
-def recognise_format(row: Mapping[str, object]) -> Format | None:
+def recognise_format(row: Named) -> Format | None:
     """The format of a row, or None; plug-ins come before the plain one, which nearly every file has."""
     every = (*FORMATS[:-1], *load_all("datasets"), PLAIN)
     return next((form for form in every if form.recognises(row)), None)

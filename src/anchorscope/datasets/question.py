@@ -1,12 +1,21 @@
-"""One question with all its accepted answers: what every dataset becomes, and all that later rooms know of it."""
+"""A question with its accepted answers, and how a row of named values becomes one.
 
+`--columns` maps the user's columns to the known names. A cell may hold a list as text: `["a", "b"]` as JSON,
+`['a', 'b']` as Python writes it, or `a|b`. The column `exact_question` holds the user's own exact words: pieces of the
+question, marked wherever they occur letter for letter (["Dracula", "wrote"]), or characters [start, end) of the
+question as the file writes it ([[10, 17]]).
+"""
+
+import ast
+import json
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anchorscope.datasets.text import words
-from anchorscope.errors import UserError
+from anchorscope.datasets.text import Span, merged, words
+from anchorscope.errors import UserError, unknown
 
 
 @dataclass(frozen=True)
@@ -22,38 +31,37 @@ class Question:
     answers: tuple[str, ...]
     """Every accepted surface form; empty only where nothing is graded."""
     subject: str | None = None
-    """The entity that is asked about, as it is written in the question; None where the dataset does not say."""
+    """The entity that is asked about, as it is written in the question."""
     relation: str | None = None
-    """The kind of fact ("capital"), the unit within which true and false answers are balanced; None where unknown."""
+    """The kind of fact ("capital"), the unit within which true and false answers are balanced."""
     property_words: tuple[str, ...] = ()
-    """The words of the question that name the property asked for ("capital"); empty where the dataset does not say."""
-    exact_spans: tuple[tuple[int, int], ...] = ()
-    """The user's own exact words, as characters [start, end) of `question`: sorted, not overlapping; empty if none."""
+    """The words of the question that name the property asked for ("capital")."""
+    exact_spans: tuple[Span, ...] = ()
+    """The user's own exact words, as characters [start, end) of `question`: sorted, not overlapping."""
     model_answer: str | None = None
     """An answer given elsewhere, used instead of generating one."""
     truthful: bool | None = None
     """A label given elsewhere, used instead of grading."""
     metadata: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
-    """Whatever else the dataset says of the item (popularity, ids); carried into the results as it is."""
+    """The dataset's other columns, carried into the results as they are."""
 
 
-_LONGEST_YES = 8  # characters, with quotes and stops: no longer answer needs to be looked at
 # Not "where": questions that mean "were" begin with it.
 _ASKS_OPENLY = re.compile(r"\W*(?:whats?|which|whos?|whom|whose|when|why|how)\b", re.IGNORECASE)
+_LONGEST_YES = 8  # characters, with quotes and stops
 
 
 def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
     """Whether the question can only be answered with yes or no, so that chance alone is right half of the time.
 
-    Every accepted answer is "yes" or "no", and the question does not begin with "what", "which", "who" and the like:
-    the chemical symbol "No" is a name.
+    A question that begins with "what", "which" and the like is none: the chemical symbol "No" is a name.
     """
     answered = all(len(answer) <= _LONGEST_YES and words(answer) in (["yes"], ["no"]) for answer in answers)
     return answered and not _ASKS_OPENLY.match(question)
 
 
 def asked(question: str, answer: str | None = None, number: int = 0) -> Question:
-    """A question as it is put, with an answer that may be known."""
+    """A single question to score, with an answer where there is one."""
     for what, given in (("question", question), ("answer", answer or "")):
         if not isinstance(given, str):
             raise UserError(f"The {what} of item {number + 1} is {type(given).__name__}; give it as text.")
@@ -66,11 +74,11 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
 
 
 POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
-"""Columns that say how well known a subject is, the first that is there; PopQA's own is `s_pop`."""
+"""Columns that say how popular a subject is; the first one present counts. PopQA's is `s_pop`."""
 
 
 def log_popularity(question: Question) -> float:
-    """log10 of the subject's popularity; NaN where nothing, or no number above 0, is said."""
+    """log10 of the subject's popularity; NaN without a number above 0."""
     named = {str(name).strip().lower().replace(" ", "_"): value for name, value in question.metadata.items()}
     for name in POPULARITY:
         value = named.get(name)
@@ -82,3 +90,234 @@ def log_popularity(question: Question) -> float:
             continue
         return math.log10(number) if 0 < number < math.inf else math.nan
     return math.nan
+
+
+KNOWN = (
+    "question",
+    "answers",
+    "id",
+    "subject",
+    "relation",
+    "property_words",
+    "exact_question",
+    "model_answer",
+    "truthful",
+)
+"""Columns that mean something; any other single value is metadata."""
+_HOW = "Write it like question=prompt,answers=gold"
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+# Also a list without its end, so that a cut-off one isn't read as text.
+_LIST = re.compile(r"""\[(\s*(["']|\Z)|.*\]\Z)""", re.DOTALL)
+_STRING = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
+_PYTHON_LIST = re.compile(rf"\[\s*(?:{_STRING}\s*(?:,\s*{_STRING}\s*)*+,?\s*)?\]", re.DOTALL)
+_LEAST, _MOST = -(2**63), 2**64 - 1  # whole numbers that tables can store
+
+
+class Unusable(Exception):
+    """A row cannot be used; the text says why."""
+
+
+Row = dict[str, object] | Unusable
+"""Named values, or the reason why they cannot be read."""
+
+
+def shown(value: object) -> str:
+    """A value as it appears in a one-line message."""
+    try:
+        text = ascii(value) if isinstance(value, bytes) else repr(value)
+    except (RecursionError, ValueError):  # lists in lists in lists, or a number of thousands of digits
+        return "a value too large to show"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def list_from_text(text: str) -> object:
+    """What the text says as JSON or as a Python list of strings; None if it is neither."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if not _PYTHON_LIST.fullmatch(text):  # ['a' 'b'], as NumPy writes it, would become one string
+            return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an escape that means nothing ("\d") is kept as it is
+            return ast.literal_eval(text)  # type: ignore[no-any-return]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def parse_columns(texts: Sequence[str]) -> dict[str, str]:
+    """`question=prompt,answers=gold`, in one text or several, as {known name: column of the file}."""
+    columns: dict[str, str] = {}
+    for part in (part for text in texts for part in text.split(",")):
+        name, equals, column = (piece.strip() for piece in part.partition("="))
+        if not equals or not name or not column:
+            raise UserError(f"--columns: {part.strip()!r} is not of the form name=column. {_HOW}.")
+        check_known(name)
+        if name in columns:
+            raise UserError(f"--columns names {name!r} twice, as {columns[name]!r} and {column!r}. Keep one of them.")
+        columns[name] = column
+    return columns
+
+
+def check_known(name: str) -> None:
+    """Refuses a name that no column can have."""
+    if name not in KNOWN:
+        raise unknown("name in --columns", name, KNOWN, f"{_HOW}: the known name first, your file's column second.")
+
+
+def own_names(row: Mapping[str, object]) -> dict[str, object]:
+    """The row with its known columns in lower case: "Question " is `question`."""
+    plain = ((name, name.strip().lower()) for name in row)
+    return {lowered if lowered in (*KNOWN, "answer") else name: row[name] for name, lowered in plain}
+
+
+def mapped(row: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
+    """The row with the user's columns under their known names; what had a mapped name before is dropped."""
+    taken = {*columns, *(column for column in columns.values() if column not in KNOWN)}
+    if "answers" in columns:
+        taken.add("answer")
+    others = {name: value for name, value in own_names(row).items() if name not in taken}
+    return others | {name: row[column] for name, column in columns.items() if column in row}
+
+
+def _clean(value: str, name: str) -> str:
+    if "\0" in value:
+        raise Unusable(f"{name} holds a NUL byte")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        code = ord(value[error.start]) - 0xDC00  # a byte that isn't UTF-8, unless the surrogate was written as such
+        byte = f" (byte 0x{code:02x}); save the file as UTF-8" if 0x80 <= code <= 0xFF else ""
+        raise Unusable(f"{name} is not valid UTF-8 text{byte}") from None
+    return value
+
+
+def _text(row: Mapping[str, object], name: str) -> str | None:
+    value = row.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Unusable(f"{name} must be a string, not {shown(value)}")
+    return _clean(value, name).strip() or None if value else None
+
+
+def _list(row: Mapping[str, object], name: str) -> list[object]:
+    value = row.get(name)
+    if isinstance(value, str):
+        text = value.strip()
+        if not _LIST.match(text):
+            value = [*text.split("|")] if text else []
+        elif (value := list_from_text(text)) is None:
+            raise Unusable(f'{name} looks like a list but is none: {shown(text)}; use ["a", "b"] or a|b')
+    if value is not None and not isinstance(value, list):
+        raise Unusable(f"{name} must be a list of strings or one string, not {shown(value)}")
+    return value or []
+
+
+def _strings(row: Mapping[str, object], name: str) -> list[str]:
+    strings: dict[str, None] = {}
+    for entry in _list(row, name):
+        if not isinstance(entry, str):
+            raise Unusable(f"{name} must hold strings only, not {shown(entry)}")
+        if not entry.strip():
+            raise Unusable(f"{name} holds an empty string")
+        strings[_clean(entry, name).strip()] = None
+    return list(strings)
+
+
+def _item_id(row: Mapping[str, object], number: int) -> str:
+    value = row.get("id")
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not _LEAST <= value <= _MOST:
+            raise Unusable("id is a number beyond 64 bits")
+        return str(value)
+    if value is not None and not isinstance(value, str):
+        raise Unusable(f"id must be a string or a whole number, not {shown(value)}")
+    return _text(row, "id") or str(number)
+
+
+def _truthful(row: Mapping[str, object]) -> bool | None:
+    value = row.get("truthful")
+    if value is None or value == "":
+        return None
+    label = _TRUTH.get(str(value).strip().lower()) if isinstance(value, str | int) else None
+    if label is None:
+        raise Unusable(f"truthful must be one of {', '.join(_TRUTH)}, not {shown(value)}")
+    if row.get("model_answer") is None:
+        raise Unusable("truthful is given without the model_answer that it judges")
+    return label
+
+
+def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
+    kept: dict[str, str | int | float | bool | None] = {}
+    for name, value in row.items():
+        if name in (*KNOWN, "answer") or not (value is None or isinstance(value, str | int | float)):
+            continue
+        if isinstance(value, str):
+            _clean(value, shown(name))
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise Unusable(f"{shown(name)} is no finite number")
+        elif isinstance(value, int) and not _LEAST <= value <= _MOST:
+            raise Unusable(f"{shown(name)} is a number beyond 64 bits")
+        kept[_clean(name, "a column's name")] = value
+    return kept
+
+
+def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
+    """One row as a question; `number` is its id where it has none. Where nothing is graded, answers may be missing."""
+    text = _text(row, "question")
+    if text is None:
+        state = "absent" if row.get("question") is None else "empty"
+        raise Unusable(f"the question is {state}; columns: {shown([*row])}")
+    answers = tuple(dict.fromkeys([*_strings(row, "answers"), *_strings(row, "answer")]))
+    if graded and not answers:
+        raise Unusable(f"there are no answers; columns: {shown([*row])}")
+    _text(row, "model_answer")  # kept as it is, if it can be
+    model_answer = row.get("model_answer")
+    marks = _list(row, "exact_question")
+    return Question(
+        dataset=dataset,
+        item_id=_item_id(row, number),
+        question=" ".join(text.split()),
+        answers=answers,
+        subject=_text(row, "subject"),
+        relation=_text(row, "relation"),
+        property_words=tuple(_strings(row, "property_words")),
+        exact_spans=spans_of(str(row["question"]), marks) if marks else (),
+        model_answer=None if model_answer is None else str(model_answer),
+        truthful=_truthful(row),
+        metadata=_metadata(row),
+    )
+
+
+def spans_of(written: str, marks: Sequence[object]) -> tuple[Span, ...]:
+    """The marked spans of the question of single spaces, sorted, with overlapping ones made one."""
+    text = " ".join(written.split())
+    spans: list[Span] = []
+    for mark in marks:
+        if isinstance(mark, str):
+            piece = " ".join(mark.split())
+            if not piece:
+                raise Unusable("exact_question holds an empty string")
+            matches = [match.span() for match in re.finditer(re.escape(piece), text)]
+            if not matches:
+                raise Unusable(f"exact_question: {shown(piece)} does not stand in the question {shown(text)}")
+            spans += matches
+        else:
+            spans.append(_moved_span(written, mark))
+    return merged(spans)
+
+
+def _moved_span(written: str, mark: object) -> Span:
+    """A [start, end) pair of the written text as a span of the text of single spaces."""
+    if not isinstance(mark, list | tuple) or [type(bound) for bound in mark] != [int, int]:
+        raise Unusable(f"exact_question must hold pieces of the question or [start, end] pairs, not {shown(mark)}")
+    start, end = mark
+    if not 0 <= start < end <= len(written):
+        raise Unusable(
+            f"exact_question: {shown([*mark])} is no [start, end) in a question of {len(written)} characters"
+        )
+    piece = written[start:end]
+    if not piece.strip():
+        raise Unusable(f"exact_question: {shown([*mark])} marks nothing but white space")
+    start += len(piece) - len(piece.lstrip())
+    moved = len(" ".join((written[:start] + "x").split())) - 1  # what stands before the span decides how far it moved
+    return moved, moved + len(" ".join(piece.split()))

@@ -1,19 +1,18 @@
 """When two written forms are the same words: "The Café Bogotá", "cafe bogota"; "U.S.A.", "USA"; "twenty-one", "21".
 
-Every letter is folded by itself (compatibility form, accents and case away), so that each word still knows its place in
-the raw text; the grader and the span finders share this one reading, and can never disagree about what a word is.
-- An apostrophe inside a word is dropped, any other punctuation or symbol separates words; "&" reads "and".
+Grader and span finders share this reading. Each letter is folded by itself (compatibility form, no accents, no case),
+so that a word keeps its place in the raw text.
+- An apostrophe inside a word is dropped, other punctuation and symbols separate words; "&" reads "and".
 - Dotted initials are one word ("J. R. R." = "jrr"), "1,000" is "1000", and "3.5" stays one word.
-- Number words become digits: "twenty one" is 21, "two hundred and five" 205, "3.5 million" 3500000. Addends ("five",
-  "twenty") make a group below 1000, "hundred" multiplies the group, a scale closes it; ordinals stay words.
+- Number words become digits: "twenty one" is 21, "two hundred and five" 205, "3.5 million" 3500000; not ordinals.
 - Articles are dropped, but never down to nothing, and a last "a" is a name ("vitamin A").
-`normalise` is idempotent. Scripts written without spaces have words as long as their unbroken runs.
+`normalise` is idempotent.
 """
 
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
@@ -36,25 +35,35 @@ _SCAN = re.compile(
     rf"(?:{_WORD_CHAR}|'+(?={_WORD_CHAR})|(?<=[0-9])\.(?=[0-9]))*)"
     r"|(?P<and>&)"
 )
-_MARKS = re.compile(r"['.,&]")  # without any of these, words are what stands between spaces
-_BETWEEN_SPACES = re.compile(r"[^ ]+")
 _INITIALS = str.maketrans("", "", ". ")
 _GROUPING = str.maketrans("", "", "',")
 
 
-class Word(NamedTuple):  # no dataclass: a run makes millions of words, and a tuple is made three times as fast
-    """One word of a text."""
+Span = tuple[int, int]
+"""Characters [start, end) of a text."""
+
+
+class Word(NamedTuple):
+    """A folded word (a composed number in digits) and its characters [start, end) in the raw text."""
 
     text: str
-    """The folded word; a composed number in digits."""
     start: int
-    """Index of its first character in the raw text."""
     end: int
-    """Index after its last character in the raw text."""
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Sorted, with overlapping spans made one; spans that only touch stay two."""
+    result: list[Span] = []
+    for start, end in sorted(spans):
+        if result and start < result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return tuple(result)
 
 
 def _fold_character(character: str) -> str:
-    """What one character becomes: word characters, a space, one of `_KEPT`, an apostrophe, or nothing."""
+    """Word characters, a space, one of `_KEPT`, an apostrophe, or nothing."""
     if character in _APOSTROPHES:
         return "'"
     if character in _KEPT:
@@ -76,7 +85,7 @@ def _fold_character(character: str) -> str:
 
 
 class _Folding(dict[int, str]):
-    """A translation table that learns every character when it first meets it."""
+    """A translation table, filled when a character first occurs."""
 
     def __missing__(self, code: int) -> str:
         folded = self[code] = _fold_character(chr(code))
@@ -87,53 +96,40 @@ _FOLDING = _Folding()
 
 
 def _scan(folded: str) -> list[Word]:
-    """The words of a folded text with their places in it."""
-    if not _MARKS.search(folded):
-        return [Word(match.group(), *match.span()) for match in _BETWEEN_SPACES.finditer(folded)]
-    found = []
+    words = []
     for match in _SCAN.finditer(folded):
         text = match.group()
         if not text.isalnum():
             kind = match.lastgroup
             text = "and" if kind == "and" else text.translate(_INITIALS if kind == "initials" else _GROUPING)
-        found.append(Word(text, *match.span()))
-    return found
-
-
-def _with_numbers(words: list[Word]) -> list[Word]:
-    """The same words with number words composed into digits."""
-    texts = [word.text for word in words]
-    if NUMBER_WORDS.isdisjoint(texts):
-        return words
-    return [Word(text, words[first].start, words[after - 1].end) for text, first, after in compose(texts)]
+        words.append(Word(text, *match.span()))
+    return words
 
 
 def _with_possessives(words: list[Word], folded: str) -> list[Word]:
     """The same words with "'s" at the end of one made a word of its own."""
     if "'s" not in folded:
         return words
-    found = []
-    for word in words:
-        text, start, end = word
+    split: list[Word] = []
+    for text, start, end in words:
         if end - start > 2 and folded.endswith("'s", start, end):
-            found += [Word(text[:-1], start, end - 2), Word("'s", end - 2, end)]
+            split += [Word(text[:-1], start, end - 2), Word("'s", end - 2, end)]
         else:
-            found.append(word)
-    return found
+            split.append(Word(text, start, end))
+    return split
 
 
 def _raw_places(words: list[Word], text: str) -> list[Word]:
-    """The words of a folded text with their places in the raw one, whose letters became none, one or several."""
     places = [at for at, character in enumerate(text) for _ in _FOLDING[ord(character)]]
-    found: list[Word] = []
+    placed: list[Word] = []
     for word, start, end in words:
         raw_end = places[end - 1] + 1
         while raw_end < len(text) and not _FOLDING[ord(text[raw_end])]:
             raw_end += 1  # an accent that is a character of its own belongs to its letter
         if word == "'s":  # an owner ends where this begins, also where one character became both
-            found[-1] = found[-1]._replace(end=places[start])
-        found.append(Word(word, places[start], raw_end))
-    return found
+            placed[-1] = placed[-1]._replace(end=places[start])
+        placed.append(Word(word, places[start], raw_end))
+    return placed
 
 
 def located_words(text: str, *, numbers: bool = True, split_possessive: bool = False) -> list[Word]:
@@ -143,12 +139,15 @@ def located_words(text: str, *, numbers: bool = True, split_possessive: bool = F
     of "France's"; the grader does not, because "McDonald's" is "McDonalds".
     """
     folded = text.translate(_FOLDING)
-    found = _scan(folded)
+    words = _scan(folded)
     if split_possessive:
-        found = _with_possessives(found, folded)
+        words = _with_possessives(words, folded)
     if not text.isascii():  # an ASCII character is folded into one character, so that places stay
-        found = _raw_places(found, text)
-    return _with_numbers(found) if numbers else found
+        words = _raw_places(words, text)
+    if not numbers:
+        return words
+    composed = compose([word.text for word in words])
+    return [Word(written, words[first].start, words[after - 1].end) for written, first, after in composed]
 
 
 def without_articles(words: Sequence[str]) -> tuple[str, ...]:
@@ -160,26 +159,15 @@ def without_articles(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words) if ARTICLES.issuperset(kept) else kept
 
 
-def words_once(text: str) -> tuple[str, ...]:
-    """`words` without its memory, for texts that are seen once: a million questions, say."""
-    folded = text.translate(_FOLDING)
-    found = [word.text for word in _scan(folded)] if _MARKS.search(folded) else folded.split()
-    if not NUMBER_WORDS.isdisjoint(found):
-        found = [word for word, _, _ in compose(found)]
-    return without_articles(found)
-
-
-_kept_words = lru_cache(maxsize=1 << 18)(words_once)  # an alias is looked up once per question that accepts it
-_LONGEST_KEPT = 48  # letters: longer texts seldom come again, and a quarter of a million of them would fill the memory
-
-
+@lru_cache(maxsize=1 << 16)  # an alias is read once per question that accepts it
 def word_tuple(text: str) -> tuple[str, ...]:
-    """`words`, kept where they are few: 100,000 aliases cost some tens of megabytes."""
-    return _kept_words(text) if len(text) <= _LONGEST_KEPT else words_once(text)
+    """The normalised words of a text; empty if it has no letter and no digit."""
+    composed = compose([word.text for word in _scan(text.translate(_FOLDING))])
+    return without_articles([word for word, _, _ in composed])
 
 
 def words(text: str) -> list[str]:
-    """The normalised words of a text; empty if it has no letter and no digit."""
+    """`word_tuple` as a list."""
     return list(word_tuple(text))
 
 
@@ -194,10 +182,7 @@ def question_key(text: str) -> str:
 
 
 def occurrences(needle: Sequence[str], haystack: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where `needle` (normalised words) occurs in `haystack` (words with their articles), as [first, after) indices.
-
-    Articles of the haystack may be passed over between two words of the needle, but are matched where it names them.
-    """
+    """Where `needle` occurs in `haystack`, as [first, after) indices; articles of the haystack may be passed over."""
     for first, word in enumerate(haystack):
         if not needle or word != needle[0]:
             continue
@@ -218,7 +203,6 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _ADDENDS = dict(zip(_SMALL.split() + _TENS.split(), (*range(20), *range(20, 100, 10)), strict=True))
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 NUMBER_WORDS = frozenset((*_ADDENDS, *_SCALES, "hundred"))
-"""Words without which no number is composed."""
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")  # exact in a Decimal, whatever the scale after it
 
 
@@ -272,9 +256,6 @@ def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def small_hash(text: str, seed: int = 0) -> int:
-    """The text as a number of 64 bits: the same on every machine, and as good as drawn at random by the seed.
-
-    To know a million texts again, and to draw from them, without keeping them.
-    """
+    """The text as a seeded number of 64 bits, to recognise and draw from a million texts without keeping them."""
     raw = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=str(seed).encode()).digest(), "big")

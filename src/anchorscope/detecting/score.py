@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, DatasetSpec, KeptQuestions, open_dataset, parse_spec
-from anchorscope.datasets.question import Question, asked
-from anchorscope.datasets.rows import parse_columns
+from anchorscope.datasets.catalog import BUILT_IN, HUB, WITH_FILE, DatasetSpec, open_dataset, parse_spec
+from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
 from anchorscope.files import make_folder, open_regular, replacing
@@ -146,11 +145,7 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
         large=options.large_files,
         progress=progress,
     )
-    kept = KeptQuestions(reading.limits, "Score them in parts, or allow it with --large-files.")
-    questions: list[Question] = []
-    for question in reading:
-        kept.add(question)
-        questions.append(question)
+    questions = list(reading)
     if not questions:
         raise UserError(f"{what!r} holds no question that can be scored ({reading.rows} rows, all bad).")
     without = [one for one in questions if one.model_answer is None]
@@ -165,7 +160,7 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
 def dataset_of(what: str) -> DatasetSpec | None:
     """The dataset that a text names: one known by name, a file that is there or reads like one; None for a question."""
     text = what.strip()
-    if text in (*BUILT_IN, *WITH_FILE) or text.startswith("file:") or text.split("=")[0] in WITH_FILE:
+    if text in (*BUILT_IN, *WITH_FILE) or text.startswith(("file:", HUB)) or text.split("=")[0] in WITH_FILE:
         return parse_spec(text)
     try:
         path = Path(text).expanduser()

@@ -18,6 +18,7 @@ from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.template import Prompt, build_prompts
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import Span
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.features import CLEAN, Features, Needs
 from anchorscope.detectors.live_record import CutScore, LiveCuts, QuestionWord
@@ -33,7 +34,7 @@ from anchorscope.items import Item
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import before_answers
 from anchorscope.spans.locate import question_tokens
-from anchorscope.spans.words import Span, is_clear, words_as_written
+from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import stream
 
 MOST_ALONE = 16
@@ -150,7 +151,7 @@ def _named(words: Sequence[QuestionWord], chosen: Sequence[int]) -> list[Questio
 
 def _tokens(question: Question, words: Iterable[QuestionWord], prompt: Prompt) -> tuple[int, ...]:
     """Tokens of some words; never the first of all, which models use as a sink for idle attention."""
-    found = question_tokens(question, [(word.start, word.end) for word in words], prompt)
+    found = question_tokens([(word.start, word.end) for word in words], prompt)
     return tuple(token for token in found if token > 0)
 
 

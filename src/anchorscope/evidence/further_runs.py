@@ -19,7 +19,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.answers.uncertainty import self_consistency, semantic_entropy, truth_prompts
+from anchorscope.answers.generate import self_consistency, semantic_entropy, truth_prompts
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant

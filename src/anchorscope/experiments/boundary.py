@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.answers.generate import TOO_LONG
-from anchorscope.answers.prompt_variants import allow_dont_know, says_dont_know
+from anchorscope.answers.template import allow_dont_know, says_dont_know
 from anchorscope.datasets.question import POPULARITY, Question, log_popularity
 from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments import section

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import rankdata
 
-from anchorscope.answers.prompt_variants import EXAMPLE_SETS, has_examples, with_examples
+from anchorscope.answers.template import EXAMPLE_SETS, has_examples, with_examples
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise

@@ -21,10 +21,11 @@ import numpy as np
 
 from anchorscope.answers.grade import grade
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
+from anchorscope.datasets.text import Span, merged
 from anchorscope.interventions.intervention import NOISE_ITEMS, Intervention, ItemRun, Setting, answered
 from anchorscope.items import Item
-from anchorscope.spans.locate import on_one_line, question_tokens
-from anchorscope.spans.words import Span, is_clear, merged, words_as_written
+from anchorscope.spans.locate import question_tokens
+from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import mixed, priorities, stream
 
 DONORS = 3
@@ -48,9 +49,8 @@ class _Flat:
     """A question on one line, as it stands in the prompt, with the places of its exact words."""
 
     def __init__(self, item: Item) -> None:
-        raw = item.question.question
-        self.text = " ".join(raw.split())
-        self.parts = [on_one_line(raw, spans) for spans in (item.words.subject, item.words.property_spans)]
+        self.text = item.question.question
+        self.parts = [item.words.subject, item.words.property_spans]
 
 
 def _paired(text: str, mine: Sequence[Span], theirs: Sequence[str]) -> Iterator[tuple[Span, str]]:
@@ -162,7 +162,7 @@ def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Settin
         own = other_words(item)
         chosen: list[Span] = []
         for place in rng.permutation(len(own)):
-            if len(question_tokens(item.question, chosen, prompt)) >= len(item.located.question_tokens):
+            if len(question_tokens(chosen, prompt)) >= len(item.located.question_tokens):
                 break
             chosen.append(own[int(place)])
         changes = []
@@ -172,7 +172,7 @@ def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Settin
                 changes.append(((start, end), offered))
         if changes:
             made.append((index, 0, _replaced(text, changes)))
-            changed[index] = len(question_tokens(item.question, [span for span, _ in changes], prompt))
+            changed[index] = len(question_tokens([span for span, _ in changes], prompt))
     return _written(items, made, setting, changed.__getitem__)
 
 

@@ -1,8 +1,7 @@
 """The exact answer E_A, as a span of the model's answer: the entity, without what is said around it.
 
-The rule never sees the accepted answers. Looking for them first would locate the entity of right answers by another
-rule than that of wrong ones, and a probe that reads there could tell the two apart by position alone. So "It is Paris,
-I think" and "It is Lyon, I think" are read alike: from the answer and the words of the question.
+The rule never sees the accepted answers: locating the entity of right answers by another rule than that of wrong ones
+would let a probe tell them apart by position alone. It reads the answer and the words of the question.
 - An answer of a few words is the entity, less articles and punctuation.
 - Of a sentence, what it states is taken: "Well, I think the capital of France is Paris. It is large." states "Paris". A
   form of "be" has two sides; the side that repeats the question, is a pronoun, or describes is not the answer.
@@ -18,16 +17,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from anchorscope.datasets.text import ARTICLES, Word
-from anchorscope.spans.names import name_spans, number_spans, quotation_spans
+from anchorscope.datasets.text import ARTICLES, Span, Word, merged
 from anchorscope.spans.words import (
     FUNCTION_WORDS,
+    PHRASES,
     PREPOSITIONS,
     PRONOUNS,
     QUESTION_WORDS,
     TITLE_LINKS,
-    Span,
-    merged,
+    name_spans,
+    number_spans,
+    quotation_spans,
     word_set,
     words_as_written,
 )
@@ -41,27 +41,15 @@ _ABBREVIATIONS = word_set("st dr mr mrs ms jr sr mt ft no vs prof gen lt col rev
 _COPULAS = word_set("is are was were be became remains")
 _RELATIVES = word_set("who which that whom where")
 _META_WORDS = word_set("answer correct guess mistaken recall remember response sources")  # said of any answer
-_BEFORE = """the answer is|the correct answer is|the right answer is|the final answer is|my answer is|answer is
-    |my guess is|i think that|i think|i believe that|i believe|i guess|i suppose|i would say|id say|i am sure|im sure
-    |i am not sure but|im not sure but|i am not certain but|i dont know but|as far as i know|in my opinion|it seems that
-    |if i am not mistaken|if im not mistaken|if i remember correctly|most likely|maybe|probably|possibly|perhaps"""
-_BEFORE_WITH_MARK = "well|yes|no|sure|okay|ok|hmm|oh|sorry|actually|answer|a|of course|certainly"
-_BEHIND = """i think|i believe|i guess|i suppose|i would say|id say|im sure|i am sure|of course|as far as i know
-    |in my opinion|if i remember correctly|if i recall correctly|but im not sure|but i am not sure|im not sure
-    |i am not sure|for sure"""
-_BEHIND_WITH_MARK = "probably|maybe|perhaps|possibly|right|actually|most likely|thanks"
 
 
-def _phrases(listed: str) -> list[list[str]]:
-    return sorted((phrase.split() for phrase in listed.split("|")), key=len, reverse=True)
+def _phrases(name: str) -> list[tuple[list[str], bool]]:
+    """Phrases, the longest first, and whether a mark must set them off."""
+    kinds = ((name, False), (f"{name}_with_mark", True))
+    return [(phrase, mark) for kind, mark in kinds for phrase in sorted(PHRASES[kind], key=len, reverse=True)]
 
 
-_PHRASES_BEFORE = [(phrase, False) for phrase in _phrases(_BEFORE)]
-_PHRASES_BEFORE += [(phrase, True) for phrase in _phrases(_BEFORE_WITH_MARK)]
-_PHRASES_BEHIND = [(phrase, False) for phrase in _phrases(_BEHIND)]
-_PHRASES_BEHIND += [(phrase, True) for phrase in _phrases(_BEHIND_WITH_MARK)]
-_FIRST_WORDS_BEFORE = frozenset(phrase[0] for phrase, _ in _PHRASES_BEFORE)
-_LAST_WORDS_BEHIND = frozenset(phrase[-1] for phrase, _ in _PHRASES_BEHIND)
+_PHRASES_BEFORE, _PHRASES_BEHIND = _phrases("before"), _phrases("behind")
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,6 @@ class AnswerWords:
     asked: frozenset[str]
 
     def word(self, index: int) -> str:
-        """A word, folded."""
         return self.words[index].text
 
     def gap_after(self, index: int) -> str:
@@ -101,13 +88,7 @@ class AnswerWords:
 
     @cached_property
     def texts(self) -> list[str]:
-        """All words, folded."""
         return [word.text for word in self.words]
-
-    @cached_property
-    def is_upper(self) -> bool:
-        """Whether all is written in capital letters."""
-        return self.text.isupper()
 
 
 def read_answer(answer: str, question: str | None) -> AnswerWords:
@@ -117,7 +98,6 @@ def read_answer(answer: str, question: str | None) -> AnswerWords:
 
 
 def _sentence_end(parsed: AnswerWords, first: int) -> int:
-    """The index after the last word of the sentence that begins at a word."""
     for index in range(first, len(parsed.words) - 1):
         takes_period = parsed.word(index) in _ABBREVIATIONS or len(parsed.word(index)) == 1
         abbreviated = takes_period and parsed.gap_after(index).startswith(".")
@@ -130,9 +110,6 @@ def _sentence_end(parsed: AnswerWords, first: int) -> int:
 def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
     """A part without what is said before and behind the answer; never empty."""
     first, after = part
-    hedged = parsed.word(first) in _FIRST_WORDS_BEFORE or parsed.word(after - 1) in _LAST_WORDS_BEHIND
-    if not hedged:  # so it is for most answers
-        return part
     texts = parsed.texts
     changed = True
     while changed:
@@ -158,7 +135,7 @@ def _copula(parsed: AnswerWords, part: Part) -> int | None:
     for index in range(first + 1, after - 1):
         short = parsed.word(index) == "'s" and parsed.word(index - 1) in PRONOUNS
         plain = parsed.word(index) in _COPULAS and parsed.word(index - 1) not in _RELATIVES
-        if short or (plain and (parsed.is_lower(index) or parsed.is_upper)):
+        if short or (plain and (parsed.is_lower(index) or parsed.text.isupper())):
             return index
     return None
 
@@ -306,7 +283,6 @@ def _without_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
 
 
 def _next_content(parsed: AnswerWords, first: int, after: int) -> int:
-    """The first word from `first` on that is no article, or the last one before `after`."""
     return next((index for index in range(first, after) if parsed.word(index) not in ARTICLES), after - 1)
 
 
@@ -341,7 +317,6 @@ def _noun_phrase(parsed: AnswerWords, part: Part) -> Part:
 
 
 def _candidates(parsed: AnswerWords, wanted: str) -> Iterator[Part]:
-    """Names, quotations and numbers of the whole answer, as words."""
     named = [*quotation_spans(parsed.text, parsed.words), *name_spans(parsed.text, parsed.words)]
     numbers = list(number_spans(parsed.text, parsed.words))
     spans = {"name": named, "number": numbers, "any": [*named, *numbers]}[wanted]

@@ -2,18 +2,15 @@
 
 A token belongs to a span if one of its visible characters lies in it: " France?" belongs to "France". A byte-level
 tokenizer may cut one character into several tokens, which then all have it; special tokens have no characters.
-
-Generated ids come without offsets. `offsets_by_decoding` finds them by decoding longer and longer prefixes. Text is
-never tokenised again, since that may give other tokens. Prefixes of a long answer are decoded from a window of tokens
-(`prefix_texts`), one at a time: all at once would need memory quadratic in the answer's length.
+Generated ids come without offsets, which are found by decoding longer and longer prefixes: text is never tokenised
+again, since that may give other tokens.
 """
 
-import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, islice, takewhile
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -27,89 +24,51 @@ from anchorscope.answers.template import (
     prefix_length,
 )
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import Span, merged
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.words import FEW_SPANS, Span, merged
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text that each token has a part in."""
 UNFINISHED = "\ufffd"
 """What a decoder writes for bytes that are no character yet."""
-WINDOW = 256
-"""Answers of at most so many tokens are decoded from their first token on; longer ones from at most about so many."""
-_CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
+_SHORT = 256  # tokens of an answer whose prefixes are all in memory at once
+_DECODED_TOGETHER = 64  # such answers in one call
 
 
 def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], text: str) -> list[int]:
-    """Indices of the tokens with a visible character inside a span; `offsets` are [start, end) characters of `text`."""
+    """Indices of the tokens with a visible character inside a span of `text`."""
     spans = merged(span for span in spans if span[0] < span[1])
     if not spans:
         return []
     first, last = spans[0][0], spans[-1][1]
     found = []
-    for index, (start, end) in enumerate(offsets):  # plain steps only: this is done for every token of every question
+    for index, (start, end) in enumerate(offsets):
         if start < last and first < end:
-            near = spans
-            if len(spans) > FEW_SPANS:  # no more of them than it has characters can touch a token
-                place = bisect_right(spans, start, key=itemgetter(1))
-                near = spans[place : place + end - start]
-            for begin, stop in near:
-                shared = text[start if start > begin else begin : end if end < stop else stop]
-                if shared and not shared.isspace():
-                    found.append(index)
-                    break
+            near = bisect_right(spans, start, key=itemgetter(1))  # no more spans than characters can touch a token
+            shared = (text[max(start, begin) : min(end, stop)] for begin, stop in spans[near : near + end - start])
+            if any(map(str.strip, shared)):
+                found.append(index)
     return found
 
 
 def _shared(first: str, second: str) -> int:
-    """How many characters two texts begin with in common."""
     if second.startswith(first):  # nearly always: the second is the first with one token more
         return len(first)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
-def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
-    """The text of generated ids, and the characters [start, end) of it that each id has a part in."""
-    if len(ids) > WINDOW:
-        text, offsets = offsets_from_prefixes(prefix_texts(decode, ids))
-        if text == decode(list(ids)):
-            return text, offsets
-    return offsets_from_prefixes(decode(list(ids[:end])) for end in range(1, len(ids) + 1))
-
-
 def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iterator[str]:
-    """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end; ids may grow meanwhile.
-
-    The text of ids[:end] is `head`, the text of ids[:base], and what decode(ids[first:end]) adds to `lead`, which is
-    decode(ids[first:base]). The window moves on only where it gives the text that the one before gives; where an id
-    changes characters of `lead` (one more byte can undo a whole run of them), the window begins anew at the first id.
-    """
-    first, head, lead = 0, "", ""
-    complete: list[int] = []  # ends of prefixes, in the window, whose last character is finished
+    """The texts of ids[:1], ids[:2] and so on; ids may grow meanwhile."""
     end = 0
     while end < len(ids):
         end += 1
-        part = decode(list(ids[first:end]))
-        if not part.startswith(lead):
-            first, head, lead, complete = 0, "", "", []
-            part = decode(list(ids[:end]))
-        text = head + part[len(lead) :]
-        yield text
-        if text.endswith(UNFINISHED):
-            continue
-        complete.append(end)
-        if end - first < WINDOW:
-            continue
-        base = max((one for one in complete if one <= end - _CONTEXT), default=0)
-        start = max((one for one in complete if one <= base - _CONTEXT), default=0)
-        next_lead = decode(list(ids[start:base]))
-        if start <= first or not next_lead or UNFINISHED in next_lead:
-            continue
-        next_head = head + decode(list(ids[first:base]))[len(lead) :]
-        next_part = decode(list(ids[start:end]))
-        if next_part.startswith(next_lead) and next_head + next_part[len(next_lead) :] == text:
-            first, head, lead = start, next_head, next_lead
-            complete = [one for one in complete if one > start]
+        yield decode(list(ids[:end]))
+
+
+def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
+    """The text of generated ids, and the characters [start, end) of it that each id has a part in."""
+    return offsets_from_prefixes(prefix_texts(decode, ids))
 
 
 def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
@@ -142,10 +101,6 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
         offsets[earlier] = (offsets[earlier][0], len(text))
     # A decoder that tidies up spaces may take back characters that it gave before.
     return text, [(min(start, len(text)), min(end, len(text))) for start, end in offsets]
-
-
-_WORD = re.compile(r"\S+")
-_DECODED_TOGETHER = 64  # answers: all prefixes of theirs are in memory at once
 
 
 @dataclass(frozen=True)
@@ -188,19 +143,21 @@ def _located(
     question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer, decoded: tuple[str, Offsets]
 ) -> ItemTokens:
     """The same for an answer whose text and tokens' offsets in it are known (`decoded`)."""
-    start = len(prompt.ids) + len(answer.before)
-    answer_tokens = [start + index for index in _answer_tokens(question, answer, *decoded)]
+    start, (text, offsets) = len(prompt.ids) + len(answer.before), decoded
+    exact = tokens_in_spans(offsets, [answer_entity(text, question.question)], text)
+    # An answer without a visible character keeps all its tokens.
+    answer_tokens = [start + index for index in exact or range(len(answer.ids))]
     return ItemTokens(
         input_ids=prompt.ids + answer.before + answer.ids,
         answer_start=start,
-        question_tokens=question_tokens(question, words.spans, prompt),
+        question_tokens=question_tokens(words.spans, prompt),
         answer_tokens=tuple(answer_tokens),
         positions=(start + len(answer.ids) - 1, answer_tokens[-1], answer_tokens[0] - 1),
         rule=words.rule,
         parts=QuestionParts(
-            question_tokens(question, words.subject, prompt),
-            question_tokens(question, words.property_spans, prompt),
-            question_tokens(question, words.content, prompt),
+            question_tokens(words.subject, prompt),
+            question_tokens(words.property_spans, prompt),
+            question_tokens(words.content, prompt),
         ),
         words=words,
     )
@@ -242,11 +199,9 @@ def locate_fitting(
     return [by_index.get(index) for index in range(len(questions))]
 
 
-def question_tokens(question: Question, spans: Sequence[Span], prompt: Prompt) -> tuple[int, ...]:
+def question_tokens(spans: Sequence[Span], prompt: Prompt) -> tuple[int, ...]:
     """Tokens of a prompt that hold these places of its question."""
-    flat = " ".join(question.question.split())  # the prompt holds the question on one line
-    placed = spans if flat == question.question else on_one_line(question.question, spans)
-    shifted = [(start + prompt.question_start, end + prompt.question_start) for start, end in placed]
+    shifted = [(start + prompt.question_start, end + prompt.question_start) for start, end in spans]
     own = prompt.own_start
     return tuple([own + index for index in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
 
@@ -255,33 +210,10 @@ def _decoded(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, O
     """The text of every answer and the characters of each of its tokens; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
         batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
-        prefixes = [ids[:end] for ids in batch if len(ids) <= WINDOW for end in range(1, len(ids) + 1)]
+        prefixes = [ids[:end] for ids in batch if len(ids) <= _SHORT for end in range(1, len(ids) + 1)]
         texts = iter(decode_all_exactly(tokenizer, prefixes))
         for ids in batch:
-            if len(ids) <= WINDOW:
+            if len(ids) <= _SHORT:
                 yield offsets_from_prefixes(list(islice(texts, len(ids))))
             else:
                 yield offsets_by_decoding(partial(decode_exactly, tokenizer), ids)
-
-
-def _answer_tokens(question: Question, answer: Answer, text: str, offsets: Offsets) -> list[int]:
-    found = tokens_in_spans(offsets, [answer_entity(text, question.question)], text)
-    return found or list(range(len(answer.ids)))  # an answer without a visible character keeps all its tokens
-
-
-def on_one_line(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Spans of a text, moved to where they are once every run of white space has become one space."""
-
-    if " ".join(text.split()) == text:
-        return list(spans)
-
-    words = [match.span() for match in _WORD.finditer(text)]
-    lengths = [0, *accumulate(end - start for start, end in words)]  # of the words alone
-
-    def moved(index: int) -> int:
-        before = bisect_left(words, (index,))  # words that begin before the place
-        cut = max(0, words[before - 1][1] - index) if before else 0
-        gap = index < len(text) and index > 0 and text[index - 1].isspace() and before > 0
-        return lengths[before] - cut + max(0, before - 1) + int(gap)
-
-    return [(moved(start), moved(end)) for start, end in spans]

@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import log10
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts, decode_exactly, prefix_length
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import ARTICLES, Word
-from anchorscope.errors import UserError
-from anchorscope.spans.names import name_spans, number_spans, quotation_spans
+from anchorscope.datasets.text import ARTICLES, Span, Word, merged
 from anchorscope.spans.words import (
     AUXILIARIES,
     BARE_WORDS,
@@ -33,10 +31,11 @@ from anchorscope.spans.words import (
     KINDS,
     PREPOSITIONS,
     QUESTION_WORDS,
-    Span,
     is_clear,
-    merged,
+    name_spans,
+    number_spans,
     phrase_spans,
+    quotation_spans,
     subtract_spans,
     word_set,
     words_as_written,
@@ -45,13 +44,11 @@ from anchorscope.spans.words import (
 if TYPE_CHECKING:
     from anchorscope.engine.decode import Decoded
 
-RARE = 3.0
-"""Zipf values (ten times more common: one more) below this are not on the list."""
+RARE = 3.0  # Zipf value (ten times more common: one more) of a word said once in a million
 
 
 @cache
 def _frequencies() -> dict[str, float]:
-    """Each word's share of all words; read when it is first needed."""
     from wordfreq import get_frequency_dict  # only here: it takes a quarter of a second
 
     return get_frequency_dict("en", wordlist="small")
@@ -68,8 +65,7 @@ def is_rare(word: str) -> bool:
     return zipf(word) < RARE
 
 
-COMMON = 4.0
-"""Zipf value from which a word without a capital letter may be the property; rarer ones are rather names."""
+COMMON = 4.0  # Zipf value from which a word without a capital letter may be the property; rarer ones are rather names
 
 _CIRCUMSTANCES = word_set("when where why how")
 _DOING = word_set("do does did")
@@ -100,7 +96,6 @@ def asked_by_order(words: Sequence[Word]) -> set[int]:
 
 
 def _run(texts: Sequence[str], index: int, step: int) -> Iterator[int]:
-    """Indices from `index` on, up to the next word of grammar."""
     while 0 <= index < len(texts) and texts[index] not in FUNCTION_WORDS:
         yield index
         index += step
@@ -158,8 +153,7 @@ def _last_verb(texts: Sequence[str], asking: int) -> Iterator[int]:
             return
 
 
-@dataclass(frozen=True)
-class PlainReading:
+class PlainReading(NamedTuple):
     """What rules read in a question; spans are sorted and do not overlap."""
 
     subject: tuple[Span, ...]
@@ -221,11 +215,10 @@ class QuestionSpans:
     subject: tuple[Span, ...]
     """What the question is about ("France"); never empty where `spans` is not."""
     property_spans: tuple[Span, ...]
-    """What is asked of it ("capital"); shares no character with the subject; empty where nothing else is said."""
+    """What is asked of it ("capital"); shares no character with the subject."""
     content: tuple[Span, ...]
     """Every content word of the question; E_Q is a part of it."""
     rule: Rule
-    """What found E_Q: the user's own spans, the dataset's subject and property words, or (also) rules for the text."""
 
 
 def _subject_spans(subject: str, text: str, words: Sequence[Word]) -> list[Span]:
@@ -234,44 +227,32 @@ def _subject_spans(subject: str, text: str, words: Sequence[Word]) -> list[Span]
     return found[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else found
 
 
-def _own_spans(question: Question) -> tuple[Span, ...]:
-    text = question.question
-    for start, end in question.exact_spans:
-        if not (0 <= start < end <= len(text)) or not text[start:end].strip():
-            raise UserError(
-                f"question {question.item_id}: the exact span [{start}, {end}) is no visible part of its "
-                f"{len(text)} characters; give [start, end) with 0 <= start < end <= {len(text)}"
-            )
-    return merged(question.exact_spans)
-
-
 def locate_question_words(question: Question, use_metadata: bool = True) -> QuestionSpans:
     """The exact question words, and what found them; without `use_metadata`, only the rules for plain text speak."""
     text = question.question
     words = words_as_written(text)
     read = read_plain_text(text)
 
-    def found(subject: Sequence[Span], asked: Sequence[Span], rule: Rule) -> QuestionSpans:
+    def spans_of(subject: Sequence[Span], asked: Sequence[Span], rule: Rule) -> QuestionSpans:
         core = merged(subject)
         rest = merged(subtract_spans(merged(asked), core, words))
         return QuestionSpans(merged([*core, *rest]), core, rest, merged([*core, *rest, *read.content]), rule)
 
     if not use_metadata:
-        return found(read.subject, read.property_spans, "rules")
-    own = _own_spans(question)
-    if own:
-        return found(own, (), "own")
+        return spans_of(read.subject, read.property_spans, "rules")
+    if question.exact_spans:
+        return spans_of(question.exact_spans, (), "own")
     subject = _subject_spans(question.subject, text, words) if question.subject else []
     # A relation's name is the next best thing to property words: "capital" is also how the question puts it.
     phrases = question.property_words or ((question.relation,) if question.relation else ())
     spans_by_phrase = [phrase_spans(phrase, text, words) for phrase in phrases]
     asked = [span for spans in spans_by_phrase for span in spans]
     if subject and spans_by_phrase and all(spans_by_phrase):
-        return found(subject, asked, "metadata")
+        return spans_of(subject, asked, "metadata")
     if subject:  # whatever else is said may be the property
-        return found(subject, [*asked, *read.subject, *read.property_spans], "rules")
+        return spans_of(subject, [*asked, *read.subject, *read.property_spans], "rules")
     about = subtract_spans(read.subject, asked, words) or read.subject or asked
-    return found(about, [*asked, *read.property_spans], "rules")
+    return spans_of(about, [*asked, *read.property_spans], "rules")
 
 
 Write = Callable[[Sequence[tuple[int, ...]], tuple[int, ...], int], "Sequence[Decoded]"]

@@ -1,16 +1,24 @@
-"""Words and spans of characters in a text, where a phrase stands, and the words that carry no content.
+"""Words and spans of characters in a text: where a phrase stands, what stands out, and words without content.
 
 Words are read as `datasets.text` reads them: folded, without apostrophes, "'s" a word of its own.
+
+What stands out are quotations, numbers, dates and names. A name is a run of capitalised words, with the small words
+inside it ("The Lord of the Rings", "Juan de la Cruz"). "In", "and" and the like are inside it only where the text ends
+with the name ("Who wrote Death in Venice?"): elsewhere they mostly stand between two names. A sentence's first word
+counts only if it is no word of grammar, and a name goes on after it or all its letters are large. The first question
+word is never a name, unless an article is before it ("The Who"). In a text without lower-case words, or with "What Is"
+at its beginning, capital letters mean nothing.
 """
 
+import re
+import tomllib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from operator import itemgetter
 
-from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles
-
-Span = tuple[int, int]
+from anchorscope.datasets.text import ARTICLES, Span, Word, located_words, occurrences, without_articles
 
 
 @lru_cache(maxsize=16)  # several rules read the same question and answer, one after the other
@@ -19,33 +27,10 @@ def words_as_written(text: str) -> tuple[Word, ...]:
     return tuple(located_words(text, numbers=False, split_possessive=True))
 
 
-FEW_SPANS = 16
-"""Spans up to which comparing with each of them is faster than a search."""
-
-
-def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Sorted, with overlapping spans made one; spans that only touch stay two."""
-    ordered = sorted(spans)
-    if len(ordered) < 2:
-        return tuple(ordered)
-    result: list[Span] = []
-    for start, end in ordered:
-        if result and start < result[-1][1]:
-            result[-1] = (result[-1][0], max(end, result[-1][1]))
-        else:
-            result.append((start, end))
-    return tuple(result)
-
-
 def is_clear(start: int, end: int, taken: Sequence[Span]) -> bool:
     """Whether [start, end) shares no character with the taken spans, which are sorted and do not overlap."""
-    if len(taken) > FEW_SPANS:
-        place = bisect_right(taken, start, key=itemgetter(1))
-        return place == len(taken) or taken[place][0] >= end
-    for first, after in taken:  # noqa: SIM110 - asked for every word of every question, and `all` takes twice as long
-        if start < after and first < end:
-            return False
-    return True
+    following = bisect_right(taken, start, key=itemgetter(1))
+    return following == len(taken) or taken[following][0] >= end
 
 
 def subtract_spans(spans: Iterable[Span], taken: Sequence[Span], words: Sequence[Word]) -> list[Span]:
@@ -76,46 +61,151 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-QUESTION_WORDS = word_set("what which who whom whose when where why how whats whos wheres")
-PREPOSITIONS = word_set(
-    """of in on at by for from to with without within into onto over under above below between among through across
-    along around near behind beside beyond during before after since until about against as than via per out up off
-    down"""
-)
-"""Words after which something is named."""
-AUXILIARIES = word_set(
-    """is are was were be been being am do does did done doing has have had having can could will would shall should
-    might must isnt arent wasnt werent dont doesnt didnt hasnt havent hadnt cant couldnt wont wouldnt"""
-)
-"""Forms of be, do and have, and modal verbs; not "may", more often a month in questions."""
-PRONOUNS = word_set(
-    """i me my we our you your he him his she her hers it its they them their theirs this that these those there
-    here such one ones some any each every both either neither other another anyone someone im ive hes shes theyre"""
-)
-"""Words that stand for something else; not "us", more often a country in questions."""
-
-_CONJUNCTIONS = "and or but nor if so because while whereas although though"
-_HOLDING = "all not no also just only very much many more most ever please 's s"
-
+_LISTS = tomllib.loads((files("anchorscope.spans") / "words.toml").read_text(encoding="utf-8"))
+PHRASES = {name: [phrase.split() for phrase in text.split("|")] for name, text in _LISTS["phrases"].items()}
+_WORDS = {name: word_set(text) for name, text in _LISTS["words"].items()}
+QUESTION_WORDS, PREPOSITIONS, AUXILIARIES = _WORDS["question_words"], _WORDS["prepositions"], _WORDS["auxiliaries"]
+PRONOUNS, KINDS, NAME_PARTICLES = _WORDS["pronouns"], _WORDS["kinds"], _WORDS["name_particles"]
 BARE_WORDS = ARTICLES | QUESTION_WORDS
-"""What is left out even where a question says little else."""
-FUNCTION_WORDS = BARE_WORDS | PREPOSITIONS | AUXILIARIES | PRONOUNS | word_set(f"{_CONJUNCTIONS} {_HOLDING}")
-"""Words of grammar."""
-FRAME_WORDS = word_set(
-    """tell name names called known following given said however then else still yet too even now currently recently
-    originally particularly especially usually often"""
-)
-"""Words of content that only frame a question ("What is the name of …") or set its tone."""
-KINDS = word_set("kind type sort")
-"""Words that frame a question where "of" follows them ("what kind of")."""
-EMPTY_WORDS = FUNCTION_WORDS | FRAME_WORDS
+"""Left out even where a question says little else."""
+FUNCTION_WORDS = BARE_WORDS | PREPOSITIONS | AUXILIARIES | PRONOUNS | _WORDS["other_function_words"]
+EMPTY_WORDS = FUNCTION_WORDS | _WORDS["frame_words"]
 """Words that are never by themselves what a question is about."""
-
-NAME_PARTICLES = word_set("de da di du del della dos das von van der den ter la le al el bin ibn ben bint abu")
-"""Particles inside names of people, of other languages."""
-_FOREIGN_LINKS = """les l des d et y e los las lo do delle degli dei die dem ein eine und vom zu zum zur ten te het een
-    en og och pa av af o na ve i"""
-NAME_LINKS = ARTICLES | NAME_PARTICLES | word_set(f"of 's {_FOREIGN_LINKS}")
+NAME_LINKS = ARTICLES | NAME_PARTICLES | _WORDS["name_links"]
 """Lower-case words inside a name: "The Lord of the Rings", "Juan de la Cruz"."""
-TITLE_LINKS = NAME_LINKS | word_set("in on at by for from to with without into over under between and")
+TITLE_LINKS = NAME_LINKS | _WORDS["title_links"]
 """Also those that stand inside titles, but as often between two names ("Bell in Boston", "Lima and Quito")."""
+LONGEST_LINK = 3
+"""Small words between two capitalised ones of a name, at most: "Journey to the Centre of the Earth"."""
+
+# At most 1,000 characters: the end of an unclosed quotation would else be sought in the whole text, each time.
+_QUOTATIONS = re.compile(
+    r"\"[^\"]{1,1000}\"|“[^”]{1,1000}”|„[^“”]{1,1000}[“”]|«[^»]{1,1000}»"
+    r"|(?<![\w'])'(?=\S)[^\"]{1,300}?(?<=\S)'(?!\w)|(?<![\w‘])‘(?=\S)[^\"]{1,300}?(?<=\S)’(?!\w)"
+)
+_LONGEST_TITLE = 50  # words; a title that ends the text is not looked for farther away
+_SENTENCE_END = re.compile(r"[.?!][\"'”’)]*\s")
+_INSIDE_NAME = re.compile(r"\s*|\s*[-‐‑–—/&+:]\s*|[.!]\s*")
+_HYPHEN = re.compile(r"[-‐‑]")
+_NAME_GOES_ON = NAME_PARTICLES | {"'s"}
+_ALWAYS_LARGE = word_set("i im ive id ill")  # pronouns, unless a name goes on beside them
+_TWO_NAMES = word_set("both between either same common share shared")  # "and" is then in neither name
+_NO_SENTENCE_END = word_set("st dr mr mrs ms jr sr mt ft no vs vol prof gen lt col rev hon sgt capt")
+_MONTHS = word_set("january february march april may june july august september october november december")
+
+
+def quotation_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
+    """What stands between quotation marks, without them."""
+    for match in _QUOTATIONS.finditer(text):
+        first = bisect_right(words, match.start(), key=lambda word: word.start)
+        after = bisect_right(words, match.end(), key=lambda word: word.end)
+        if first < after:
+            yield words[first].start, min(words[after - 1].end, match.end() - 1)
+
+
+def _is_large(text: str, word: Word) -> bool:
+    """Whether a word is written as a name: with a capital letter, or in a script that has none."""
+    raw = text[word.start : word.end]
+    if raw.isascii():
+        return raw != raw.lower()
+    return any(
+        character.isupper() or (character.isalpha() and character.lower() == character.upper()) for character in raw
+    )
+
+
+def _capitals_tell(words: Sequence[Word], large: Sequence[bool]) -> bool:
+    if all(large[1:]):
+        return False
+    title_case = words[0].text in QUESTION_WORDS and large[1] and words[1].text in FUNCTION_WORDS
+    return not (title_case and sum(large) > len(large) / 2)
+
+
+def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
+    yield 0
+    for index in range(1, len(words)):
+        before = words[index - 1]
+        if words[index].start - before.end < 2:  # no room for a mark and a space
+            continue
+        ended = _SENTENCE_END.search(text, before.end, words[index].start + 1) is not None
+        if ended and before.text not in _NO_SENTENCE_END and len(before.text) > 1:
+            yield index
+
+
+def _joined(text: str, one: Word, other: Word) -> bool:
+    gap = text[one.end : other.start]
+    if gap == " ":
+        return True
+    if gap.startswith((".", "!")) and len(gap) > 1 and len(one.text) > 1 and one.text not in _NO_SENTENCE_END:
+        return False
+    return _INSIDE_NAME.fullmatch(gap) is not None
+
+
+def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list[bool]:
+    starts = set(_starts(text, words))
+    asking = next((index for index, word in enumerate(words) if word.text in QUESTION_WORDS), -1)
+    found = list(large)
+    for index, word in enumerate(words):
+        goes_on = index + 1 < len(words) and _joined(text, word, words[index + 1])
+        if index == asking:
+            found[index] = large[index] and index > 0 and words[index - 1].text in ARTICLES
+        elif index in starts:
+            initials = len(word.text) > 1 and text[word.start : word.end].isupper()
+            named_after = initials or (goes_on and (large[index + 1] or words[index + 1].text in _NAME_GOES_ON))
+            found[index] = large[index] and word.text not in EMPTY_WORDS and named_after
+        elif word.text in _ALWAYS_LARGE and index + 1 < len(words):
+            found[index] = large[index] and (found[index - 1] or (goes_on and large[index + 1]))
+    return found
+
+
+def _has_digit(word: Word) -> bool:
+    return not word.text.isalpha() and any(character.isdigit() for character in word.text)
+
+
+def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
+    """Names by their capital letters, with the small words and the numbers inside them."""
+    large = [_is_large(text, word) for word in words]
+    if len(words) < 2 or not _capitals_tell(words, large):
+        return
+    named = _name_words(text, words, large)
+    two_names = not _TWO_NAMES.isdisjoint(word.text for word in words)
+    index = 0
+    while index < len(words):
+        if not named[index]:
+            index += 1
+            continue
+        last = _name_end(text, words, named, index, NAME_LINKS)
+        if last + 2 < len(words) <= index + _LONGEST_TITLE:  # a title may end the text: "Who wrote Death in Venice?"
+            longer = _name_end(text, words, named, index, TITLE_LINKS)
+            if longer == len(words) - 1 and not (
+                any(word.text == "and" for word in words[last:longer])
+                and ((index > 0 and named[index - 1]) or two_names)
+            ):
+                last = longer
+        yield words[index].start, words[last].end
+        index = last + 1
+
+
+def _name_end(text: str, words: Sequence[Word], named: Sequence[bool], first: int, links: frozenset[str]) -> int:
+    last, look = first, first + 1
+    while look < len(words) and _joined(text, words[look - 1], words[look]):
+        beside = look == last + 1
+        hyphened = beside and _HYPHEN.fullmatch(text[words[last].end : words[look].start]) is not None
+        if named[look] or hyphened or (beside and _has_digit(words[look])):
+            last = look
+        elif look - last > LONGEST_LINK or words[look].text not in links:
+            break
+        look += 1
+    return last
+
+
+def number_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
+    """Numbers in digits, with the month beside them."""
+    for index, word in enumerate(words):
+        if not _has_digit(word):
+            continue
+        first = last = index
+        if index > 0 and words[index - 1].text in _MONTHS:
+            first = index - 1
+        elif index + 1 < len(words) and words[index + 1].text in _MONTHS:
+            last = index + 1
+        yield words[first].start, words[last].end

@@ -71,21 +71,6 @@ def test_what_is_not_drawn_keeps_its_label_and_says_so() -> None:
     assert all((label.weight == 0) == (label.status == "unbalanced") for label in labels)
 
 
-def test_a_relation_with_one_kind_of_answer_is_not_used() -> None:
-    questions = [asked(0), asked(1), asked(2, relation="director"), asked(3, relation="director")]
-    answers = [said("Paris"), said("Rome"), said("Rome"), said("Oslo")]
-    assert [label.status for label in labelled(questions, answers)] == ["used", "used", "unbalanced", "unbalanced"]
-    assert [label.status for label in labelled(questions, answers, balance="none")] == ["used"] * 4
-
-
-def test_at_most_so_many_of_each_class_are_used() -> None:
-    answers = [said("Paris" if index % 2 else "Rome") for index in range(20)]
-    for balance in ("relation", "dataset", "none"):
-        labels = labelled([asked(index) for index in range(20)], answers, balance=balance, max_per_class=3)
-        used = [label.truthful for label in labels if label.status == "used"]
-        assert (used.count(True), used.count(False)) == (3, 3)
-
-
 def test_groups_come_from_the_subject_or_from_the_answer() -> None:
     questions, answers = [asked(0), asked(1), asked(0)], [said("Paris"), said("paris"), said("Rome")]
     assert [label.group for label in labelled(questions, answers)] == [0, 1, 0]
@@ -150,13 +135,6 @@ def slow_components(keys: Sequence[set[Hashable]]) -> list[set[int]]:
     return [items for items, _ in parts]
 
 
-def test_items_that_share_a_subject_are_one_group() -> None:
-    groups = grouped(
-        asked_about("Capital of Peru?", "Peru"), asked_about("Capital of Chad?", "Chad"), asked_about("Money?", "Peru")
-    )
-    assert groups[0] == groups[2] != groups[1]
-
-
 def test_items_that_share_a_normalised_question_are_one_group() -> None:
     groups = grouped(asked_about("Who wrote Emma?"), asked_about("who wrote  EMMA"), asked_about("Who wrote Ulysses?"))
     assert groups[0] == groups[1] != groups[2]
@@ -173,34 +151,13 @@ def test_subjects_are_compared_as_words() -> None:
     assert groups[0] != groups[2]
 
 
-def test_a_chain_of_shared_keys_is_one_group() -> None:
-    pairs = [("one", "Peru"), ("two", "Peru"), ("two", "Chad"), ("three", "Chad"), ("four", "Mali")]
-    assert grouped(*(asked_about(question, subject) for question, subject in pairs)) == [0, 0, 0, 0, 1]
-
-
 def test_a_question_is_not_confused_with_a_subject_of_the_same_words() -> None:
     assert grouped(asked_about("Peru", "Chad"), asked_about("Mali", "Peru")) == [0, 1]
 
 
 def test_items_without_a_subject_are_not_tied_by_that() -> None:
-    assert (
-        len(
-            set(
-                grouped(
-                    asked_about("a1"),
-                    asked_about("b2"),
-                    asked_about("c3", ""),
-                    asked_about("d4", "…"),
-                    asked_about("e5", "!"),
-                )
-            )
-        )
-        == 5
-    )
-
-
-def test_no_items_have_no_groups() -> None:
-    assert grouped() == []
+    subjects = (None, None, "", "…", "!")
+    assert len(set(grouped(*(asked_about(f"question {index}", own) for index, own in enumerate(subjects))))) == 5
 
 
 def test_grouping_by_answer_ties_the_same_answer_and_nothing_else() -> None:

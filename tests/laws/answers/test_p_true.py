@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anchorscope.answers.generate import TruthPrompts, p_true_template, truth_prompts, truth_question
 from anchorscope.answers.template import (
     FEW_SHOT,
     FEW_SHOT_TEMPLATE,
@@ -16,7 +17,6 @@ from anchorscope.answers.template import (
     Template,
     make_template,
 )
-from anchorscope.answers.uncertainty import TruthPrompts, p_true_template, truth_prompts, truth_question
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel

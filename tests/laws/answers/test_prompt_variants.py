@@ -7,24 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from anchorscope.answers.prompt_variants import (
+from anchorscope.answers.template import (
     ALLOWED,
     EXAMPLE_SETS,
-    PERMISSION,
-    UNANSWERABLE,
-    allow_dont_know,
-    has_examples,
-    says_dont_know,
-    with_examples,
-)
-from anchorscope.answers.template import (
     FEW_SHOT,
     FEW_SHOT_TEMPLATE,
     INSTRUCTION,
+    PERMISSION,
+    UNANSWERABLE,
     ZERO_SHOT_TEMPLATE,
     Template,
+    allow_dont_know,
     chat_template,
+    has_examples,
     make_template,
+    says_dont_know,
+    with_examples,
 )
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
@@ -40,11 +38,6 @@ CHAT = (
 def test_plain_text_shows_the_others_and_nothing_of_its_own(examples: tuple) -> None:
     head = with_examples(FEW_SHOT_TEMPLATE, examples).head
     assert head == "".join(f"Question: {one.question}\nAnswer: {one.answer}\n" for one in examples) + "Question: "
-
-
-def test_the_first_set_is_the_prompts_own() -> None:
-    assert EXAMPLE_SETS[0] == FEW_SHOT
-    assert with_examples(FEW_SHOT_TEMPLATE, EXAMPLE_SETS[0]) == FEW_SHOT_TEMPLATE
 
 
 def test_no_two_sets_share_a_question_or_a_subject() -> None:
@@ -124,12 +117,12 @@ SENTENCES = [
     "Unfortunately, no idea",
     "As an AI language model, I don't have any records of it",
     "I DON'T KNOW WHO THAT IS",
-    "I’m not sure",
     "There is no record of such a harbour",
     "It cannot be determined from the question",
     "I don't know (there is no such place)",
     "I don't know - perhaps in 1912",
 ]
+SENTENCES += ["I\u2019m not sure"]
 NAMES = [
     "Unknown Pleasures",
     "The Unknown Soldier",
@@ -230,11 +223,6 @@ def test_every_kind_of_chat_prompt_gets_them_too(tiny_llama: LanguageModel, sour
     allowed = allow_dont_know(plain)
     check_allowed(plain, allowed)
     assert f"{INSTRUCTION} {PERMISSION}." in allowed.head
-
-
-def test_a_prompt_without_examples_gets_the_permission_only() -> None:
-    bare = Template("few-shot", "Question: ", "\nAnswer:", " ", True)
-    assert allow_dont_know(bare).head == f"{PERMISSION}.\n\nQuestion: "
 
 
 @pytest.mark.embedded

@@ -10,7 +10,6 @@ from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer
 
 import needs
-from anchorscope.answers import template as template_file
 from anchorscope.answers.generate import given_answer, given_answers
 from anchorscope.answers.template import (
     FEW_SHOT,
@@ -84,12 +83,6 @@ def test_a_token_that_reaches_into_the_question_is_not_shared() -> None:
         Prompt("abcd", ids, ((0, 1), (1, 3), (3, 4), (3, 4)), question_start=2),
         Prompt("abcd", ids, ((0, 1), (1, 2), (2, 3), (3, 4)), question_start=2),
     ]
-    assert prefix_length(prompts) == 1
-
-
-def test_prompts_whose_heads_were_tokenised_differently_share_less() -> None:
-    offsets = ((0, 1), (1, 2), (2, 3), (3, 4))
-    prompts = [Prompt("abcd", (10, 11, 12, 13), offsets, 3), Prompt("abce", (10, 99, 12, 14), offsets, 3)]
     assert prefix_length(prompts) == 1
 
 
@@ -169,20 +162,10 @@ def test_without_examples_the_question_stands_alone_and_all_else_is_the_same(tin
     assert alone.kind == "zero-shot"
 
 
-def test_without_examples_prompts_share_the_word_before_the_question(tiny_llama: LanguageModel) -> None:
-    questions = [Question("d", text, text, ("x",)) for text in ("Who wrote Emma?", "Where is Lima?")]
-    prompts = build_prompts(tiny_llama.tokenizer, questions, make_template("zero-shot", tiny_llama.tokenizer))
-    assert prefix_length(prompts) == len("Question: ")
-
-
-def test_many_given_answers_are_those_of_one_at_a_time(
-    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_given_answers_are_those_of_one_at_a_time(tiny_llama: LanguageModel) -> None:
     tokenizer, template, texts = tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, ["Jane Austen ", "", "  Emily Brontë"]
     prompts = prompts_of(tiny_llama, "Who wrote Emma?", "Who wrote It?", "Who wrote Wuthering Heights?")
     alone = [given_answer(tokenizer, template, prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
-    assert given_answers(tokenizer, template, prompts, texts) == alone
-    monkeypatch.setattr(template_file, "_TOGETHER", 1)
     assert given_answers(tokenizer, template, prompts, texts) == alone
     assert [one.text for one in alone] == ["Jane Austen", "", "Emily Brontë"]
     assert [one.status for one in alone] == ["answered", "empty", "answered"]
@@ -231,10 +214,6 @@ def test_the_instruction_stands_once_in_the_first_user_turn(tiny_llama: Language
 @pytest.mark.parametrize("source", [CLOCK, LLAMA_CLOCK])
 def test_the_clock_stands_still_so_that_a_run_can_be_repeated(tiny_llama: LanguageModel, source: str) -> None:
     assert "26 Jul 2024" in chat(tiny_llama, source).head.splitlines()[0]
-
-
-def test_text_before_the_first_tag_of_a_template_with_a_clock_stays(tiny_llama: LanguageModel) -> None:
-    assert chat(tiny_llama, "\n\n" + CLOCK).head.startswith("\n\nToday is 26 Jul 2024.\n")
 
 
 @pytest.mark.parametrize("source", [None, "", {}])
@@ -393,12 +372,6 @@ def test_words_about_thinking_before_the_question_are_no_open_block(tiny_llama: 
     tokenizer = deepcopy(tiny_llama.tokenizer)
     tokenizer.chat_template = "Think inside <think> first.\n" + KINDS["switch"][0]
     assert make_template("chat", tokenizer).tail == f"[end][assistant]\n{EMPTY}"
-
-
-def test_few_shot_prompts_know_nothing_of_it(tiny_llama: LanguageModel) -> None:
-    tokenizer = deepcopy(tiny_llama.tokenizer)
-    tokenizer.chat_template = KINDS["open"][0]
-    assert make_template("few-shot", tokenizer).tail == "\nAnswer:"
 
 
 @pytest.mark.parametrize(

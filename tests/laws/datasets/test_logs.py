@@ -70,10 +70,9 @@ def test_another_scorer_decides_where_columns_say_so(tmp_path: Path) -> None:
 
 
 METADATA: list[dict[str, Any]] = [
-    {"query_id": "484_0"},
     {"item_id": "x", "status": "empty"},
     {"subj": "a", "prop": "b", "possible_answers": '["c"]'},
-    {"golden_answers": "c"},
+    {"supporting_facts": "c"},
 ]
 
 
@@ -148,7 +147,6 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "conversation of 2"),
     ({"input": None}, "the question is absent"),
     ({"input": 3}, "question must be a string, not 3"),
-    ({"events": "x" * 10_000_001}, "has more than 10,000,000 bytes"),
 ]
 
 
@@ -181,7 +179,7 @@ def test_an_archive_that_is_damaged_never_gives_other_rows(tmp_path: Path) -> No
 def test_other_archives_and_forms_are_told_apart(tmp_path: Path) -> None:
     assert "a ZIP archive or a spreadsheet" in refusal(write(tmp_path, archive([("xl/workbook.xml", b"<a/>")])))
     assert "holds no rows" in refusal(write(tmp_path, log([])))
-    assert "gzipped log" in refusal(write(tmp_path, log([PERU]), packed=True))
+    assert len(read(write(tmp_path, log([PERU]), packed=True)).questions) == 1
     assert "cannot be unpacked" in refusal(write(tmp_path, log([PERU], 12)))
     in_json = json.dumps({"version": 2, "status": "success", "eval": {}}, indent=2)
     assert "inspect log convert --to eval" in refusal(write(tmp_path, in_json))
@@ -193,7 +191,7 @@ def test_without_any_library_of_zstd_the_error_names_one(tmp_path: Path, monkeyp
         raise ImportError(name)
 
     monkeypatch.setattr(files, "import_module", missing)
-    assert "pip install zstandard" in refusal(write(tmp_path, log([PERU])))
+    assert "pip install pyarrow" in refusal(write(tmp_path, log([PERU])))
     assert len(read(write(tmp_path, log([PERU], DEFLATED))).questions) == 1
 
 
@@ -228,14 +226,5 @@ def test_the_answer_is_the_first_line_that_is_seen() -> None:
     assert first_line("<think>a</think>\n<think>b</think> Lima") == "Lima"
     assert first_line("Lima\nQuestion: <think>x</think> y") == "Lima"
     assert first_line("<think>and on") == first_line("  \n ") == ""
-    assert [label_of(one) for one in ("C", "I", 1.0, 0, True, "P", 0.5, None, [1])] == [
-        True,
-        False,
-        True,
-        False,
-        True,
-        None,
-        None,
-        None,
-        None,
-    ]
+    scores = ("C", "I", 1.0, 0, True, "P", 0.5, None, [1])
+    assert [*map(label_of, scores)] == [True, False, True, False, True, None, None, None, None]

@@ -18,7 +18,6 @@ from anchorscope.spans.question_spans import locate_question_words
 
 PERU = Question("d", "1", "What is the capital of Peru?", ("Lima",), "Peru", "capital", ("capital",))
 WORD = st.text("abcdefgXYZéüß", min_size=2, max_size=6)
-GAP = st.sampled_from([" ", "  ", "\n", " \r\n ", "\t", "\u00a0 "])
 
 
 def merging_tokenizer() -> PreTrainedTokenizerFast:
@@ -57,13 +56,6 @@ def test_exact_question_tokens_are_the_words_in_the_prompt(tiny_llama: LanguageM
     assert located.rule == "metadata"
 
 
-def test_ids_are_the_prompt_and_the_answer(tiny_llama: LanguageModel) -> None:
-    prompt, located = found(tiny_llama.tokenizer, PERU)
-    assert located.input_ids == prompt.ids + tuple(tiny_llama.tokenizer(" Lima")["input_ids"])
-    assert located.answer_start == len(prompt.ids)
-    assert located.input_ids[: located.answer_start] == prompt.ids
-
-
 def test_words_of_the_examples_are_never_exact_tokens(tiny_llama: LanguageModel) -> None:
     # "capital" stands in the first example too.
     prompt, located = found(tiny_llama.tokenizer, PERU)
@@ -77,37 +69,9 @@ def test_a_question_without_metadata_gives_its_content_words(tiny_llama: Languag
     assert located.rule == "rules"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "What is  the capital of Peru?",
-        "What is the\ncapital\n\nof   Peru?",
-        "  What is the capital of\tPeru? ",
-        "What\u00a0is the capital \r\n of \u2003Peru ?",
-    ],
-)
-def test_white_space_in_the_question_does_not_move_the_tokens(tiny_llama: LanguageModel, text: str) -> None:
-    question = Question("d", "1", text, ("Lima",), "Peru", "capital", ("capital",))
-    prompt, located = found(tiny_llama.tokenizer, question)
-    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == "capitalPeru"
-    assert set(located.question_tokens) == places(prompt, "capital", "Peru")
-
-
-def test_a_subject_of_several_words_across_a_line_break_is_found(tiny_llama: LanguageModel) -> None:
-    question = Question("d", "1", "Who wrote War\nand  Peace?", ("Leo Tolstoy",), "War and Peace", "author", ("wrote",))
-    prompt, located = found(tiny_llama.tokenizer, question)
-    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == "wroteWarandPeace"
-    assert set(located.question_tokens) == places(prompt, "wrote", "War", "and", "Peace")
-
-
-@given(
-    words=st.lists(WORD, min_size=3, max_size=6, unique_by=lambda word: word.casefold().replace("é", "e")),
-    gaps=st.lists(GAP, min_size=6, max_size=6),
-)
-def test_the_subject_is_found_whatever_stands_between_the_words(
-    tiny_llama: LanguageModel, words: list[str], gaps: list[str]
-) -> None:
-    text = "".join(word + gap for word, gap in zip(words, gaps, strict=False)).strip() + "?"
+@given(words=st.lists(WORD, min_size=3, max_size=6, unique_by=lambda word: word.casefold().replace("é", "e")))
+def test_the_subject_is_found_wherever_it_stands(tiny_llama: LanguageModel, words: list[str]) -> None:
+    text = " ".join(words) + "?"
     subject, asked_for = words[1], words[-1]
     question = Question("d", "1", text, ("x",), subject, None, (asked_for,))
     prompt, located = found(tiny_llama.tokenizer, question)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anchorscope.answers import template as template_file
-from anchorscope.answers.template import LONGEST_SOURCE, make_template, render_chat
+from anchorscope.answers.template import make_template, render_chat
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 
@@ -31,23 +31,6 @@ FORBIDDEN = {
     "deep lists": "{{ " + "[" * 5000 + "]" * 5000 + " }}",
     "deep blocks": "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
     "deep sums": "{{ " + "1+" * 20000 + "1 }}",
-    "very long": " " * (LONGEST_SOURCE + 1),
-}
-HONEST = {
-    "tags": "{% for message in messages %}{% generation %}<{{ message.role }}> {{ message.content }}{% endgeneration %}"
-    "{% if loop.last %}{% break %}{% endif %}{% endfor %}",
-    "json": "{{ messages | tojson }}{{ messages | tojson(indent=2) }}{{ {'é': 1} | tojson(ensure_ascii=true) }}",
-    "blocks": "  {% if true %}\n  a\n  {% endif %}\n{{- bos_token -}} \n {{ eos_token }}\n\n",
-    "names": "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.content | length %}"
-    "{% endfor %}{{ ns.n }} {{ dict(a=1).a }} {{ tools is none }} {{ documents is none }} {{ add_generation_prompt }}"
-    "{{ nothing }}",
-    "filters": "{{ messages | map(attribute='role') | join(',') | upper | wordwrap(4) | indent }}"
-    "{{ '%05.2f' % 3.14159 }}"
-    "{{ (messages | selectattr('role', 'equalto', 'user') | list)[0].content | trim | replace('\"', \"'\") }}",
-    "macro": "{% macro turn(m, sep='\\n') %}{{ m['role'] ~ sep }}{% endmacro %}"
-    "{{ turn(messages[-1]) }}{{ turn(messages[0], '') }}",
-    "lines": "\n\n{# said #}\n{% for m in messages[::-1] -%}\n {{ m.content.split(' ')[-1] }}\n{%- endfor %}\n",
-    "clock": "{{ strftime_now is defined }}",
 }
 
 
@@ -74,19 +57,3 @@ def test_a_template_that_does_not_end(tiny_llama: LanguageModel, monkeypatch: py
 
 def test_the_clock_stands_still() -> None:
     assert render_chat("{{ strftime_now('%Y') }}", TURNS, {}) == "26 Jul 2024"
-
-
-@pytest.mark.parametrize("name", HONEST)
-def test_an_honest_template_is_rendered_as_transformers_does(tiny_llama: LanguageModel, name: str) -> None:
-    tokenizer = tiny_llama.tokenizer
-    expected = tokenizer.apply_chat_template(
-        TURNS, chat_template=HONEST[name], tokenize=False, add_generation_prompt=True, enable_thinking=False
-    )
-    given = {**tokenizer.special_tokens_map, "enable_thinking": False}
-    assert render_chat(HONEST[name], TURNS, given) == expected
-
-
-def test_texts_with_half_a_character_survive() -> None:
-    assert render_chat("{{ messages[0].content }}", [{"role": "user", "content": "a\ud800b\u0000é🦀"}], {}) == (
-        "a\ud800b\u0000é🦀"
-    )

@@ -15,8 +15,9 @@ import polars
 import pytest
 
 import anchorscope
-from anchorscope.datasets.hub import SOURCES, by_hand, open_rows
+from anchorscope.datasets.catalog import SOURCES, by_hand, hub_rows, open_dataset, parse_spec
 from anchorscope.errors import UserError
+from anchorscope.recipe import Recipe
 
 POPQA = {
     "id": 7,
@@ -45,10 +46,12 @@ HOTPOTQA = {
 }
 NQ = {"question": "who sang it first", "answer": ["Ana", "Ana Li"]}
 ROWS = {"popqa": POPQA, "triviaqa": TRIVIAQA, "hotpotqa": HOTPOTQA, "nq": NQ}
+OWN = {"prompt": "Where is Oslo?", "gold": ["Norway"], "kind": "country", "key": "o1"}
+MAPPING = {"question": "prompt", "answers": "gold", "relation": "kind", "id": "key"}
 
 
 def publish(root: Path, name: str) -> Path:
-    """A repository as the hub has it: a card that names the configurations, and files per split."""
+    """A known repository as the hub has it: a card that names the configurations, and files per split."""
     source = SOURCES[name]
     folder = root / source.repository
     row = ROWS[name]
@@ -69,6 +72,15 @@ def publish(root: Path, name: str) -> Path:
     return folder
 
 
+def publish_own(root: Path, *splits: str) -> None:
+    """A repository with columns of its own."""
+    folder = root / "someone" / "my-questions"
+    folder.mkdir(parents=True)
+    for split in splits:
+        row = OWN | {"prompt": f"{OWN['prompt']} {split}"}
+        (folder / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+
+
 @pytest.fixture
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory in which the library finds repositories as folders, and a cache that is thrown away."""
@@ -82,11 +94,34 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", SOURCES)
 def test_rows_come_through_the_library(name: str, local: Path, capfd: pytest.CaptureFixture[str]) -> None:
     publish(local, name)
-    rows = list(open_rows(name))
+    rows = list(hub_rows(parse_spec(name)))
     kept = {column: value for column, value in ROWS[name].items() if column not in SOURCES[name].heavy}
     assert rows == [(1, kept), (2, kept)]
     assert capfd.readouterr() == ("", "")
     assert (local / "cache").is_dir()
+
+
+def test_any_dataset_is_read_by_its_id_with_its_columns_mapped(local: Path) -> None:
+    publish_own(local, "train", "test")
+    for spec in ("hub:someone/my-questions:test", "hub:someone/my-questions:default/test"):
+        reading = open_dataset(parse_spec(spec), columns=MAPPING)
+        (question,) = reading
+        assert (question.question, question.answers, question.item_id) == ("Where is Oslo? test", ("Norway",), "o1")
+        assert (question.relation, question.metadata) == ("country", {})
+        assert reading.format == "own columns, from the hub"
+        assert question.dataset == parse_spec(spec).name
+    Recipe(model="m", datasets=(spec,), columns=("question=prompt,answers=gold",))
+    with pytest.raises(UserError, match=r"has the splits train, test; name one, like hub:someone/my-questions:test\."):
+        open_dataset(parse_spec("hub:someone/my-questions"), columns=MAPPING)
+    with pytest.raises(UserError, match=r"The hub's someone/my-questions has no column 'q', which --columns gives"):
+        open_dataset(parse_spec(spec), columns={"question": "q", "answers": "gold"})
+    with pytest.raises(UserError, match=r"columns found: \['prompt', 'gold', 'kind', 'key'\].*--columns question"):
+        open_dataset(parse_spec(spec))
+
+
+def test_a_single_split_need_not_be_named(local: Path) -> None:
+    publish_own(local, "test")
+    assert len(list(open_dataset(parse_spec("hub:someone/my-questions"), columns=MAPPING))) == 1
 
 
 def test_the_library_talks_as_before(local: Path) -> None:
@@ -95,20 +130,21 @@ def test_the_library_talks_as_before(local: Path) -> None:
     before = datasets.logging.get_verbosity()
     datasets.enable_progress_bars()
     publish(local, "nq")
-    list(open_rows("nq"))
+    list(hub_rows(parse_spec("nq")))
     assert not datasets.are_progress_bars_disabled()
     assert datasets.logging.get_verbosity() == before < logging.CRITICAL
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", [*SOURCES, "hub:someone/my-questions:test"])
 def test_an_unreachable_hub(name: str, local: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """conftest switches the hub off: the library really tries and really fails."""
+    spec = parse_spec(name)
     with pytest.raises(UserError) as failure:
-        open_rows(name)
+        open_dataset(spec)
     message = str(failure.value)
-    repository = SOURCES[name].repository
-    assert message.startswith(f"Dataset {name!r} could not be loaded from the hub ({repository}): Couldn't reach")
-    assert message.endswith(f"Switch offline mode off (HF_HUB_OFFLINE), or {by_hand(name)}.")
+    repository = (spec.hub or SOURCES[spec.name]).repository
+    assert message.startswith(f"Dataset {spec.name!r} could not be loaded from the hub ({repository}): Couldn't")
+    assert message.endswith(f"Switch offline mode off (HF_HUB_OFFLINE), or {by_hand(spec)}.")
     assert "\n" not in message
     assert capfd.readouterr() == ("", "")
 
@@ -118,7 +154,7 @@ def test_a_missing_split_is_told_with_the_libraries_reason(local: Path) -> None:
     card = (folder / "README.md").read_text()
     (folder / "README.md").write_text(card.replace("split: validation", "split: other"))
     with pytest.raises(UserError, match=r"could not be loaded from the hub .*Unknown split \"validation\""):
-        open_rows("hotpotqa")
+        list(hub_rows(parse_spec("hotpotqa")))
 
 
 def test_a_damaged_cache_is_told_and_not_thrown(local: Path) -> None:
@@ -126,22 +162,7 @@ def test_a_damaged_cache_is_told_and_not_thrown(local: Path) -> None:
     for file in folder.rglob("*.parquet"):
         file.write_bytes(file.read_bytes()[:50])
     with pytest.raises(UserError, match="'nq' could not be loaded from the hub"):
-        list(open_rows("nq"))
-
-
-def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)  # what Python does with a module that must not be imported
-    with pytest.raises(UserError) as failure:
-        open_rows("popqa")
-    message = str(failure.value)
-    assert message.startswith("Dataset 'popqa' without a file needs the datasets library")
-    assert "pip install 'anchorscope[hub]', or download popQA.tsv from https://github.com/" in message
-    assert message.endswith("and write popqa=FILE.")
-
-
-def test_an_unknown_name() -> None:
-    with pytest.raises(UserError, match=r"Unknown dataset 'popqq'; allowed: hotpotqa, nq, popqa, triviaqa\. Did you"):
-        open_rows("popqq")
+        list(hub_rows(parse_spec("nq")))
 
 
 class SmallHub(BaseHTTPRequestHandler):
@@ -156,10 +177,12 @@ class SmallHub(BaseHTTPRequestHandler):
         if parts[0] == "datasets" and parts[3] == "resolve":
             return self._file(self.root.joinpath(*parts[1:3], *parts[5:]))
         folder = self.root.joinpath(*parts[2:4])
-        if parts[:2] == ["api", "datasets"] and parts[4:5] == ["revision"]:
+        if parts[:2] == ["api", "datasets"] and parts[4:5] in ([], ["revision"]):
             return self._answer(json.dumps({"id": "/".join(parts[2:4]), "sha": "a" * 40, "siblings": []}).encode())
         if parts[:2] == ["api", "datasets"] and parts[4:5] == ["tree"]:
-            entries = sorted(folder.joinpath(*parts[6:]).iterdir())
+            listed = folder.joinpath(*parts[6:])
+            if not listed.is_dir():
+                return self._answer(b"{}", 404, {"x-error-code": "EntryNotFound"})
             listing = [
                 {
                     "type": "directory" if entry.is_dir() else "file",
@@ -167,7 +190,7 @@ class SmallHub(BaseHTTPRequestHandler):
                     "size": entry.stat().st_size,
                     "path": entry.relative_to(folder).as_posix(),
                 }
-                for entry in entries
+                for entry in sorted(listed.iterdir())
             ]
             return self._answer(json.dumps(listing).encode())
         self._answer(b"{}", 404)
@@ -194,8 +217,9 @@ class SmallHub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def small_hub(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
-    """A hub that holds NQ."""
+    """A hub that holds NQ and a dataset with columns of its own."""
     publish(tmp_path / "published", "nq")
+    publish_own(tmp_path / "published", "train", "test")
     handler = type("Handler", (SmallHub,), {"root": tmp_path / "published", "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = Thread(target=server.serve_forever)
@@ -206,8 +230,21 @@ def small_hub(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
     server.server_close()
 
 
-def test_a_hub_is_asked_once_and_then_the_cache(small_hub: ThreadingHTTPServer, tmp_path: Path) -> None:
-    script = "import json, sys\nfrom anchorscope.datasets.hub import open_rows\nprint(json.dumps([*open_rows('nq')]))\n"
+@pytest.mark.parametrize(
+    ("arguments", "question", "file"),
+    [
+        (["nq"], "who sang it first", "validation-00000-of-00001.parquet"),
+        (
+            ["hub:someone/my-questions:test", "--columns", "question=prompt,answers=gold"],
+            "Where is Oslo? test",
+            "test.jsonl",
+        ),
+    ],
+    ids=["known", "by its id"],
+)
+def test_a_hub_is_asked_once_and_then_the_cache(
+    small_hub: ThreadingHTTPServer, tmp_path: Path, arguments: list[str], question: str, file: str
+) -> None:
     environment = os.environ | {
         "HF_ENDPOINT": f"http://127.0.0.1:{small_hub.server_port}",
         "HF_HOME": str(tmp_path / "home"),
@@ -217,7 +254,7 @@ def test_a_hub_is_asked_once_and_then_the_cache(small_hub: ThreadingHTTPServer, 
     }
     for offline in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-c", script],
+            [sys.executable, "-m", "anchorscope", "data", *arguments, "--json", "--quiet"],
             env=environment | {"HF_HUB_OFFLINE": offline},
             cwd=tmp_path,
             capture_output=True,
@@ -225,8 +262,8 @@ def test_a_hub_is_asked_once_and_then_the_cache(small_hub: ThreadingHTTPServer, 
             check=False,
             timeout=300,
         )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert json.loads(done.stdout) == [[1, NQ], [2, NQ]]
+        assert done.returncode == 0, done.stderr
+        assert [example["question"] for example in json.loads(done.stdout)["examples"]] == [question]
         asked = small_hub.RequestHandlerClass.asked  # type: ignore[attr-defined]
-        assert any("validation-00000-of-00001.parquet" in one for one in asked) == (offline == "0")
+        assert any(file in address for address in asked) == (offline == "0")
         asked.clear()

@@ -1,49 +1,22 @@
-"""No question file takes a gigabyte of memory or never ends: every limit, and the bombs that it is there for."""
+"""One size limit for question files, the bombs that it is there for, and what real files have."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
-from anchorscope.answers import choose
-from anchorscope.answers.choose import LabelCounter, choose_questions
-from anchorscope.datasets import catalog
+from anchorscope.answers.choose import choose_questions
+from anchorscope.datasets import files
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
-from anchorscope.datasets.question import Question
-from anchorscope.datasets.rows import USUAL
-from anchorscope.errors import UserError
-from repo import SOURCES
+from eval_logs import DEFLATED, log, sample
 from sample_files import HOTPOTQA_HUB, NQ, OWN, TRIVIAQA_HUB, json_lines, parquet, read, refusal, write
 
-SOURCE = SOURCES
 ROW = {"question": "What is the capital of France?", "answers": ["Paris"]}
-TOO_MUCH: list[tuple[dict[str, Any], str]] = [
-    ({"question": "q" * 100_001}, "question has 100,001 letters; at most 100,000 are read"),
-    ({"answers": ["a" * 100_001]}, "answers has 100,001 letters; at most 100,000"),
-    ({"answers": [str(i) for i in range(10_001)]}, "answers has 10,001 entries; at most 10,000 are read"),
-    ({"model_answer": "a" * 100_001}, "model_answer has 100,001 letters"),
-    ({"id": "i" * 1001}, "id has 1,001 letters; at most 1,000"),
-    ({"id": 10**30}, "id is a number beyond 64 bits"),
-    ({"relation": "r" * 1001}, "relation has 1,001 letters"),
-    ({"subject": "s" * 1001}, "subject has 1,001 letters"),
-    ({"property_words": ["w"] * 1001}, "property_words has 1,001 entries"),
-    ({"exact_question": ["France"] * 1001}, "exact_question has 1,001 entries; at most 1,000"),
-    ({"popularity": 2**64}, "'popularity' is a number beyond 64 bits"),
-]
+NOTED = [ROW | {"note": f"{i} " + "x" * 1000} for i in range(9)]
 
 
-@pytest.mark.parametrize(("more", "reason"), TOO_MUCH, ids=[reason for _, reason in TOO_MUCH])
-def test_a_row_beyond_a_limit_is_a_bad_row(tmp_path: Path, more: dict[str, Any], reason: str) -> None:
-    path = write(tmp_path, json_lines([ROW, ROW | more, ROW]))
-    assert refusal(path).startswith(f"{path}, line 2: {reason}")
-    whole = read(path, "skip")
-    assert (len(whole.questions), len(whole.bad)) == (2, 1)
-
-
-def test_what_real_files_have_is_within_the_limits(tmp_path: Path) -> None:
+def test_what_real_files_have_is_read(tmp_path: Path) -> None:
     big = {"question": "q" * 100_000, "answers": [f"alias {i}" for i in range(10_000)], "context": "x, " * 300_000}
     assert len(read(write(tmp_path, json_lines([ROW, big]))).questions) == 2
     cell = "|".join(f"alias number {i}" for i in range(9_000))  # more than the csv module reads unless it is told to
@@ -58,44 +31,32 @@ def test_bad_rows_are_all_counted_and_the_first_ones_kept(tmp_path: Path) -> Non
     assert choose_questions(open_dataset(DatasetSpec("mine", path), "skip"), None, 0).bad == 2500
 
 
-def test_a_row_over_many_lines_has_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_over_many_lines_has_a_limit_too(tmp_path: Path) -> None:
     row = b'"' + b"\n".join([b"x" * 900_000] * 20) + b'"\n'
     whole = read(write(tmp_path, b"question,answers\nq,a\n" + row + b"q,a\n"), "skip")
     assert len(whole.questions) >= 1
-    assert "1,000,000 characters" in whole.bad[0][1]
+    assert "field larger than field limit (1000000)" in whole.bad[0][1]
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limits of size, small."""
-    few = replace(USUAL, rows=5, unpacked=2000, kept=5000)
-    monkeypatch.setattr(catalog, "USUAL", few)
-
-
-def test_rows_and_bytes_have_limits_that_can_be_lifted(tmp_path: Path, small: None) -> None:
-    path = write(tmp_path, json_lines([ROW] * 6))
-    assert "has more than 5 rows. If the file is what you mean, allow it with --large-files." in refusal(path)
-    assert len(list(open_dataset(DatasetSpec("mine", path), large=True))) == 6
-    path = write(tmp_path, json_lines([ROW | {"note": "x" * 1000}] * 3), packed=True)
-    assert "GB, unpacked. If the file is what you mean" in refusal(path)
-    assert len(list(open_dataset(DatasetSpec("mine", path), large=True))) == 3
-
-
-def test_questions_that_are_held_together_have_a_limit(tmp_path: Path, small: None) -> None:
-    rows = [{"question": f"Who is {i}?", "answers": ["a"], "note": "x" * 300} for i in range(5)]
-    path = write(tmp_path, json_lines(rows))
-    with pytest.raises(UserError, match=r"questions of 'mine' take more than .* Ask fewer of them, like --limit"):
-        choose_questions(open_dataset(DatasetSpec("mine", path)), None, 0)
-    assert len(choose_questions(open_dataset(DatasetSpec("mine", path)), 2, 0).questions) == 2
-    assert len(choose_questions(open_dataset(DatasetSpec("mine", path), large=True), None, 0).questions) == 5
-
-
-def test_a_relation_of_its_own_in_every_row_is_not_kept_forever() -> None:
-    counter = LabelCounter(
-        Question("mine", str(i), "q?", ("a",), relation=f"r{i}") for i in range(choose.RELATIONS + 500)
-    )
-    assert len(counter.strata) <= choose.RELATIONS + 2
-    assert counter.outlook().questions == choose.RELATIONS + 500
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [
+        json_lines(NOTED),
+        json.dumps(NOTED).encode(),
+        b"question,answers\n" + b"q,a\n" * 5000,
+        parquet([ROW | {"note": str(i)} for i in range(999)]),
+        log([sample(i, "Q?", "a", "b" * 9999) for i in range(9)], DEFLATED),
+    ],
+    ids=["lines", "list", "table", "Parquet", "log"],
+)
+def test_the_bytes_of_a_file_have_a_limit_that_can_be_lifted(
+    tmp_path: Path, content: bytes, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, content, packed=packed)
+    monkeypatch.setattr(files, "MOST_BYTES", 2000)
+    assert "GB, unpacked. If the file is what you mean, allow it with --large-files." in refusal(path)
+    assert list(open_dataset(DatasetSpec("mine", path), "skip", large=True))
 
 
 def test_parquet_gives_what_json_gives(tmp_path: Path) -> None:
@@ -109,16 +70,3 @@ def test_parquet_gives_what_json_gives(tmp_path: Path) -> None:
     nan = pl.DataFrame({"question": ["q"], "answers": ["a"], "y": [float("nan")]})
     nan.write_parquet(tmp_path / "nan")
     assert "'y' is no finite number" in refusal(tmp_path / "nan")
-
-
-def test_files_that_unpack_to_much_more_than_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = pl.DataFrame({"question": ["a" * 50_000_000], "answers": ["x"]})
-    nulls = pl.DataFrame({"question": pl.repeat(None, 3_000_000, dtype=pl.String, eager=True)})
-    nulls = nulls.with_columns(answers="question")
-    for frame, reason in ((cell, "question has 50,000,000 letters"), (nulls, "3,000,000 rows; at most 2,000,000 are")):
-        frame.write_parquet(tmp_path / "bomb", compression="zstd", statistics=False)
-        assert reason in refusal(tmp_path / "bomb")
-    monkeypatch.setattr(catalog, "USUAL", replace(USUAL, whole=1000))
-    for content in (json.dumps([ROW] * 99).encode(), parquet([ROW | {"note": str(i)} for i in range(999)])):
-        assert "of more than 0 MB. Save it as JSON lines. If the file" in refusal(write(tmp_path, content))
-    assert len(list(open_dataset(DatasetSpec("mine", write(tmp_path, content)), "skip", large=True))) == 999

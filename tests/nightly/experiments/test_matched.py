@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from anchorscope.answers.grade import grade
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
-from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.evidence.scores import relation_only, words_only
 from anchorscope.experiments import matched
 from anchorscope.experiments.experiment import ExperimentInputs, Found
@@ -204,7 +204,7 @@ def imbalances(questions: Sequence[Question]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def questions() -> list[Question]:
-    return atlas.load()
+    return load_atlas()
 
 
 def test_words_answers_and_relations_of_a_real_set_tell_nothing(questions: list[Question]) -> None:

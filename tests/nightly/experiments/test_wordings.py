@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.answers.prompt_variants import EXAMPLE_SETS
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Template
+from anchorscope.answers.template import EXAMPLE_SETS, FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Template
 from anchorscope.experiments import wordings
 from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.supplied import SuppliedStates

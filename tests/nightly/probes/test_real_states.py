@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import needs
-from anchorscope.datasets import atlas
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS
@@ -32,7 +32,7 @@ def states(labels: np.ndarray) -> torch.Tensor:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     model.model.layers = model.model.layers[: max(LAYERS) + 1]  # one more than is read: the last passes the final norm
-    asked = atlas.load()
+    asked = load_atlas()
     questions = [asked[place] for place in np.random.default_rng(0).permutation(len(asked))[: ITEMS + 1]]
     answers = [questions[place + int(not labels[place])].answers[0] for place in range(ITEMS)]
     texts = [f"{question.question} {answer}" for question, answer in zip(questions, answers, strict=False)]

@@ -16,45 +16,34 @@ from hypothesis import strategies as st
 
 from anchorscope.answers.grade import grade
 from anchorscope.answers.grade_names import forms
-from anchorscope.answers.prompt_variants import says_dont_know
+from anchorscope.answers.template import says_dont_know
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import located_words, words_once
+from anchorscope.datasets.text import located_words, merged, word_tuple
 from anchorscope.spans.answer_span import answer_entity
-from anchorscope.spans.locate import on_one_line, tokens_in_spans
+from anchorscope.spans.locate import tokens_in_spans
 from anchorscope.spans.question_spans import locate_question_words, named_words
-from anchorscope.spans.words import is_clear, merged
+from anchorscope.spans.words import is_clear
 
 SIZE = 5_000
-UNITS = (
+UNITS = [
     "a",
     "(",
     "()",
-    '"',
-    '"a" ',
     "'",
     "a'",
     " 'a",
-    "“",
-    "“a”",
-    "“a ",
-    "«a ",
     "1",
     "1,",
     "1,000,",
     "1.",
     " ",
     "a      ",
-    "e\u0301",
-    "\u0301",
     "word ",
     "Anna ",
     "Anna of the ",
     "Anna or ",
     "Anna and Anna both ",
     "Anna's ",
-    "שלום ",
-    "\u200b",
-    "👩\u200d👧 ",
     "a. ",
     "A.",
     "a, ",
@@ -63,7 +52,6 @@ UNITS = (
     "the ",
     "the a ",
     "a-",
-    "a – ",
     "a: ",
     "x: of ",
     "one hundred and ",
@@ -73,17 +61,33 @@ UNITS = (
     "sure. ",
     "sure, ",
     ", but ",
-    "a\n",
-    "Anna\n\nwrote ",
     "May 5, 1999, ",
-    "東京",
     "name'''",
     "name -' ",
     "a A ",
     "sir ",
-    "ﷺ",
+]
+UNITS += [
+    '"',
+    '"a" ',
+    "\u201c",
+    "\u201ca\u201d",
+    "\u201ca ",
+    "\xaba ",
+    "e\u0301",
+    "\u0301",
+    "\u05e9\u05dc\u05d5\u05dd ",
+]
+UNITS += [
+    "\u200b",
+    "\U0001f469\u200d\U0001f467 ",
+    "a \u2013 ",
+    "a\n",
+    "Anna\n\nwrote ",
+    "\u6771\u4eac",
+    "\ufdfa",
     "\x00",
-)
+]
 TEXTS = {
     **{unit: (unit * SIZE)[:SIZE] for unit in UNITS},
     "marks after what": "what" + "'" * SIZE,
@@ -102,7 +106,7 @@ def ask(text: str, subject: str | None = None) -> Question:
 
 
 RULES: dict[str, Callable[[str], object]] = {
-    "words": lambda text: (words_once(text), located_words(text)),
+    "words": lambda text: (word_tuple(text), located_words(text)),
     "key words": lambda text: locate_question_words(ask(text)),
     "key words with a subject": lambda text: locate_question_words(ask(text, "Anna")),
     "named words": lambda text: named_words(ask(text), "Anna, word, a"),
@@ -113,7 +117,6 @@ RULES: dict[str, Callable[[str], object]] = {
     "grade, long question": lambda text: grade("It is Emma", ["Emma"], text),
     "forms": lambda text: forms(text[:1000]),
     "don't know": says_dont_know,
-    "one line": lambda text: on_one_line(text, [(at, at + 1) for at in range(0, SIZE, 7)]),
     "tokens": lambda text: tokens_in_spans(
         [(at, at + 3) for at in range(0, SIZE, 3)], [(at, at + 2) for at in range(0, SIZE, 7)], text
     ),
@@ -166,11 +169,3 @@ def test_tokens_and_places_by_their_definition(text: str, spans: list[tuple[int,
     seen = [{at for at in range(start, end) if not text[at].isspace()} for start, end in offsets]
     wanted = {at for start, end in spans for at in range(start, end)}
     assert tokens_in_spans(offsets, spans, text) == [index for index, one in enumerate(seen) if one & wanted]
-
-    def flat(index: int) -> int:
-        before = " ".join(text[:index].split())
-        return len(before) + (0 < index < len(text) and text[index - 1].isspace() and bool(before))
-
-    assert on_one_line(text, spans) == [(flat(start), flat(end)) for start, end in spans] or (
-        " ".join(text.split()) == text
-    )

@@ -7,10 +7,9 @@ import pytest
 
 from anchorscope.answers.choose import choose_questions, is_yes_no
 from anchorscope.answers.template import FEW_SHOT
-from anchorscope.datasets import atlas
-from anchorscope.datasets.catalog import Reading, open_dataset, parse_spec
+from anchorscope.datasets.catalog import BadRow, Reading, open_dataset, parse_spec
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.rows import BadRow
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import question_key
 from anchorscope.errors import UserError
 
@@ -54,7 +53,7 @@ def test_the_first_of_repeated_questions_is_asked() -> None:
 
 
 def test_repeats_are_what_the_question_key_says() -> None:
-    texts = [question.question for question in atlas.load()[:200]]
+    texts = [question.question for question in load_atlas()[:200]]
     again = [*texts, *(text.upper() for text in texts[::2]), *(f"  {text} " for text in texts[::3])]
     chosen = choose_questions(reading(*map(asked, again)), None, 0)
     assert len(chosen.questions) + chosen.few_shot == len({question_key(text) for text in again})
@@ -169,6 +168,6 @@ def test_an_unknown_way_with_yes_no_questions() -> None:
 
 def test_the_atlas_is_asked_but_for_the_examples() -> None:
     chosen = choose_questions(open_dataset(parse_spec("atlas")), None, 0)
-    assert (chosen.read, chosen.bad, chosen.repeated, chosen.yes_no) == (len(atlas.load()), 0, 0, 0)
+    assert (chosen.read, chosen.bad, chosen.repeated, chosen.yes_no) == (len(load_atlas()), 0, 0, 0)
     assert len(chosen.questions) == chosen.read - chosen.few_shot
     assert chosen.few_shot == 0  # its authors left them out

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.answers.grade import grade
-from anchorscope.answers.grade_words import as_date, numbers_in
-from anchorscope.datasets import atlas
+from anchorscope.answers.grade import as_date, grade, numbers_in
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import words
 from repo import SHARED_DATA
 
@@ -82,7 +81,7 @@ def hard_cases() -> tuple[Pair, ...]:
 
 @cache
 def atlas_answers() -> tuple[Pair, ...]:
-    questions = {question.item_id: question for question in atlas.load()}
+    questions = {question.item_id: question for question in load_atlas()}
     pairs = []
     for row in read_table("atlas_answers.tsv"):
         asked = questions[row["item_id"]]

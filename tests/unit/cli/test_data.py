@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from anchorscope.cli import inputs
 from anchorscope.cli.main import app
-from anchorscope.datasets import catalog, files, hub
+from anchorscope.datasets import catalog, files
 
 ROWS = [
     {"question": "Who wrote Emma?", "answers": ["Jane Austen", "J"], "relation": "author", "subject": "Emma", "p": 7},
@@ -47,7 +47,7 @@ def test_the_page() -> None:
     record = json.loads(ask("mine.jsonl", "--json").stdout)
     wanted = {name for name, value in record.items() if value not in (None, "", {})} - {"examples"}
     assert set(rows) == {name.replace("_", " ") for name in wanted}
-    assert (rows["answer types"], rows["enough"]) == ("name 2, date 1, yes/no 1", "no")
+    assert (rows["yes no"], rows["enough"]) == ("1", "no")
     assert rows["words per question"] == "mean 3.5, median 3.5, largest 5"
     assert rows["bad row list"].startswith("5: the question is empty")
     assert "Who wrote Emma?\n    Jane Austen | J\n" in examples
@@ -78,7 +78,7 @@ def test_json_is_one_object() -> None:
     assert bad["line"] == 5
     assert bad["reason"].startswith("the question is empty")
     assert record["answers_per_question"]["largest"] == 6
-    assert record["answer_types"] == {"name": 2, "number": 0, "date": 1, "yes/no": 1, "other": 0}
+    assert record["yes_no"] == 1
     assert record["filled"]["relation"] == 2
     assert record["relations"] == {"author": 1, "year": 1}
     assert record["metadata"] == {"p": 1}
@@ -185,13 +185,13 @@ def test_a_name_comes_through_the_hub() -> None:
 def test_without_an_argument_it_says_what_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     result = ask()
     assert (result.exit_code, result.stderr) == (0, "")
-    for name, source in hub.SOURCES.items():
+    for name, source in catalog.SOURCES.items():
         assert f"{name}=FILE with {source.file} from {source.where}" in result.stdout
         assert source.repository in result.stdout
-    assert set(hub.SOURCES) == set(catalog.WITH_FILE)
+    assert "hub:OWNER/NAME" in result.stdout
     record = json.loads(ask("--json").stdout)
     assert [one["name"] for one in record["built_in"]] == list(catalog.BUILT_IN)
-    assert [one["name"] for one in record["hub"]] == list(hub.SOURCES)
+    assert [one["name"] for one in record["hub"]] == list(catalog.SOURCES)
     assert record["hub_library"] is True
     monkeypatch.setattr(inputs, "find_spec", lambda _: None)
     assert ask().stderr == "\nfor datasets from the hub: pip install 'anchorscope[hub]'\n"
@@ -200,9 +200,9 @@ def test_without_an_argument_it_says_what_can_be_named(monkeypatch: pytest.Monke
 def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = StringIO()
     monkeypatch.setattr("anchorscope.screen.console", Console(file=screen, force_terminal=True))
-    monkeypatch.setattr(files, "_MOMENT", 0)
+    monkeypatch.setattr(files, "_SLOW", 0)
     assert ask("mine.jsonl", "--json", "--quiet").exit_code == 0
     assert screen.getvalue() == ""
     assert ask("mine.jsonl", "--json").stdout.count("\n") == 1
-    assert "read mine.jsonl (kB)" in screen.getvalue()
+    assert "read mine.jsonl (MB)" in screen.getvalue()
     assert screen.getvalue().count("\x1b[?25h") == 1  # the cursor is back

@@ -8,8 +8,8 @@ from importlib.resources import files
 
 import pytest
 
-from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import question_key
 
 # Shown in the few-shot prompt, so asking them again would only test copying.
@@ -18,7 +18,7 @@ SHOWN = {("Romeo and Juliet", "author"), ("gold", "symbol")}
 
 @pytest.fixture(scope="module")
 def questions() -> list[Question]:
-    return atlas.load()
+    return load_atlas()
 
 
 def _words(text: str) -> str:
@@ -28,7 +28,7 @@ def _words(text: str) -> str:
 
 
 def _lines() -> list[tuple[str, str]]:
-    folder = files("anchorscope.datasets.atlas")
+    folder = files("anchorscope.datasets") / "atlas"
     return [
         (path.name, line)
         for path in sorted(folder.iterdir(), key=lambda path: path.name)
@@ -46,7 +46,7 @@ def test_is_large_and_broad(questions: list[Question]) -> None:
 
 
 def test_every_file_belongs_to_a_relation_and_every_line_is_loaded(questions: list[Question]) -> None:
-    text = (files("anchorscope.datasets.atlas") / "relations.toml").read_text(encoding="utf-8")
+    text = ((files("anchorscope.datasets") / "atlas") / "relations.toml").read_text(encoding="utf-8")
     assert {name for name, _ in _lines()} == {f"{relation}.tsv" for relation in tomllib.loads(text)}
     assert len(_lines()) == len(questions)
 

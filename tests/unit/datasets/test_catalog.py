@@ -1,16 +1,14 @@
 """Datasets by name, by name with a file, and by a path; what a reading tells while it is gone through."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from anchorscope.datasets import atlas
-from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_spec
+from anchorscope.datasets.catalog import DatasetSpec, HubSource, absolute, open_dataset, parse_spec, split_specs
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.errors import UserError
-from sample_files import HOTPOTQA_HUB, NQ, POPQA, SAMPLES, TRIVIAQA_HUB, json_lines, write
+from sample_files import NQ, SAMPLES, json_lines, write
 
 
 def test_what_may_be_written() -> None:
@@ -27,7 +25,7 @@ def test_what_may_be_written() -> None:
     ("text", "told"),
     [
         ("popqq", "Unknown dataset 'popqq'; allowed: atlas, hotpotqa, nq, popqa, triviaqa. Did you mean 'popqa'?"),
-        ("mine", "A file of your own is its path, a known one popqa=FILE."),
+        ("mine", "A file of your own is its path, a known one popqa=FILE, one of the hub hub:OWNER/NAME."),
         ("popqa=", "names no file"),
     ],
 )
@@ -49,8 +47,8 @@ def test_a_path_is_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_built_in_set() -> None:
     reading = open_dataset(parse_spec("atlas"))
-    assert list(reading) == atlas.load()
-    assert (reading.format, reading.rows, reading.bad_rows) == ("built in", len(atlas.load()), [])
+    assert list(reading) == load_atlas()
+    assert (reading.format, reading.rows, reading.bad_rows) == ("built in", len(load_atlas()), [])
 
 
 def test_the_name_is_the_datasets_and_says_nothing_of_the_format(tmp_path: Path) -> None:
@@ -82,30 +80,20 @@ def test_a_reading_that_is_left_early_closes_its_file(tmp_path: Path) -> None:
             next(iter(open_dataset(DatasetSpec("mine", write(tmp_path, sample.content, sample.name, packed)))))
 
 
-@pytest.mark.parametrize(
-    ("rows", "form"),
-    [(POPQA, "PopQA"), (TRIVIAQA_HUB, "TriviaQA (Hugging Face)"), (HOTPOTQA_HUB, "HotpotQA"), (NQ, "NQ-open")],
-)
-def test_a_name_without_a_file_asks_the_hub(
-    monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, object]], form: str
-) -> None:
-    asked = []
-
-    def open_rows(name: str) -> Iterator[tuple[int, dict[str, object]]]:
-        asked.append(name)
-        yield from enumerate(rows, start=1)
-
-    hub = ModuleType("anchorscope.datasets.hub")
-    hub.open_rows = open_rows  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "anchorscope.datasets.hub", hub)
-    monkeypatch.setattr("anchorscope.datasets.hub", hub, raising=False)
-    reading = open_dataset(parse_spec("popqa"))
-    assert [question.question for question in reading] == [row["question"] for row in rows]
-    assert (reading.format, asked) == (f"{form}, from the hub", ["popqa"])
+def test_a_dataset_of_the_hub_is_named_by_its_id() -> None:
+    assert parse_spec("hub:owner/na.me-1") == DatasetSpec("owner--na.me-1", None, HubSource("owner/na.me-1"))
+    assert parse_spec("hub:o/n:test").hub == HubSource("o/n", None, "test")
+    assert parse_spec("hub:o/n:a.b/test") == DatasetSpec("o--n--a.b--test", None, HubSource("o/n", "a.b", "test"))
+    assert absolute("hub:o/n:test") == "hub:o/n:test"
+    assert split_specs(["hub:o/n:test,atlas"]) == ("hub:o/n:test", "atlas")
+    for text in ("hub:", "hub:name", "hub:a/b/c", "hub:a/b:", "hub:a/b:c/d/e", "hub:a b/c"):
+        with pytest.raises(UserError, match=r"is no id of the hub; write hub:OWNER/NAME"):
+            parse_spec(text)
 
 
 def test_a_hub_that_cannot_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real library in offline mode (tests/conftest.py) with an empty cache, or no library at all."""
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match="popqa=FILE"):
-        open_dataset(parse_spec("popqa"))
+    for name, then in (("popqa", "popqa=FILE"), ("hub:o/n", "huggingface.co/datasets/o/n and write its path")):
+        with pytest.raises(UserError, match=then):
+            open_dataset(parse_spec(name))

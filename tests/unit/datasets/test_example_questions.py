@@ -4,9 +4,9 @@ from collections import Counter
 
 from anchorscope.answers.choose import LabelCounter, choose_questions
 from anchorscope.answers.grade import grade
-from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import normalise, question_key
 from anchorscope.spans.question_spans import locate_question_words
 from repo import ROOT
@@ -37,7 +37,7 @@ def test_relations_are_many_and_of_a_size() -> None:
 
 
 def test_none_is_a_question_of_the_atlas() -> None:
-    known = {question_key(one.question) for one in atlas.load()}
+    known = {question_key(one.question) for one in load_atlas()}
     assert [one.question for one in questions() if question_key(one.question) in known] == []
 
 

@@ -3,7 +3,6 @@
 import gzip
 import os
 import random
-import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, pa
 from anchorscope.datasets.files import hash_of
 from anchorscope.errors import UserError
 from anchorscope.progress import Silent
-from sample_files import NQ, OWN, json_lines, json_list, parquet, read, refusal, table, write
+from sample_files import NQ, OWN, json_lines, json_list, parquet, read, refusal, write
 
 LINES = json_lines(NQ)
 
@@ -32,8 +31,6 @@ def test_a_pipe_of_the_shell_loses_no_rows(tmp_path: Path) -> None:
         path = Path(f"/dev/fd/{reader}")
         assert "is a pipe" in refusal(path)
         assert os.read(reader, 10_000) == LINES
-        # Written out for a recipe, it is still what it was.
-        assert absolute(f"file:{path}") == f"file:{path}"
     finally:
         os.close(reader)
         os.close(writer)
@@ -50,9 +47,6 @@ def test_a_file_behind_a_descriptor_is_read(tmp_path: Path) -> None:
 def test_devices_sockets_and_folders(tmp_path: Path) -> None:
     for device in ("/dev/null", "/dev/zero"):
         assert refusal(Path(device)).startswith(f"{device} is a device. Give the path of a question file")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "s"))
-        assert "is a socket" in refusal(tmp_path / "s")
     assert f"{tmp_path} is a directory. Give the path of one question file in it" in refusal(tmp_path)
 
 
@@ -61,7 +55,6 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     assert f"is a link to {tmp_path / 'b'}, which is not there" in refusal(tmp_path / "a")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     assert "Too many levels of symbolic links" in refusal(tmp_path / "a")
-    assert absolute(f"file:{tmp_path / 'a'}") == f"file:{tmp_path / 'a'}"
     assert "File name too long" in refusal(tmp_path / ("x" * 300))
     assert "Not a directory" in refusal(write(tmp_path, LINES) / "inner")
     assert len(refusal(Path("/" + "x/" * 50_000))) < 2000
@@ -72,8 +65,6 @@ def test_names_that_no_recipe_can_carry() -> None:
         parse_spec("file:" + os.fsdecode(b"a\xff.csv"))
     with pytest.raises(UserError, match="is not UTF-8 text"):
         parse_spec("nq=a\0b")
-    with pytest.raises(UserError, match="there is no home folder ~nobody-of-that-name"):
-        parse_spec("file:~nobody-of-that-name/x.csv")
 
 
 def test_odd_names_are_read_and_told_in_one_line(tmp_path: Path) -> None:
@@ -97,16 +88,6 @@ def test_commas_in_a_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert split_specs(["file:c.csv,popqq"]) == ("file:c.csv", "popqq")
     assert split_specs(["file:gone,b.csv", "popqa"]) == ("file:gone", "b.csv", "popqa")
     assert split_specs(["a,b.csv", "atlas,c.csv", "f,g"]) == ("a,b.csv", "atlas", "c.csv", "f,g")
-
-
-def test_a_file_that_changes_while_it_is_read_is_told(tmp_path: Path) -> None:
-    path = write(tmp_path, LINES * 50)
-    rows = iter(open_dataset(DatasetSpec("mine", path)))
-    next(rows)
-    with path.open("ab") as file:
-        file.write(LINES)
-    with pytest.raises(UserError, match="was changed while it was read"):
-        list(rows)
 
 
 def test_a_file_that_is_replaced_is_read_as_it_was(tmp_path: Path) -> None:
@@ -133,7 +114,7 @@ def test_gzip_in_all_its_ways(tmp_path: Path) -> None:
     packed = gzip.compress(LINES, mtime=0)
     assert len(read(write(tmp_path, packed + packed)).questions) == 2 * len(NQ)
     assert len(read(write(tmp_path, packed + b"\0" * 700 + packed + b"\0" * 9)).questions) == 2 * len(NQ)
-    assert "is gzipped twice" in refusal(write(tmp_path, gzip.compress(packed)))
+    assert "no text at all" in refusal(write(tmp_path, gzip.compress(packed)))
     assert "is empty" in refusal(write(tmp_path, gzip.compress(b"")))
     for broken in (packed + b"garbage", packed[:10], packed[:2], packed[:-4], packed[:3] + b"\xff" * 200_000):
         assert "is a broken or cut-off gzip file" in refusal(write(tmp_path, broken))
@@ -150,14 +131,6 @@ def test_damaged_gzip_is_one_line(tmp_path: Path) -> None:
             read(path, "skip")
 
 
-@pytest.mark.parametrize("content", [LINES, table(OWN, ","), table(OWN, "\t"), json_list(OWN)])
-def test_line_ends_of_old_macs(tmp_path: Path, content: bytes) -> None:
-    wanted = read(write(tmp_path, content)).questions
-    old = content.replace(b"\r\n", b"\n").replace(b"\n", b"\r")
-    for packed in (False, True):
-        assert read(write(tmp_path, old, packed=packed)).questions == wanted
-
-
 def test_a_slow_file_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[object] = []
 
@@ -168,14 +141,8 @@ def test_a_slow_file_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Mon
         def advance(self, units: int) -> None:
             heard.append(units)
 
-        def finish(self) -> None:
-            heard.append("end")
-
-    monkeypatch.setattr(files, "_MOMENT", 0)
-    path = write(tmp_path, LINES * 5_000, "big.jsonl")
+    monkeypatch.setattr(files, "_SLOW", 0)
+    path = write(tmp_path, (LINES[:-2] + b" " * 10**6 + LINES[-2:]) * 3, "big.jsonl")
     list(open_dataset(DatasetSpec("mine", path), progress=Listener()))
-    kilobytes = path.stat().st_size // 1000
-    assert heard[0] == ("read big.jsonl (kB)", -(-path.stat().st_size // 1000))
-    assert sum(one for one in heard if isinstance(one, int)) == kilobytes
-    assert heard[-1] == "end"
-    assert len(heard) > 5
+    assert heard[0] == ("read big.jsonl (MB)", 3)
+    assert sum(heard[1:]) == 3

@@ -11,20 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anchorscope.answers.choose import is_yes_no
-from anchorscope.datasets.formats import FORMATS, quoted_once
-from anchorscope.datasets.question import Question
-from anchorscope.datasets.relations import RELATIONS as POPQA_RELATIONS
-from anchorscope.datasets.relations import Relation
-from anchorscope.datasets.rows import list_from_text
+from anchorscope.datasets.formats import FORMATS
+from anchorscope.datasets.question import Question, list_from_text
 from anchorscope.errors import UserError
 from repo import SHARED_DATA
 from sample_files import (
-    FLASHRAG,
     HOTPOTQA,
     ITEMS,
     OWN,
     POPQA,
-    RAGVSFT,
     RELATIONS,
     SAMPLES,
     SUBJECTS,
@@ -85,18 +80,12 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, sample: Sample, data:
     assert whole[:cut].endswith(b"\n") or whole[cut:].startswith((b"\n", b"\r\n")) or whole[:cut].endswith(b"\r")
 
 
-@pytest.mark.parametrize("name", ["own-lines", "flashrag", "own-csv", "dpr", "popqa-tsv"])
+@pytest.mark.parametrize("name", ["own-lines", "own-csv", "popqa-tsv"])
 def test_a_last_row_without_its_end_is_told_as_a_cut(tmp_path: Path, name: str) -> None:
     sample = next(sample for sample in SAMPLES if sample.name == name)
     for lost in (3, 7):
         for on_bad_row in ("fail", "skip"):
             assert "is cut off in the middle" in refusal(write(tmp_path, sample.content[:-lost]), on_bad_row)
-
-
-def test_a_cut_between_two_quotes_is_told(tmp_path: Path) -> None:
-    sample = next(sample for sample in SAMPLES if sample.name == "dpr")
-    cut = sample.content.index(b'\r\n"""Which') + len(b'\r\n""')
-    assert "is cut off in the middle" in refusal(write(tmp_path, sample.content[:cut]), "skip")
 
 
 def test_a_whole_last_row_needs_no_line_end(tmp_path: Path) -> None:
@@ -106,7 +95,7 @@ def test_a_whole_last_row_needs_no_line_end(tmp_path: Path) -> None:
 
 
 def test_popqa_tells_subject_relation_and_the_words_that_name_it(tmp_path: Path) -> None:
-    for content in (parquet(POPQA), json_lines(FLASHRAG), json_lines(POPQA)):
+    for content in (parquet(POPQA), json_lines(POPQA)):
         questions = read(write(tmp_path, content)).questions
         assert tuple(question.subject for question in questions) == SUBJECTS
         assert tuple(question.relation for question in questions) == RELATIONS
@@ -114,25 +103,6 @@ def test_popqa_tells_subject_relation_and_the_words_that_name_it(tmp_path: Path)
         assert [question.property_words for question in questions] == [("author",), (), ("city", "born")]
     first = read(write(tmp_path, next(s.content for s in SAMPLES if s.name == "popqa-tsv"))).questions[0]
     assert first.metadata == {"obj": "Ada Quill", "s_aliases": "[]", "s_pop": 5, "o_pop": 0}
-
-
-def test_ragvsft_is_read_back_from_its_sentences(tmp_path: Path) -> None:
-    first, second, third = read(write(tmp_path, json_list(RAGVSFT))).questions
-    assert (first.subject, first.relation, first.property_words) == ("The Salt Lantern", "author", ("author",))
-    assert (second.subject, second.relation) == (None, "country")
-    assert (third.subject, third.metadata) == ("Ivo Brandt", {"s_pop": 12})
-
-
-@pytest.mark.parametrize("relation", POPQA_RELATIONS, ids=lambda relation: relation.name)
-def test_every_relation_has_a_sentence_that_names_its_words(tmp_path: Path, relation: Relation) -> None:
-    sentence = f"{relation.before}Ivo's Lamp{relation.after}"
-    row = {"question": sentence, "answers": ["x"], "subject": "Ivo's Lamp", "relation": relation.name}
-    found = read(write(tmp_path, json_lines([row, row | {"property_words": ["Lamp"]}, row | {"question": "Who?"}])))
-    assert [question.property_words for question in found.questions] == [relation.words, ("Lamp",), ()]
-    assert all(word in sentence for word in relation.words)
-    assert relation.subject(sentence) == "Ivo's Lamp"
-    assert relation.subject("What is?") is None
-    assert relation.subject(relation.before + relation.after) is None
 
 
 def test_triviaqa_puts_the_value_first_and_numbers_repeated_ids(tmp_path: Path) -> None:
@@ -168,23 +138,6 @@ def test_own_columns_carry_everything_else_as_metadata(tmp_path: Path) -> None:
         assert [q.metadata for q in read(write(tmp_path, content)).questions] == [{"year": 1900 + i} for i in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ('"Who wrote ""Emma""?"', 'Who wrote "Emma"?'),
-        ('"""Emma"" is by whom?"', '"Emma" is by whom?'),
-        ('"Emma"', '"Emma"'),
-        ('"Emma" is by "whom"', '"Emma" is by "whom"'),
-        ('"', '"'),
-        ("", ""),
-        ("Who?", "Who?"),
-        ('""', '""'),
-    ],
-)
-def test_only_a_second_layer_of_quotes_is_undone(written: str, meant: str) -> None:
-    assert quoted_once(written) == meant
-
-
 @given(st.lists(st.text()))
 def test_a_list_as_python_or_json_writes_it_is_read_back(strings: list[str]) -> None:
     assert list_from_text(json.dumps(strings)) == strings
@@ -210,14 +163,7 @@ COUNTS = {
 }
 RAW = {
     "popQA.head200.tsv": ("PopQA, TSV", 200),
-    "popqa_ragvsft_queries.head200.jsonl": ("PopQA (RAGvsFT), JSON lines", 200),
-    "popqa_ragvsft_22.test.head200.json": ("PopQA (RAGvsFT), JSON list", 200),
-    "flashrag_popqa_test.head200.jsonl": ("FlashRAG, JSON lines", 200),
-    "flashrag_triviaqa_test.head200.jsonl": ("FlashRAG, JSON lines", 200),
     "NQ-open.dev.head200.jsonl": ("NQ-open, JSON lines", 200),
-    "topics.dpr.nq.dev.head200.txt": ("DPR, TSV without a header", 200),
-    "topics.dpr.trivia.test.head200.txt": ("DPR, TSV without a header", 200),
-    "topics.dpr.trivia.dev.head200.txt": ("DPR, TSV without a header", 200),
     "triviaqa_sample.json": ("TriviaQA, JSON list", 1),
     "hotpot_dev_v1_simplified.head200.json": ("HotpotQA, JSON list", 200),
     "hotpot_dev_fullwiki_v1.head29.json": ("HotpotQA, JSON list", 29),
@@ -225,9 +171,6 @@ RAW = {
 }
 IN_STEP = {
     "NQ-open.dev.head200.jsonl": "nq_open",
-    "topics.dpr.nq.dev.head200.txt": "nq_open_train_subset",
-    "topics.dpr.trivia.test.head200.txt": "triviaqa",
-    "topics.dpr.trivia.dev.head200.txt": "triviaqa_train_subset",
     "hotpot_dev_v1_simplified.head200.json": "hotpotqa",
     "hotpot_dev_fullwiki_v1.head29.json": "hotpotqa",
     "hotpot_dev_distractor_hf_schema.head100.json": "hotpotqa",
@@ -275,38 +218,20 @@ def test_samples_agree_with_the_normalised_files(name: str) -> None:
         assert (question.question, question.answers) == (expected.question, expected.answers)
 
 
-def test_the_entity_list_is_no_question_file() -> None:
-    told = refusal(SHARED / "raw" / "popqa_ragvsft_22.entity.head200.json", "skip")
-    assert "columns found: ['query_id', 'wiki_title', 'entity_id']" in told
-
-
 def test_popqa_in_all_its_forms() -> None:
     whole = normalised("popqa")
     assert all(question.property_words and question.relation for question in whole)
     assert sum(question.subject is None for question in whole) == 3
     by_text = {question.question: question for question in whole}
-    for name in (
-        "popQA.head200.tsv",
-        "popqa_ragvsft_queries.head200.jsonl",
-        "popqa_ragvsft_22.test.head200.json",
-        "flashrag_popqa_test.head200.jsonl",
-    ):
-        for question in raw(name):
-            same = by_text[question.question]
-            assert (question.relation, question.property_words) == (same.relation, same.property_words)
-            assert question.subject == same.subject
+    for question in raw("popQA.head200.tsv"):
+        same = by_text[question.question]
+        assert (question.relation, question.property_words) == (same.relation, same.property_words)
+        assert question.subject == same.subject
     by_id = {str(question.metadata["popqa_id"]): question for question in whole}
     for question in raw("popQA.head200.tsv"):
         same = by_id[question.item_id]
         assert (question.question, question.answers) == (same.question, same.answers)
         assert question.metadata["s_pop"] == same.metadata["s_pop"]
-
-
-def test_the_second_layer_of_quotes_is_undone() -> None:
-    by_text = {question.question: question for question in normalised("triviaqa")}
-    questions = raw("flashrag_triviaqa_test.head200.jsonl")
-    assert sum('"' in question.question for question in questions) > 5
-    assert all(by_text[question.question].answers == question.answers for question in questions)
 
 
 def test_the_official_triviaqa_sample_has_its_value_first() -> None:

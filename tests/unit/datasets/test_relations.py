@@ -4,27 +4,29 @@ from dataclasses import replace
 
 import pytest
 
-from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.relations import RELATIONS, reworded, sentences
+from anchorscope.datasets.relations import load_atlas, reworded, sentences, with_property_words
 from anchorscope.spans.question_spans import locate_question_words
 
-BY_RELATION = {question.relation: question for question in atlas.load()}
+BY_RELATION = {question.relation: question for question in load_atlas()}
+
+
+ORIGINAL = sentences()["popqa_original"]
 
 
 def popqa(name: str) -> Question:
-    (relation,) = [one for one in RELATIONS if one.name == name]
-    text = f"{relation.before}Zorana Belk{relation.after}"
-    return Question("popqa", name, text, ("x",), subject="Zorana Belk", relation=name, property_words=relation.words)
+    text = ORIGINAL[name].replace("[", "").replace("]", "").format(subject="Zorana Belk")
+    words = with_property_words({"relation": name, "question": text})["property_words"]
+    return Question("popqa", name, text, ("x",), subject="Zorana Belk", relation=name, property_words=tuple(words))
 
 
-ALL = [*BY_RELATION.values(), *(popqa(one.name) for one in RELATIONS)]
+ALL = [*BY_RELATION.values(), *map(popqa, ORIGINAL)]
 
 
 def test_every_relation_of_both_sets_has_sentences_and_no_other() -> None:
-    assert set(sentences()) == {"atlas", "popqa"}
+    assert set(sentences()) == {"atlas", "popqa", "popqa_original"}
     assert set(sentences()["atlas"]) == set(BY_RELATION)
-    assert set(sentences()["popqa"]) == {one.name for one in RELATIONS}
+    assert set(sentences()["popqa"]) == set(ORIGINAL)
 
 
 @pytest.mark.parametrize("question", ALL, ids=lambda one: f"{one.dataset} {one.relation}")
@@ -51,7 +53,7 @@ def test_a_wording_asks_the_same_in_other_words(question: Question) -> None:
 
 
 def test_the_article_of_a_name_goes_with_it() -> None:
-    (dutch,) = [one for one in atlas.load() if one.item_id == "capital-netherlands"]
+    (dutch,) = [one for one in load_atlas() if one.item_id == "capital-netherlands"]
     texts = [one.question for one in reworded(dutch)]
     assert "What is the capital of the Netherlands?" in texts
     assert "The Netherlands has which city as its capital?" in texts
@@ -68,3 +70,12 @@ def test_what_has_no_sentences_of_ours_stays_as_it_is() -> None:
         replace(question, exact_spans=((0, 5),)),
     ):
         assert reworded(other) == []
+
+
+@pytest.mark.parametrize("name", ORIGINAL)
+def test_the_words_of_a_relation_are_those_of_its_own_sentence(name: str) -> None:
+    question = popqa(name)
+    assert all(word in question.question for word in question.property_words)
+    assert len(question.property_words) == ORIGINAL[name].count("[") > 0
+    for row in ({"question": "Who?"}, {"question": question.question, "property_words": ["Belk"]}):
+        assert with_property_words(row | {"relation": name}) == row | {"relation": name}

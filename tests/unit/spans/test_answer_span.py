@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import ARTICLES, located_words
 from anchorscope.spans.answer_span import LONGEST_ENTITY, answer_entity
 from repo import SHARED_DATA
@@ -234,7 +234,7 @@ def count(frames: Sequence[str], pairs: Sequence[Pair]) -> dict[str, Counter[str
 
 
 def test_right_and_wrong_entities_are_found_alike() -> None:
-    counts = count(FRAMES, swapped(atlas.load()))
+    counts = count(FRAMES, swapped(load_atlas()))
     assert all(min(one["right"], one["wrong"], one["alike"]) / one["pairs"] > 0.99 for one in counts.values())
 
 

@@ -14,11 +14,10 @@ from tokenizers import Tokenizer
 
 import needs
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import located_words, words
-from anchorscope.errors import UserError
+from anchorscope.datasets.text import Span, located_words, words
 from anchorscope.spans.locate import tokens_in_spans
 from anchorscope.spans.question_spans import PlainReading, QuestionSpans, locate_question_words, read_plain_text
-from anchorscope.spans.words import BARE_WORDS, Span, is_clear, words_as_written
+from anchorscope.spans.words import BARE_WORDS, is_clear, words_as_written
 from repo import SHARED_DATA
 
 
@@ -98,12 +97,6 @@ def test_the_users_own_spans_win() -> None:
     assert (located.spans, located.rule) == (((5, 7), (23, 29)), "own")
     assert (located.subject, located.property_spans) == (located.spans, ())
     assert located.content == ((5, 7), (12, 19), (23, 29))
-
-
-@pytest.mark.parametrize("span", [(0, 99), (-1, 3), (3, 3), (4, 5)])
-def test_own_spans_outside_the_question_are_refused(span: tuple[int, int]) -> None:
-    with pytest.raises(UserError, match=rf"question q7: the exact span \[{span[0]}, {span[1]}\)"):
-        locate_question_words(ask("What is it?", exact_spans=(span,)))
 
 
 def test_without_metadata_only_the_rules_speak() -> None:

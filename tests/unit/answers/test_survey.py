@@ -1,0 +1,59 @@
+"""The survey counts what is there, against plain counting."""
+
+import statistics
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.answers.choose import Survey, take_survey
+from anchorscope.datasets.question import Question, asks_yes_no
+from anchorscope.datasets.text import question_key
+
+TEXTS = ["Who?", "who", "Is it?", "???", "!!!", "Who is the one?", "Who  is", "Oslo"]
+QUESTIONS = st.lists(
+    st.builds(
+        Question,
+        st.just("mine"),
+        st.just("1"),
+        st.sampled_from(TEXTS),
+        st.lists(st.sampled_from(["yes", "no", "Ann"]), min_size=1, max_size=4).map(tuple),
+        st.sampled_from([None, "Oslo"]),
+        st.sampled_from([None, "capital", "sport"]),
+        truthful=st.sampled_from([None, True, False]),
+        metadata=st.sampled_from([{}, {"year": 1}, {"year": None, "x": "y"}]),
+    )
+)
+
+
+@given(QUESTIONS, st.integers(0, 4))
+def test_counts_are_those_of_different_questions(questions: list[Question], examples: int) -> None:
+    first = {question_key(question.question): question for question in reversed(questions)}
+    different = [question for question in questions if first[question_key(question.question)] is question]
+    seen: list[Question] = []
+    survey = take_survey(questions, examples, 0, seen.append)
+    assert seen == different
+    numbers = [len(question.answers) for question in different]
+    record = survey.record()
+    assert (record["questions"], record["repeated"]) == (len(different), len(questions) - len(different))
+    assert record["answers"] == sum(numbers)
+    assert record["answers_per_question"]["median"] == (statistics.median(numbers) if numbers else 0)
+    assert record["yes_no"] == sum(asks_yes_no(question.question, question.answers) for question in different)
+    assert record["filled"]["subject"] == sum(question.subject is not None for question in different)
+    assert record["labelled_true"] == sum(question.truthful is True for question in different)
+    assert record["relations"] == Counter(question.relation for question in different if question.relation)
+    assert record["metadata"].get("year", 0) == sum(question.metadata.get("year") is not None for question in different)
+    places = [different.index(question) for question in survey.examples]
+    assert len(places) == min(examples, len(different))
+    assert places == sorted(places)
+
+
+def test_every_question_is_as_likely_an_example() -> None:
+    many = [Question("mine", str(i), f"Who is {i}?", ("a",)) for i in range(10)]
+    drawn = Counter(question.item_id for seed in range(600) for question in take_survey(many, 3, seed).examples)
+    assert len(drawn) == 10
+    assert all(120 < count < 240 for count in drawn.values())  # 180 each, with a standard deviation of 11
+
+
+def test_nothing_is_counted_of_nothing() -> None:
+    assert take_survey([]).record() == Survey().record()
