@@ -10,8 +10,7 @@ from torch import Tensor
 
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap

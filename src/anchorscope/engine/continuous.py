@@ -16,10 +16,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from anchorscope.engine.answer_stats import STATISTICS, logits_statistics
 from anchorscope.engine.batching import too_long_for_memory
+from anchorscope.engine.capture import STATISTICS, logits_statistics
 from anchorscope.engine.decode import (
     Decoded,
+    Growing,
     IsEnd,
     Sampling,
     SitePlace,
@@ -30,8 +31,7 @@ from anchorscope.engine.decode import (
     read_prompts,
     step_numbers,
 )
-from anchorscope.engine.forward import compute_prefix, logits_in_parts, not_finite, run_layers
-from anchorscope.engine.keys_values import Growing, Prefix
+from anchorscope.engine.forward import NO_PREFIX, compute_prefix, logits_in_parts, not_finite, run_layers
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.attention import Keys, Queries
@@ -40,7 +40,6 @@ from anchorscope.models.language_model import LanguageModel
 
 _NARROWEST = 64  # slots of the shelf for the shortest rows; each next one has twice as many
 _KEPT = 1024  # slots that a shelf which nobody needs any more keeps all the same
-NO_PREFIX = Prefix(ids=(), keys=(), values=())
 
 
 class Shelf:

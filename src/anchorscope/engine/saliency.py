@@ -6,7 +6,6 @@ back to the attention weights and nowhere else: no parameter collects any. Each 
 their gradient is there, so that the gradients of all layers are never held together.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,10 +15,7 @@ from jaxtyping import Float, Float32
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, memory_facts, plan_batches, run_in_batches
-from anchorscope.engine.forward import not_finite, run_layers
-from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import Packed, Prefix, not_finite, run_layers
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, refuse_unread_positions
 from anchorscope.errors import InterventionNotApplied
@@ -59,47 +55,31 @@ def saliency(
     prefix: Prefix,
     keys: Mapping[str, Sequence[tuple[int, ...]]],
     loss: Loss,
-    top: int | Sequence[int] | None = None,
-    budget: Budget | None = None,
+    tops: Sequence[int],
+    batches: Sequence[Sequence[int]],
     progress: Progress | None = None,
     title: str = "saliency",
-    batches: Sequence[Sequence[int]] | None = None,
 ) -> Saliency:
     """Saliency of every item: from each of its sets of keys to the queries of its answer.
 
     `keys` gives the positions of each set, item by item; those of the shared prefix too. The queries are the positions
     from `answer_start` to the last one that is read; where that lies before the answer, it alone. So `read_at` should
-    name only what the loss looks at. `top` is the layer that the loss reads, of all items or of each: no block above it
-    is run; None for the last one. Batches are as large as `budget` and memory with gradients allow, unless they are
-    planned already.
+    name only what the loss looks at. `tops` are the layers that each item's loss reads: no block above a batch's
+    highest is run.
     """
-    listener, n_items = progress or Silent(), len(sequences)
-    tops = [lm.n_layers - 1 if top is None else top] * n_items if top is None or isinstance(top, int) else list(top)
     work = _Work(lm.without_learning(), sequences, _outside_inference_mode(prefix), tuple(keys.items()), loss, tops)
     work.refuse()
-    lengths = [len(sequence.ids) - prefix.length for sequence in sequences]
-    # A budget of its own: passes without gradients, which need far less, keep theirs where memory runs out here.
-    own = Budget(min(budget.at_once, work.at_once())) if budget else Budget(max(lengths, default=1) * n_items)
-    own = own if batches is None else Budget(sys.maxsize, is_planned=True)
-    planned = batches or [  # items that end at the same layer run together
-        batch
-        for level in sorted(set(tops), reverse=True)
-        for batch in plan_batches(lengths, own.tokens, [item for item in range(n_items) if tops[item] == level])
-    ]
-    listener.start(title, n_items)
-    found: dict[int, NDArray[np.float32]] = {}
-
-    def run(batch: list[int]) -> None:
-        found.update(zip(batch, work.run(batch), strict=True))
+    listener = progress or Silent()
+    listener.start(title, len(sequences))
+    by_item: dict[int, NDArray[np.float32]] = {}
+    for batch in batches:
+        by_item.update(zip(batch, _Batch(work, list(batch)).back(), strict=True))
         listener.advance(len(batch))
-
-    run_in_batches(planned, lambda: lengths, own, run)
     listener.finish()
-    values = np.stack([found[item] for item in range(n_items)])
+    values = np.stack([by_item[item] for item in range(len(sequences))])
     if not np.isfinite(values).all():
         raise not_finite(lm)
-    found_all = Saliency(values, (*keys, ALL))
-    return found_all if batches is not None else refuse_no_gradient(found_all)
+    return Saliency(values, (*keys, ALL))
 
 
 def refuse_no_gradient(found: Saliency) -> Saliency:
@@ -118,12 +98,12 @@ class _Work:
     prefix: Prefix
     keys: tuple[tuple[str, Sequence[tuple[int, ...]]], ...]
     loss: Loss
-    tops: list[int]
+    tops: Sequence[int]
 
     def refuse(self) -> None:
         """What cannot be computed as asked is told before anything is run."""
         n, n_prefix = len(self.sequences), self.prefix.length
-        counts = {"top": len(self.tops), **{name: len(sets) for name, sets in self.keys}}
+        counts = {"tops": len(self.tops), **{name: len(sets) for name, sets in self.keys}}
         wrong = [f"{name} has {count}" for name, count in counts.items() if count != n]
         if not n or wrong or ALL in counts:
             reason = ", ".join(wrong) or f"none of them, or a set named {ALL!r}"
@@ -139,15 +119,6 @@ class _Work:
                 outside = [key for key in sets[item] if not 0 <= key < len(sequence.ids)]
                 if outside:
                     raise ValueError(f"{name} of item {item} names key {outside[0]} of 0 to {len(sequence.ids) - 1}")
-
-    def at_once(self) -> int:
-        """How many tokens of the longest items memory holds."""
-        longest = max(len(sequence.ids) for sequence in self.sequences)
-        return memory_facts(self.lm).tokens_with_gradients(max(self.tops) + 1, longest - self.prefix.length, longest)
-
-    def run(self, batch: list[int]) -> NDArray[np.float32]:
-        """One batch, there and back, [item, loss, set, layer, head]."""
-        return _Batch(self, batch).back()
 
 
 class _Sums:
@@ -207,18 +178,20 @@ class _Batch:
             together.append(self.sums.take())
         return torch.stack(together, dim=1).cpu().numpy()
 
-    def _watch(self, layer: int, weights: Tensor) -> None:
+    def _watch(self, weights: Tensor) -> Tensor:
+        layer = len(self.read)  # states of a layer are read after its attention
         if layer == 0:  # nothing below it is asked for a gradient
             self.first_weights = weights.requires_grad_()
-        known, sums = weights.detach(), self.sums  # not the batch, which holds the graph: the two would never be freed
-        weights.register_hook(lambda gradient: sums.add(layer, known, gradient))
+        values, sums = weights.detach(), self.sums  # not the batch, which holds the graph: the two would never be freed
+        weights.register_hook(lambda gradient: sums.add(layer, values, gradient))
+        return weights
 
     def _visit(self, layer: int, output: BlockOutput) -> None:
         indices = torch.from_numpy(self.tokens_read).to(output.residual.device)
         if layer == self.layers - 1:  # of the last block there is nothing but what is read
             indices = torch.arange(self.tokens_read.size, device=indices.device).view(self.tokens_read.shape)
-        here = torch.stack([getattr(output, name)[0, indices] for name in SITES], dim=2)
-        self.read.append(here.to(self.lm.device))
+        states = torch.stack([getattr(output, name)[0, indices] for name in SITES], dim=2)
+        self.read.append(states.to(self.lm.device))
 
 
 def _queries(sequences: Sequence[TokenSequence], n_prefix: int, n: int) -> NDArray[np.float32]:

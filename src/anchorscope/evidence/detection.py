@@ -16,7 +16,7 @@ from torch import Tensor
 
 from anchorscope.answers.uncertainty import self_consistency, semantic_entropy, truth_prompts
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
-from anchorscope.engine.answer_stats import AnswerStats
+from anchorscope.engine.capture import AnswerStats
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import Executor

@@ -4,8 +4,7 @@ from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import TypeVar, get_args
 
-from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.capture import AttentionMass, EdgeCounts
+from anchorscope.engine.capture import AnswerStats, AttentionMass, EdgeCounts
 from anchorscope.engine.decode import Decoded, Sampling
 from anchorscope.engine.saliency import Saliency
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant

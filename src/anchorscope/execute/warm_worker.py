@@ -103,7 +103,7 @@ class WarmWorker:
 
         Raises where the device has failed for good: such a worker has to end.
         """
-        from anchorscope.engine.batching import MemoryRanOut
+        from anchorscope.errors import MemoryRanOut
         from anchorscope.execute.wire import pack_result
         from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
 

@@ -26,7 +26,7 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.runs import COLUMNS
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix
 from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.errors import UserError
 from polygraph_parity import TOLERANCE, its_values, our_values, worlds

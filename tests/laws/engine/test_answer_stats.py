@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.engine.answer_stats import STATISTICS, AnswerStats
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.capture import STATISTICS, AnswerStats, Work, capture
+from anchorscope.engine.forward import Prefix
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
 from engine_cases import SHARED, make_cuts, make_items, no_prefix, shared_prefix

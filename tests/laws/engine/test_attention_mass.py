@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.engine.capture import AttentionMass, AttentionSums, Work, launch_capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix
 from anchorscope.engine.sequences import Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from engine_cases import SHARED, no_prefix, shared_prefix

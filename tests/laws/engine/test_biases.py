@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
-from anchorscope.engine.forward import run_layers
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import Packed, run_layers
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError

@@ -10,8 +10,7 @@ import torch
 
 from anchorscope.engine import decode as decode_module
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.decode import Decoded, choice_log_probs, decode
-from anchorscope.engine.keys_values import Growing
+from anchorscope.engine.decode import Decoded, Growing, choice_log_probs, decode
 from anchorscope.errors import UserError
 from anchorscope.execute.parts import Part
 from anchorscope.execute.run_passes import run_choices

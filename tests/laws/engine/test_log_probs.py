@@ -10,8 +10,7 @@ import torch
 from anchorscope.engine import forward
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.decode import decode
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.engine.forward import run_layers
-from anchorscope.engine.packed import CutRows, Packed, additive, visible
+from anchorscope.engine.forward import CutRows, Packed, additive, run_layers, visible
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import EDGES, HOW, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel

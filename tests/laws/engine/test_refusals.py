@@ -11,7 +11,7 @@ import torch
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import Packed
 from anchorscope.engine.sequences import Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.packed import CutKinds
+from anchorscope.engine.capture import AnswerStats
+from anchorscope.engine.forward import CutKinds
 from anchorscope.engine.rows import all_between
 from anchorscope.engine.sequences import EDGES, Cut
 

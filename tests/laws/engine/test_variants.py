@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from anchorscope.engine.forward import run_layers
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import Packed, run_layers
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import Packed
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel

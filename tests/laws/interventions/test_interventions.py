@@ -14,8 +14,7 @@ from torch import Tensor
 import made_items
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.engine.capture import AttentionMass, Work, capture, refuse_idle_cuts
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.experiments.experiment import chosen_experiments

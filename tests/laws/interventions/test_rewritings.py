@@ -12,7 +12,7 @@ from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.catalogue import POSITIONS, REWRITE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import Scoring, measure

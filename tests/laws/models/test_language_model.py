@@ -8,7 +8,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, LlamaConfig, PretrainedConfig
 
 from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel, context_length

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from anchorscope.engine import continuous, keys_values
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.continuous import Continuous, Drawing, Order, Row
-from anchorscope.engine.decode import Decoded, Sampling, decode
-from anchorscope.engine.keys_values import Growing
+from anchorscope.engine.decode import Decoded, Growing, Sampling, decode
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap

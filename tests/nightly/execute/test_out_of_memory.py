@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from anchorscope.engine import batching
-from anchorscope.engine.batching import MemoryRanOut
-from anchorscope.errors import UserError
+from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.run_passes import run_states

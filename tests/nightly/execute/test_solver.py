@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from accelerated import Accelerated
-from anchorscope.engine.batching import MemoryRanOut
-from anchorscope.errors import UserError
+from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.evidence.tables import evidence_tables
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart

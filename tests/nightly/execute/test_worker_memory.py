@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.capture import EdgeCounts
+from anchorscope.engine.capture import AnswerStats, EdgeCounts
 from anchorscope.execute import frames as frames_file
 from anchorscope.execute import merging, worker_memory
 from anchorscope.execute.content_hash import CHUNK

@@ -14,8 +14,7 @@ from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
 from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.models.attention import NAME
