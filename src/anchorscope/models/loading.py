@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +74,6 @@ class _Settings:
     """Options to read it with."""
     parameters: int
     """Numbers in all its parameters."""
-    buffers: int
-    """Bytes of tables that it makes when it is built, whichever precision its weights have."""
 
 
 def load(
@@ -93,7 +90,7 @@ def load(
     try:
         with quiet_transformers(), _reading(source, progress or Silent()):
             settings = _read_settings(source, trust_remote_code, with_weights=True)
-            needed = settings.parameters * DTYPES[dtype].itemsize + settings.buffers
+            needed = settings.parameters * DTYPES[dtype].itemsize
             if "gguf_file" in settings.options:  # dequantised on the host, whichever device they go to
                 refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
             if getattr(settings.config, "quantization_config", None) is None:
@@ -171,8 +168,6 @@ def _reading(source: str, progress: Progress) -> Iterator[None]:
         progress.advance(1)
         progress.finish()
         return
-    if find_spec("gguf") is None:
-        raise UserError(f"Model {source!r} is a GGUF file, and the package to read it is missing; pip install gguf")
     from anchorscope.models.gguf_files import fast_gguf
 
     with fast_gguf(f"read {file.name}", progress):
@@ -208,11 +203,11 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
         _refuse_unreadable_quantisation(config, source)
         if not on_hub and file is None:
             _check_weight_files(Path(folder), source)
-        parameters, buffers = _sizes(config, source, trust_remote_code)
+        parameters = _count_parameters(config, source, trust_remote_code)
         tokenizer = _read_tokenizer(folder, source, options, config)
     if on_hub and with_weights:
         _fetch_weights(source, Path(folder))
-    return _Settings(name, config, tokenizer, folder, options, parameters, buffers)
+    return _Settings(name, config, tokenizer, folder, options, parameters)
 
 
 def _shape_settings(source: str) -> _Settings:
@@ -221,7 +216,7 @@ def _shape_settings(source: str) -> _Settings:
     options = {**extra, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
     config = shape_config(source, len(tokenizer))
-    return _Settings(shape_title(source), config, tokenizer, folder, options, *_sizes(config, source, False))
+    return _Settings(shape_title(source), config, tokenizer, folder, options, _count_parameters(config, source, False))
 
 
 @contextmanager
@@ -314,8 +309,8 @@ def _refuse_unreadable_quantisation(config: Any, source: str) -> None:
         ) from error
 
 
-def _sizes(config: Any, source: str, trust_remote_code: bool) -> tuple[int, int]:
-    """Numbers in all parameters, and bytes of all buffers, from the model's shapes alone."""
+def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
+    """Numbers in all parameters, from the model's shapes alone."""
     with (
         _one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
         torch.device("meta"),
@@ -323,8 +318,7 @@ def _sizes(config: Any, source: str, trust_remote_code: bool) -> tuple[int, int]
     ):
         warnings.simplefilter("ignore")  # of tensors without content
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    parameters = sum(tensor.numel() for tensor in model.parameters())
-    return parameters, sum(tensor.numel() * tensor.element_size() for tensor in model.buffers())
+    return sum(tensor.numel() for tensor in model.parameters())
 
 
 def _read_tokenizer(folder: str, source: str, options: dict[str, Any], config: Any) -> Any:
@@ -420,11 +414,8 @@ def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> 
 def _refuse_not_finite(model: Any, source: str) -> None:
     """One wrong bit makes a weight infinite or no number; the states of most texts would never show it."""
     for name, tensor in model.named_parameters():
-        if (
-            tensor.dtype in DTYPES.values()
-            and tensor.numel()
-            and not torch.stack(torch.aminmax(tensor)).isfinite().all()
-        ):
+        is_number = tensor.dtype in DTYPES.values() and tensor.numel()
+        if is_number and not torch.stack(torch.aminmax(tensor)).isfinite().all():
             raise UserError(
                 f"The weights of model {source!r} cannot be used: {name} contains NaN or infinity; download the model "
                 f"again, or try --dtype float32."

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 import torch
 
-from anchorscope.engine import packed
+from anchorscope.engine import forward
+from anchorscope.engine.forward import NO_PREFIX
+from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, HOW, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import ATTENTION, assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from engine_cases import ATTENTION, assert_same, make_cuts, run, shared_prefix, together
 from hf_reference import reference, windows
 
 HEADS = range(4)
@@ -77,7 +79,7 @@ def test_in_the_layer_of_the_cut_other_heads_give_the_same(
     try:
         item = items[2]
         for variants in ([CLEAN], [CLEAN, Variant({0: Cut((8,), how=how, heads=(2,))}, range(2, 3))]):
-            together(tiny_llama, [item], variants, no_prefix())
+            together(tiny_llama, [item], variants, NO_PREFIX)
     finally:
         hook.remove()
     alone, both = (one.view(len(one), len(HEADS), -1) for one in given)
@@ -92,14 +94,14 @@ def test_in_the_layer_of_the_cut_other_heads_give_the_same(
 def test_masks_have_heads_only_where_some_are_cut(
     tiny_llama: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attention, widths = packed.masked_attention, []
+    attention, widths = forward.masked_attention, []
 
     def note(query: Any, key: Any, value: Any, mask: torch.Tensor, *others: Any) -> torch.Tensor:
         widths.append(mask.shape[1])
         return attention(query, key, value, mask, *others)
 
     prefix = shared_prefix(tiny_llama)
-    monkeypatch.setattr(packed, "masked_attention", note)
+    monkeypatch.setattr(forward, "masked_attention", note)
     together(tiny_llama, items, [CLEAN, Variant(dict(enumerate(make_cuts(items))))], prefix)
     assert widths == [1, 1, 1, 1]
     widths.clear()
@@ -109,8 +111,8 @@ def test_masks_have_heads_only_where_some_are_cut(
 
 def test_masks_of_one_layer_at_a_time_are_kept(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     # They are large, and when every layer's heads run in one pass they would pile up.
-    rows = packed.BatchRows(items, [0, 1], [Variant(cut_heads(items, 1), range(at, at + 1)) for at in range(4)], 0, 4)
-    batch = packed.Packed(tiny_llama, items, rows, no_prefix())
+    rows = BatchRows(items, [0, 1], [Variant(cut_heads(items, 1), range(at, at + 1)) for at in range(4)], 0, 4)
+    batch = forward.Packed(tiny_llama, items, rows, NO_PREFIX)
     for layer in range(4):
         batch.enter(layer)
         assert sum(plan.is_large for plan in batch.plans.values()) == 1
@@ -121,7 +123,7 @@ def test_heads_that_are_not_there_cannot_be_cut(
     tiny_llama: LanguageModel, items: list[TokenSequence], heads: tuple[int, ...]
 ) -> None:
     with pytest.raises(InterventionNotApplied, match="there are 0 to 3"):
-        run(tiny_llama, items, no_prefix(), [Cut((8,), heads=heads) for _ in items])
+        run(tiny_llama, items, NO_PREFIX, [Cut((8,), heads=heads) for _ in items])
 
 
 @pytest.mark.parametrize("heads", [(), (-1,), (2, -3)])

@@ -9,9 +9,10 @@ from scipy.stats import chisquare, kstest
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
 from anchorscope.engine.decode import Decoded, Sampling, decode, distribution, draw_tokens
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.streams import unnamed
-from engine_cases import SHARED, no_prefix, shared_prefix
+from engine_cases import SHARED, shared_prefix
 
 ROOM = 9
 N = 6
@@ -36,7 +37,7 @@ def sample(
     shared: bool = True,
     room: int = ROOM,
 ) -> list[Decoded]:
-    prefix = shared_prefix(lm) if shared else no_prefix()
+    prefix = shared_prefix(lm) if shared else NO_PREFIX
     every = batches or [list(range(len(prompts)))]
     return decode(lm, prompts, prefix, every, room, is_end, sampling=sampling)
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from anchorscope.engine.forward import Packed
+from anchorscope.engine.forward import NO_PREFIX, Packed
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import ATTENTION, assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from engine_cases import ATTENTION, assert_same, make_cuts, run, shared_prefix, together
 from hf_reference import zeroed_reference
 
 
@@ -28,7 +28,7 @@ def test_zeroed_passes_equal_the_eager_reference_one_item_at_a_time(
 def test_many_zeroed_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     cuts = [Cut(tuple(range(index % 2, len(item.ids) - 4, 3)), how="zero") for index, item in enumerate(items)]
     assert cuts[0].keys[0] == 0  # the very first token too
-    found = run(tiny, items, no_prefix(), cuts)
+    found = run(tiny, items, NO_PREFIX, cuts)
     for item, cut, states in zip(items, cuts, found, strict=True):
         assert_same(states, zeroed_reference(tiny.model, item, cut))
 
@@ -38,7 +38,7 @@ def test_zeroing_in_some_layers_starts_in_the_middle(
     tiny: LanguageModel, items: list[TokenSequence], layers: range
 ) -> None:
     cuts = zeroing(items, heads=(1, 2))
-    found = together(tiny, items, [Variant(dict(enumerate(cuts)), layers)], shared_prefix(tiny), budget=60)
+    found = together(tiny, items, [Variant(dict(enumerate(cuts)), layers)], shared_prefix(tiny), tokens=60)
     for index in (0, 2):
         assert_same(found[0, index], zeroed_reference(tiny.model, items[index], cuts[index], layers))
 
@@ -105,7 +105,7 @@ def test_weights_are_written_out_only_in_layers_that_zero_some(
 def test_a_window_that_hides_what_is_to_be_zeroed_is_refused(mixed_windows: LanguageModel) -> None:
     item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
     with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window already hides the question"):
-        run(mixed_windows, [item], no_prefix(), [Cut((5,), "direct", "zero")])
+        run(mixed_windows, [item], NO_PREFIX, [Cut((5,), "direct", "zero")])
 
 
 @pytest.mark.parametrize("how", ["Zero", "", "drop"])

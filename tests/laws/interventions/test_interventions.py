@@ -13,7 +13,7 @@ from torch import Tensor
 
 import made_items
 from anchorscope.catalogue import EVIDENCE
-from anchorscope.engine.capture import AttentionMass, Work, capture, refuse_idle_cuts
+from anchorscope.engine.capture import AttentionMass, capture, refuse_idle_cuts
 from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
@@ -258,8 +258,9 @@ def run(lm: LanguageModel, some: list[Item], prefix: Prefix, cuts: list[Cut] | N
     """States [item, position, site, layer, d_model], all items in one batch."""
     found: list[Tensor] = []
     variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
-    work = Work([sequence(item) for item in some], prefix, [variant], batches=[range(len(some))])
-    refuse_idle_cuts(capture(lm, work, lambda _, batch, states: found.append(states), "test"))
+    sequences, batches = [sequence(item) for item in some], [range(len(some))]
+    edges = capture(lm, sequences, prefix, batches, lambda _, batch, states: found.append(states), [variant])
+    refuse_idle_cuts(edges())
     return found[0]
 
 
@@ -271,7 +272,7 @@ def test_a_run_changes_after_the_first_cut_key_and_only_there(
 ) -> None:
     rng = np.random.default_rng(0)
     cuts = [intervention.cut(item, edges, rng, MASS) for item in some]
-    prefix = compute_prefix(tiny, some[0].located.input_ids[:4]).first(1 if intervention.whole else 4)
+    prefix = compute_prefix(tiny, some[0].located.input_ids[: 1 if intervention.whole else 4])
     clean, after = run(tiny, some, prefix, None), run(tiny, some, prefix, cuts)
     for index, (item, cut) in enumerate(zip(some, cuts, strict=True)):
         first = min(cut.keys, default=len(item.located.input_ids))

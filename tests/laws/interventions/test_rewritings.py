@@ -11,8 +11,8 @@ from anchorscope.answers.template import make_template
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.catalogue import POSITIONS, REWRITE
 from anchorscope.datasets.question import Question
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.forward import Prefix
+from anchorscope.engine.capture import capture
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import Scoring, measure
@@ -247,8 +247,8 @@ def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewrit
     scorer = scoring.scorer("cpu")
     for place in range(0, len(runs), 7):  # each alone, from its first token on
         found = []
-        alone = Work([runs[place].sequence], Prefix(ids=(), keys=(), values=()))
-        capture(lm, alone, lambda _, batch, states, into=found: into.append(states), "alone")
+        alone = [runs[place].sequence]
+        capture(lm, alone, NO_PREFIX, [[0]], lambda _, batch, states, into=found: into.append(states))
         wanted = scorer.score([runs[place].item], found[0])[0].numpy()
         assert np.abs(effect.logits[place] - wanted).max() < 1e-4
     found = run_clean(world.executor, world.planner, world.items, POSITIONS, Silent(), False, "all", 0)

@@ -13,8 +13,8 @@ from accelerate.hooks import AlignDevicesHook, ModelHook, add_hook_to_module
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.forward import Prefix, compute_prefix
+from anchorscope.engine.capture import capture
+from anchorscope.engine.forward import NO_PREFIX, compute_prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.models.attention import NAME
@@ -24,7 +24,6 @@ from tiny_models import byte_tokenizer, tiny_model
 
 ITEMS = [TokenSequence((256, *range(40, 60), seed), answer_start=18, read_at=(15, 20, 21)) for seed in range(3)]
 WAYS = [CLEAN, Variant({item: Cut((8, 9, 10)) for item in range(len(ITEMS))})]
-NONE = Prefix(ids=(), keys=(), values=())
 IDS = torch.tensor([ITEMS[0].ids])
 
 
@@ -36,7 +35,7 @@ def passes(lm: LanguageModel, meanwhile: Callable[[], None] = lambda: None) -> T
         meanwhile()
         found.update({(variant, item): one.clone() for item, one in zip(batch, states, strict=True)})
 
-    capture(lm, Work(ITEMS, NONE, WAYS, batches=[[0, 1, 2]]), receive, "test")
+    capture(lm, ITEMS, NO_PREFIX, [[0, 1, 2]], receive, WAYS)
     return torch.stack([found[key] for key in sorted(found)])
 
 
@@ -107,7 +106,8 @@ def test_nothing_is_written_to_the_users_model(model: Any) -> None:
 
     passes(lm, look)
     compute_prefix(lm, ITEMS[0].ids[:5])
-    saliency(lm, ITEMS, NONE, {"first": [(8,)] * 3}, lambda batch, states: states[:, -1, 2, -1].pow(2).sum(-1))
+    keys, tops = {"first": [(8,)] * 3}, [lm.n_layers - 1] * 3
+    saliency(lm, ITEMS, NO_PREFIX, keys, lambda batch, states: states[:, -1, 2, -1].pow(2).sum(-1), tops, [[0, 1, 2]])
     lm.fingerprint()
     assert torch.equal(logits(model), before)
     assert everything(model) == kept
