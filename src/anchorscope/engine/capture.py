@@ -26,9 +26,8 @@ from anchorscope.engine.forward import Packed, Prefix, logits_in_parts, not_fini
 from anchorscope.engine.rows import BatchRows, all_between
 from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, refuse_unread_positions
 from anchorscope.errors import InterventionNotApplied, UserError
-from anchorscope.models.attention import Weights
 from anchorscope.models.devices import Fetched, to_device
-from anchorscope.models.families import BlockOutput
+from anchorscope.models.families import BlockOutput, Weights
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 

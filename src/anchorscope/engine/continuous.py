@@ -34,8 +34,8 @@ from anchorscope.engine.decode import (
 from anchorscope.engine.forward import NO_PREFIX, compute_prefix, logits_in_parts, not_finite, run_layers
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
-from anchorscope.models.attention import Keys, Queries
 from anchorscope.models.devices import free_memory, is_out_of_memory
+from anchorscope.models.families import Keys, Queries
 from anchorscope.models.language_model import LanguageModel
 
 _NARROWEST = 64  # slots of the shelf for the shortest rows; each next one has twice as many

@@ -31,9 +31,8 @@ from anchorscope.engine.forward import (
 )
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, TokenSequence
-from anchorscope.models.attention import Keys, Queries, masked_attention, per_group
 from anchorscope.models.devices import to_device
-from anchorscope.models.families import BlockOutput
+from anchorscope.models.families import BlockOutput, Keys, Queries, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 from anchorscope.stats.streams import mixed, uniform

@@ -26,8 +26,10 @@ from torch import Tensor
 from anchorscope.engine.rows import BatchRows, Joining
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence
 from anchorscope.errors import InterventionNotApplied, UserError
-from anchorscope.models.attention import (
+from anchorscope.models.devices import to_device
+from anchorscope.models.families import (
     Attends,
+    BlockOutput,
     Edit,
     Keys,
     Queries,
@@ -36,8 +38,6 @@ from anchorscope.models.attention import (
     masked_attention,
     per_group,
 )
-from anchorscope.models.devices import to_device
-from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import attention_kernels
 

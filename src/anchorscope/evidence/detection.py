@@ -24,9 +24,8 @@ from anchorscope.execute.run_passes import run_choices, run_states
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
-from anchorscope.plan.decoding import plan_choices
 from anchorscope.plan.interventions import plan_cut
-from anchorscope.plan.passes import Place, Planner, before_answers
+from anchorscope.plan.passes import Place, Planner, before_answers, plan_choices
 from anchorscope.progress import Progress
 
 Column = Float[ndarray, " item"]

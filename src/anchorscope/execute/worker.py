@@ -22,8 +22,7 @@ from anchorscope.models.devices import done_so_far, free_memory, is_out_of_memor
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.wrapping import without_knowledge
-from anchorscope.plan.decoding import ChoicesPass, DecodePass
-from anchorscope.plan.passes import DeviceWork, OutOfFoldProbes, SaliencyPass, StatesPass
+from anchorscope.plan.passes import ChoicesPass, DecodePass, DeviceWork, OutOfFoldProbes, SaliencyPass, StatesPass
 from anchorscope.probes.crossfit import Scorer
 from anchorscope.progress import Progress
 

@@ -221,7 +221,7 @@ def _nulls(inputs: ExperimentInputs, task: _Task, strength: Floats) -> dict[str,
     """Both ways to deal out pathways; `strength` is [layer, fold]."""
     import torch
 
-    from anchorscope.probes.permuted_labels import dealt_anew, null_scores
+    from anchorscope.probes.crossfit import dealt_anew, null_scores
 
     layers = _permuted_layers(task)
     inputs.progress.start(f"permuted pathways {task.assignment}", 2 * PERMUTATIONS * len(layers))
@@ -242,7 +242,7 @@ def _auc_rows(
 ) -> list[Statistic]:
     """AUC of every reading, tested against one null, and what some nulls give."""
     from anchorscope.evidence.areas import areas
-    from anchorscope.probes.permuted_labels import share_at_least
+    from anchorscope.probes.crossfit import share_at_least
 
     samples = areas(np.stack([one.scores for one in readings]), task.asks, strata, task.draws)
     n, rows = comparable(task.asks, strata).sum(), []

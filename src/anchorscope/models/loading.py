@@ -22,6 +22,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from anchorscope.errors import UserError, unknown
 from anchorscope.files import open_regular, read_regular
 from anchorscope.models.devices import is_out_of_memory, refuse_too_large
+from anchorscope.models.embedded import check_gguf, fast_gguf, forget_quantisation
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.process_settings import quiet_transformers, without_hub
@@ -168,8 +169,6 @@ def _reading(source: str, progress: Progress) -> Iterator[None]:
         progress.advance(1)
         progress.finish()
         return
-    from anchorscope.models.gguf_files import fast_gguf
-
     with fast_gguf(f"read {file.name}", progress):
         yield
 
@@ -180,8 +179,6 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
         return _shape_settings(source)
     file = gguf_file(source)
     if file is not None:
-        from anchorscope.models.gguf_files import check_gguf
-
         with _one_line(f"Model {source!r} cannot be read", _AGAIN):
             check_gguf(file)
     folder, name, extra = locate(source)
@@ -403,8 +400,6 @@ def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> 
             **settings.options,
         )
     if "gguf_file" in settings.options:
-        from anchorscope.models.gguf_files import forget_quantisation
-
         forget_quantisation(model)
     _refuse_gaps(report, source)
     _refuse_not_finite(model, source)

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from anchorscope.catalogue import LOADED
 from anchorscope.errors import UserError
-from anchorscope.models.attention import OneSequence
-from anchorscope.models.families import FAMILIES, listed_family, missing_part
+from anchorscope.models.families import FAMILIES, OneSequence, listed_family, missing_part
 from anchorscope.models.language_model import LanguageModel, make_twin
 from anchorscope.models.sources import build_shape
 

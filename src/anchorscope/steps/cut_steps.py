@@ -20,8 +20,7 @@ from anchorscope.kept_states import CLEAN as CLEAN_RUN
 from anchorscope.kept_states import KeptStates
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
 from anchorscope.plan.passes import Place
-from anchorscope.probes.crossfit import refit_logits
-from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
+from anchorscope.probes.crossfit import permuted_areas, permuted_truth, refit_logits
 from anchorscope.question_share.principal import default_directions, principal_states
 from anchorscope.stats.streams import stream
 from anchorscope.steps.formats import ARRAYS, MEASUREMENTS, TENSORS

@@ -20,7 +20,7 @@ from anchorscope.evidence.detection import (
 from anchorscope.evidence.share_nulls import ANSWER_ONLY, QUESTION_ONLY, RANDOM_WEIGHTS
 from anchorscope.execute.run_passes import run_samples
 from anchorscope.kept_states import KeptStates
-from anchorscope.plan.decoding import SamplesPass, plan_answers
+from anchorscope.plan.passes import SamplesPass, plan_answers
 from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.steps.formats import ARRAYS, TENSORS, records
 from anchorscope.steps.job import MODEL_LIBRARIES

@@ -24,7 +24,7 @@ from anchorscope.execute.run_passes import key_word_writer, run_answers
 from anchorscope.files import canonical_hash
 from anchorscope.items import Item
 from anchorscope.models.sources import is_shape
-from anchorscope.plan.decoding import plan_answers
+from anchorscope.plan.passes import plan_answers
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata

@@ -17,7 +17,7 @@ from anchorscope.execute.run_passes import run_choices
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.decoding import plan_choices
+from anchorscope.plan.passes import plan_choices
 from anchorscope.progress import Progress, Silent
 from engine_cases import SHARED, make_items, shared_prefix
 

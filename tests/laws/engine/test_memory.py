@@ -9,7 +9,7 @@ from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_decoding, run_states
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.decoding import plan_decoding
+from anchorscope.plan.passes import plan_decoding
 from anchorscope.progress import Silent
 from engine_cases import ERRORS, SHARED, assert_same, run, shared_prefix, with_little_memory
 from made_items import planner_of

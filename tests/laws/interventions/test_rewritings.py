@@ -23,8 +23,8 @@ from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
 from anchorscope.interventions.rewrites import DONORS, exchanged, other_words
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
+from anchorscope.plan.passes import plan_answers
 from anchorscope.probes.crossfit import ProbeSet, score_states
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_all

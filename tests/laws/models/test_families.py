@@ -12,8 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2For
 
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.errors import UserError
-from anchorscope.models.attention import OneSequence
-from anchorscope.models.families import FAMILIES
+from anchorscope.models.families import FAMILIES, OneSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from tiny_models import SIZES, TINY, tiny_model

@@ -17,8 +17,17 @@ from anchorscope.engine.decode import Sampling
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.decoding import SamplesPass, plan_answers, plan_choices, plan_decoding
-from anchorscope.plan.passes import OutOfFoldProbes, Planner, StatesPass, plan_saliency, shared_tokens
+from anchorscope.plan.passes import (
+    OutOfFoldProbes,
+    Planner,
+    SamplesPass,
+    StatesPass,
+    plan_answers,
+    plan_choices,
+    plan_decoding,
+    plan_saliency,
+    shared_tokens,
+)
 from anchorscope.probes.crossfit import ProbeSet
 
 PREFIX = (256, 1, 2)

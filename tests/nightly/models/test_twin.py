@@ -17,7 +17,7 @@ from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import NO_PREFIX, compute_prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.models.attention import NAME
+from anchorscope.models.families import ATTENTION
 from anchorscope.models.language_model import LanguageModel, make_twin
 from anchorscope.models.wrapping import wrap
 from tiny_models import byte_tokenizer, tiny_model
@@ -173,12 +173,12 @@ def test_weights_that_change_later_are_seen() -> None:
 
 def test_a_twin_has_parts_and_settings_of_its_own() -> None:
     model = tiny_model("gemma3_text")
-    twin = make_twin(model, NAME)
+    twin = make_twin(model, ATTENTION)
     theirs = {id(module) for module in model.modules()}
     assert not theirs & {id(module) for module in twin.modules()}
     assert len({id(module.config) for module in twin.modules() if hasattr(module, "config")}) == 1
     assert twin.config is not model.config
-    assert (twin.config._attn_implementation, model.config._attn_implementation) == (NAME, "sdpa")
+    assert (twin.config._attn_implementation, model.config._attn_implementation) == (ATTENTION, "sdpa")
     assert [id(one) for one in twin.parameters()] == [id(one) for one in model.parameters()]
     assert [id(one) for one in twin.buffers()] == [id(one) for one in model.buffers()]
     twin.lm_head.register_forward_hook(lambda *given: None)
@@ -198,7 +198,7 @@ def test_hooks_of_accelerate_are_left_behind_or_turned_to_the_twin() -> None:
 
     model, hook = tiny_model("llama"), Counts()
     part = add_hook_to_module(model.model.layers[0].mlp, hook)
-    plain = make_twin(model, NAME)
+    plain = make_twin(model, ATTENTION)
     assert not {"_hf_hook", "_old_forward", "forward"} & set(vars(plain.model.layers[0].mlp))
     moving = make_twin(model, "eager", moves_inputs=True)
     torch.testing.assert_close(logits(moving), logits(model))
