@@ -38,7 +38,6 @@ def plan_batches(lengths: Sequence[int], batch_tokens: int, order: Sequence[int]
 
 
 def too_long_for_memory(tokens: int) -> UserError:
-    """Nothing smaller can be tried."""
     return UserError(
         f"Memory does not suffice for a single item of {tokens} tokens; choose a smaller --dtype or model, another "
         f"--device, or leave out the longest questions."
@@ -94,18 +93,13 @@ class MemoryFacts:
         return int(min(_MOST[self.device], 2 ** math.floor(math.log2(max(1.0, fits)))))
 
     def bytes_kept_per_token(self, n_own: int, n_keys: int) -> float:
-        """What a token of a row of `n_own` tokens that see `n_keys` leaves behind in a layer, to go back through it.
-
-        The inputs of up to four norms in float32, three of the feed-forward part, queries, the row's keys and values,
-        and attention weights, once in float32 and once in the model's precision.
-        """
+        """What a token of a row of `n_own` tokens that see `n_keys` leaves behind in a layer, to go back through it."""
         own = (self.n_heads + 2 * self.key_heads) * self.d_head
         parts = 3 * self.d_mlp + own + 2 * self.key_heads * self.d_head * n_keys / n_own
         return 4 * 4 * self.d_model + self.itemsize * parts + self.n_heads * n_keys * (4 + self.itemsize)
 
 
 def memory_facts(lm: LanguageModel) -> MemoryFacts:
-    """Those of a loaded model."""
     width = getattr(lm.config, "intermediate_size", None)  # some have a list, with a width for every layer
     return MemoryFacts(
         device=lm.device.type,

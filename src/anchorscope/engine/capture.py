@@ -2,12 +2,10 @@
 
 A state at layer l depends on blocks up to l only, so one pass with the same cut in every layer gives "blocks 0 … l cut"
 for every l. Variants of the same items run together and share what no cut has changed yet (see `rows`). Only the wanted
-positions are kept, and each batch goes to the caller at once: nothing piles up. A pass may stop early, at the highest
-layer that somebody reads.
+positions are kept, and each batch goes to the caller at once.
 
-The head runs only where statistics of the answers' tokens are asked for: how sure the model is of them. Each answer
-token is predicted by the token before it, as the run in question has it: where edges are cut, that may be a token of
-the cut row or, before the first query that loses an edge, one of the clean row.
+The head runs only where statistics of the answers' tokens are asked for. Each is predicted by the token before it, as
+the run in question has it: a token of the cut row or, before the first query that loses an edge, of the clean row.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,7 +58,6 @@ class AnswerStats:
         return [whole[:, stop - length : stop] for stop, length in zip(stops, self.lengths, strict=True)]
 
     def take(self, items: Sequence[int] | Int[ndarray, " chosen"]) -> "AnswerStats":
-        """Some of the items, in this order."""
         chosen = np.asarray(items, dtype=np.int64)
         stops = np.cumsum(self.lengths)[chosen]
         tokens = all_between(stops - self.lengths[chosen], stops)
@@ -68,7 +65,6 @@ class AnswerStats:
 
     @classmethod
     def join(cls, parts: "Sequence[AnswerStats]") -> "AnswerStats":
-        """The items of several parts, one after the other."""
         fields = ((part.lengths, part.log_prob, part.margin, part.entropy) for part in (cls.of([]), *parts))
         return cls(*map(np.concatenate, zip(*fields, strict=True)))
 
@@ -101,11 +97,9 @@ def logits_statistics(
 class AttentionMass:
     """How much attention each token of an item receives from later ones in the clean run, over all layers and heads.
 
-    A token's mass is the sum of the weights, after the softmax, that later tokens give to it, without the diagonal,
-    which no cut takes away. Every later token of the item counts alike, those of the question and those of the answer;
-    where only the answer's own tokens lose edges (`direct`), only they are counted. So the mass of a set of tokens is
-    what cutting them takes away in the first layer that is cut. (Under `outside` the weights among the set itself are
-    counted too: which those are depends on the set.)
+    Weights after the softmax, without the diagonal, which no cut takes away; of all later tokens, or of the answer's
+    where only those lose edges (`direct`). So the mass of a set of tokens is what cutting them takes away in the first
+    layer that is cut. (Under `outside` the weights among the set itself are counted too.)
     """
 
     first: int
@@ -122,10 +116,7 @@ class AttentionMass:
 
 
 class AttentionSums:
-    """The attention that the tokens of a batch without cuts receive, summed layer by layer as it is run.
-
-    Beside each layer's attention, its weights are written out, which a fused kernel never does.
-    """
+    """The attention that the tokens of a batch without cuts receive, summed layer by layer as it is run."""
 
     def __init__(self, sequences: Sequence[TokenSequence], rows: BatchRows, edges: str, device: torch.device) -> None:
         self.items = [row.item for row in rows.rows]
@@ -146,7 +137,6 @@ class AttentionSums:
         return (counts[:, :, None] & later).float()
 
     def add(self, weights: Weights) -> None:
-        """Adds the weights of a layer."""
         n_rows, n_keys = len(self.items), weights.shape[-1]
         if not len(self.received):
             self.received = torch.zeros(n_rows, n_keys, device=self.received.device)
@@ -176,7 +166,6 @@ class EdgeCounts:
 
     @classmethod
     def sum(cls, parts: "Sequence[EdgeCounts]") -> "EdgeCounts":
-        """Those of several parts of a pass."""
         lost = np.sum([part.lost for part in parts], axis=0)
         asked = np.logical_or.reduce([part.asked for part in parts])
         return cls(lost, asked, any(part.untouched for part in parts))
@@ -230,12 +219,7 @@ def capture(
     the edges whose weights are summed (`AttentionSums`), batch by batch, in a pass without cuts.
     """
     depth = lm.n_layers if n_layers is None else n_layers
-    if not 1 <= depth <= lm.n_layers:
-        raise ValueError(f"{depth} layers are to be run, and the model has {lm.n_layers}")
-    if answers_of and depth < lm.n_layers:
-        raise ValueError(f"answers are to be scored after {depth} of {lm.n_layers} layers: the head needs all")
-    if answers_of and receive_answers is None:
-        raise ValueError(f"answers of variants {list(answers_of)} are to be scored, and nobody receives them")
+    assert not answers_of or depth == lm.n_layers, "the head, which scores answers, needs all layers"
     listener = progress or Silent()
     listener.start(title, sum(len(batch) for batch in batches))
     checks = _Checks(lm, len(variants), depth)
@@ -280,7 +264,6 @@ class _States:
         self._tokens_read = torch.empty(0)
 
     def visit(self, layer: int, output: BlockOutput) -> None:
-        """Reads a block's output."""
         device = output.residual.device  # of this layer; the states come together where the embedding is
         if layer == self.n_layers - 1:  # of the last block there is nothing but what is read
             self._tokens_read = torch.arange(self.read_at.size, device=device).view(self.read_at.shape)
@@ -290,7 +273,6 @@ class _States:
             self.found[:, :, site, layer] = getattr(output, name)[0, self._tokens_read]
 
     def of(self, variant: int) -> Float[Tensor, "item position site layer d_model"]:
-        """The states of one variant's items."""
         start = sum(len(reading.items) for reading in self.rows.readings[:variant])
         return self.found[start : start + len(self.rows.readings[variant].items)]
 
@@ -339,10 +321,8 @@ class _Checks:
         self.edges = torch.zeros(n_variants, n_layers, dtype=torch.long, device=lm.device)
         """What each variant's rows lost in each layer, all batches together."""
         self.asked = np.zeros((n_variants, n_layers), dtype=bool)
-        """Whether they were to lose any."""
 
     def note(self, rows: BatchRows, lost: Mapping[int, Tensor], states: Tensor, scores: Tensor) -> None:
-        """A batch was run."""
         self.finite += [torch.isfinite(states).all(), torch.isfinite(scores).all()]
         asked = [layer for layer in range(self.n_layers) if rows.cut_at(layer).any()]
         silent = [layer for layer in asked if layer not in lost]
@@ -353,7 +333,10 @@ class _Checks:
         device = self.lm.device
         variants = to_device(rows.variant.clip(min=0), device)  # clean rows lose nothing
         total = torch.zeros(len(rows.rows), dtype=torch.long, device=device)
-        for layers in _alike(asked, lost):
+        alike: dict[int, list[int]] = {}  # layers with the same window and cuts share one tensor
+        for layer in asked:
+            alike.setdefault(id(lost[layer]), []).append(layer)
+        for layers in alike.values():
             per_row, places = lost[layers[0]].to(device), np.array(layers)
             n_rows = len(per_row)
             total[:n_rows] += per_row * len(layers)
@@ -377,11 +360,3 @@ class _Checks:
             return EdgeCounts(edges.numpy().copy(), asked, bool(untouched))
 
         return wait
-
-
-def _alike(layers: Sequence[int], lost: Mapping[int, Tensor]) -> list[list[int]]:
-    """Layers whose rows lose the same edges, together: those with the same window and cuts share one tensor."""
-    found: dict[int, list[int]] = {}
-    for layer in layers:
-        found.setdefault(id(lost[layer]), []).append(layer)
-    return list(found.values())

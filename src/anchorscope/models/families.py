@@ -11,7 +11,7 @@ engine knows which tokens belong together, what they share and what is cut. Only
 (`make_twin`) names it; nothing is ever switched over.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,38 +23,28 @@ from transformers import AttentionInterface
 
 @dataclass(frozen=True)
 class Family:
-    """Names of the parts, as attributes of the model and of its layers; None where a family has no such part."""
+    """Names of the parts, down to `final_norm` inside the stack, then inside a block; None where there is none."""
 
     name: str
-    """What people call the layout."""
     model_types: tuple[str, ...]
     """`config.model_type` of the architectures that are laid out so."""
     stack: str = "model"
     """The decoder stack inside the causal language model; a path with dots where it lies deeper."""
     embedding: str = "embed_tokens"
-    """Token embedding, inside the stack."""
     position_embedding: str | None = None
     """Learned embedding of positions, inside the stack, added to the tokens'."""
     layers: str = "layers"
-    """The list of blocks, inside the stack."""
     rotary: str | None = "rotary_emb"
-    """Rotary embedding, inside the stack."""
     rotary_per_layer_type: bool = False
     """Whether sliding and full layers have rotary embeddings of their own."""
     final_norm: str = "norm"
-    """The norm after the last block, inside the stack."""
     attention: str = "self_attn"
-    """Attention, inside a block."""
     mlp: str = "mlp"
-    """Feed-forward part, inside a block."""
     norm_before_attention: str | None = "input_layernorm"
-    """Norm of what attention reads, inside a block."""
     norm_after_attention: str | None = None
     """Norm of what attention gives, before it is added to the stream."""
     norm_before_mlp: str | None = "post_attention_layernorm"
-    """Norm of what the feed-forward part reads, inside a block."""
     norm_after_mlp: str | None = None
-    """Norm of what the feed-forward part gives, before it is added to the stream."""
     parallel: str | None = None
     """The block's switch that lets both parts read the stream before the block, instead of one after the other."""
     needs_bos: bool = False
@@ -126,8 +116,15 @@ def missing_part(model: nn.Module, family: Family) -> str | None:
             if name is not None:
                 getattr(stack, name)
         block = getattr(stack, family.layers)[0]
-        for name in (family.attention, family.mlp, *_norms(family)):
-            getattr(block, name)
+        norms = [
+            family.norm_before_attention,
+            family.norm_after_attention,
+            family.norm_before_mlp,
+            family.norm_after_mlp,
+        ]
+        for name in (family.attention, family.mlp, *norms):
+            if name is not None:
+                getattr(block, name)
     except (AttributeError, IndexError) as error:
         return str(error)
     return None
@@ -138,16 +135,6 @@ def part_at(module: Any, path: str) -> Any:
     for name in path.split("."):
         module = getattr(module, name)
     return module
-
-
-def _norms(family: Family) -> Iterator[str]:
-    before_and_after = (
-        family.norm_before_attention,
-        family.norm_after_attention,
-        family.norm_before_mlp,
-        family.norm_after_mlp,
-    )
-    return (name for name in before_and_after if name is not None)
 
 
 ATTENTION = "anchorscope"
@@ -215,9 +202,8 @@ def masked_attention(
     softcap: float | None,
     edit: Edit | None = None,
 ) -> Float[Tensor, "row pos head d_value"]:
-    """Attention of rows.
+    """Attention of rows; `mask` is added to the scores, see `per_group`.
 
-    `mask` is added to the scores; its third axis runs over all positions of each head of a group, see `per_group`.
     Query heads that share their keys stand one after the other along the positions, so that keys are never copied per
     head. With `edit` the weights are written out, which a fused kernel never does.
     """
@@ -266,15 +252,12 @@ def per_group(
 
 
 class OneSequence:
-    """One sequence under one mask."""
-
     def __init__(self, mask: Float[Tensor, "pos key_pos"]) -> None:
         self.mask = mask
 
     def attend(
         self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
     ) -> Float[Tensor, "token head d_value"]:
-        """All tokens are one row."""
         mask = per_group(self.mask[None], query.shape[1] // key.shape[1]).to(query.device)
         return masked_attention(query[None], key[None], value[None], mask, scaling, softcap)[0]
 
@@ -284,11 +267,8 @@ class BlockOutput:
     """What one block did to the residual stream."""
 
     attention: Float[Tensor, "1 token d_model"]
-    """What attention added."""
     mlp: Float[Tensor, "1 token d_model"]
-    """What the feed-forward part added."""
     residual: Float[Tensor, "1 token d_model"]
-    """The stream after the block."""
 
 
 def run_block(
@@ -299,10 +279,7 @@ def run_block(
     attends: Attends,
     read: Int[Tensor, " read"] | None = None,
 ) -> BlockOutput:
-    """One decoder block on the residual stream; `attends` says which tokens see which.
-
-    With `read`, the places of some tokens, only these go on after attention: all that is wanted of a last block.
-    """
+    """One decoder block on the residual stream; with `read` only the tokens at these places go on after attention."""
     given: dict[str, Any] = {"attention_mask": attends}
     if rotary is not None:
         given["position_embeddings"] = rotary

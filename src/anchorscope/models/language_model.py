@@ -8,7 +8,7 @@ import math
 import threading
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
@@ -28,9 +28,7 @@ class ModelIdentity:
     """Which model gave the numbers."""
 
     name: str
-    """Display name."""
     source: str
-    """What the user named."""
     architecture: str
     n_layers: int
     d_model: int
@@ -38,17 +36,12 @@ class ModelIdentity:
     device: str
     dtype: str
     fingerprint: str
-    """sha256 of the weights, see `LanguageModel.fingerprint`."""
     tokenizer: str
-    """sha256 of the tokenizer, see `tokenizer_fingerprint`."""
     random_weights: bool = False
-    """Whether the weights were drawn at random."""
 
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A loaded model."""
-
     name: str
     """Display name, the title of the chart."""
     source: str
@@ -56,9 +49,7 @@ class LanguageModel:
     model: Any
     """The transformers model as it was given, the user's own object: read, and never written to or switched over."""
     tokenizer: Any
-    """Its tokenizer."""
     family: Family
-    """Where its parts are."""
     random_weights: bool = False
     """Whether the weights were drawn at random: such a model knows nothing, and every output says so."""
     twin: Any = field(init=False, repr=False, compare=False)
@@ -66,10 +57,6 @@ class LanguageModel:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "twin", make_twin(self.model, ATTENTION))
-
-    def with_family(self, family: Family) -> "LanguageModel":
-        """The same model, read by another table."""
-        return replace(self, family=family)
 
     def without_learning(self) -> "LanguageModel":
         """The same model, none of whose parameters asks for a gradient; those of the user's object stay as they are."""
@@ -79,17 +66,14 @@ class LanguageModel:
 
     @cached_property
     def config(self) -> Any:
-        """The configuration of the text model."""
         return self.model.config.get_text_config()
 
     @property
     def stack(self) -> nn.Module:
-        """The decoder stack."""
         return part_at(self.twin, self.family.stack)
 
     @property
     def layers(self) -> nn.ModuleList:
-        """The blocks, in order."""
         return getattr(self.stack, self.family.layers)
 
     @property
@@ -99,12 +83,10 @@ class LanguageModel:
 
     @property
     def n_layers(self) -> int:
-        """Number of blocks."""
         return len(self.layers)
 
     @property
     def d_model(self) -> int:
-        """Width of the residual stream."""
         return int(self.config.hidden_size)
 
     @property
@@ -124,7 +106,6 @@ class LanguageModel:
 
     @property
     def embedding(self) -> nn.Module:
-        """The token embedding."""
         return getattr(self.stack, self.family.embedding)
 
     @property
@@ -154,10 +135,7 @@ class LanguageModel:
         return stream + table(positions)
 
     def refuse_unknown_tokens(self, ids: Int[Tensor, "*token"]) -> None:
-        """Refuses tokens that the model has no embedding for, which a tokenizer may have for pictures, say.
-
-        Only ids that are still in the host's memory are looked at: those on a GPU were chosen by the model itself.
-        """
+        """Refuses tokens without an embedding; ids on a GPU are not checked, since the model chose them itself."""
         rows = int(self.embedding.weight.shape[0])  # type: ignore[union-attr,arg-type,index]
         largest = int(ids.max()) if not ids.is_cuda and ids.numel() else 0
         if largest >= rows:
@@ -198,14 +176,21 @@ class LanguageModel:
         return run(self.family, self.layers[layer], stream.to(device), there, attends, wanted)
 
     def layer_device(self, layer: int) -> torch.device:
-        """Where a block's weights are."""
         held, name = self._first_weights[layer]
         return held[name].device
 
     @cached_property
     def _first_weights(self) -> list[tuple[dict[str, Any], str]]:
         """Where each block's first parameter is held, whatever it is by now: looking for it anew takes long."""
-        return [_first_weight(block) for block in self.layers]
+        return [
+            next(
+                (module._parameters, name)
+                for module in block.modules()
+                for name, parameter in module._parameters.items()
+                if parameter is not None
+            )
+            for block in self.layers
+        ]
 
     def logits(self, stream: Float[Tensor, "*token d_model"]) -> Float[Tensor, "*token vocab"]:
         """Next-token logits from the stream after the last block."""
@@ -223,7 +208,6 @@ class LanguageModel:
         return int(window) if kinds is None or kinds[layer] == "sliding_attention" else None
 
     def identity(self) -> ModelIdentity:
-        """Name, size, place and fingerprint."""
         return ModelIdentity(
             name=self.name,
             source=self.source,
@@ -241,16 +225,6 @@ class LanguageModel:
     def fingerprint(self) -> str:
         """sha256 over the configuration and every bit of the weights, see `model_fingerprint`."""
         return model_fingerprint(self.model)
-
-
-def _first_weight(block: nn.Module) -> tuple[dict[str, Any], str]:
-    """The dictionary that holds a block's first parameter, and its name there."""
-    return next(
-        (module._parameters, name)
-        for module in block.modules()
-        for name, found in module._parameters.items()
-        if found is not None
-    )
 
 
 @cache
@@ -276,11 +250,10 @@ _OFFLOADING = ("_hf_hook", "_old_forward", "forward")
 def make_twin(model: Any, attention: str, moves_inputs: bool = False, learns: bool = True) -> Any:
     """The same model in evaluation mode, whose attention modules look up their function by the name `attention`.
 
-    The engine needs a model in evaluation mode whose attention asks the engine. Switching the user's model over for
-    every pass would break it for other threads, and for good where a pass is interrupted. A twin costs a few small
-    objects: every module is copied without its contents, parameters and buffers are the very same tensors in the very
-    same dictionaries (weights that are trained, moved or replaced later are seen), and configurations are copied, so
-    that the name of the attention function can differ.
+    Switching the user's model over for every pass would break it for other threads, and for good where a pass is
+    interrupted. A twin costs a few small objects: every module is copied without its contents, parameters and buffers
+    are the very same tensors in the very same dictionaries (weights that are trained, moved or replaced later are
+    seen), and configurations are copied, so that the name of the attention function can differ.
 
     With `moves_inputs` accelerate's hooks, which bring inputs to the GPU of each part, work on the twin too; the engine
     does that by itself. Without `learns` no parameter asks for a gradient, whatever the model's own do.
@@ -298,7 +271,6 @@ class _Twin:
         self.frozen: dict[int, nn.Parameter] = {}
 
     def of(self, model: nn.Module) -> nn.Module:
-        """The twin of a whole model."""
         twin = self._module(model)
         for module in self.modules.values():
             for name, value in module.__dict__.items():
@@ -375,11 +347,10 @@ _NO_LIMIT = 10**9
 
 
 def context_length(config: Any) -> int | None:
-    """The longest context in tokens; None where the configuration states none that means anything.
+    """The longest context in tokens; None where the configuration states none.
 
-    A learned table of positions ends there. A rotary embedding does not, but means little beyond the lengths that a
-    model was trained for. Sliding windows are no limit: they hide tokens, and positions continue. The tokenizer's
-    `model_max_length` is often a placeholder or another model's, so it is not used.
+    Sliding windows are no limit: they hide tokens, and positions continue. The tokenizer's `model_max_length` is often
+    a placeholder or another model's, so it is not used.
     """
     text = config.get_text_config()
     stated = next((count for name in _CONTEXT_NAMES if (count := _count(getattr(text, name, None)))), None)
@@ -398,7 +369,6 @@ def _scaled(text: Any, stated: int) -> int:
 
 
 def _count(value: Any) -> int | None:
-    """A number of tokens, if it is one."""
     return int(value) if isinstance(value, int | float) and 1 <= value < _NO_LIMIT else None
 
 
@@ -412,14 +382,12 @@ _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407  # Knuth's MM
 def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
     """sha256 over the configuration and over name, shape, precision and every bit of all tensors.
 
-    sha256 over all bytes of a large model takes minutes and has to bring them to the host. So every tensor is read
-    where it lies, as a row of 64-bit words, and 65,536 words at a time become two sums that wrap around: Σ xᵢ·(2i + 1)
-    and Σ xᵢ·mᵢ, with mᵢ odd and well mixed. A word that changes by δ changes them by δ times an odd number, which is
-    never 0 modulo 2⁶⁴: no single word can change unseen, and two that outweigh each other in one sum do not in the
-    other. Sums of integers do not depend on their order, so neither threads nor devices change them.
+    Every tensor is read where it lies, as 64-bit words, and 65,536 words at a time become two sums that wrap around:
+    Σ xᵢ·(2i + 1) and Σ xᵢ·mᵢ, with mᵢ odd and well mixed. No single word can change unseen (δ times an odd number is
+    never 0 modulo 2⁶⁴), and two that outweigh each other in one sum do not in the other. Sums of integers depend on
+    neither threads nor devices.
 
-    With `dtype`, that of the same model in another precision: weights that were widened when they were loaded, or are
-    rounded as a loader would round them, are the same model.
+    With `dtype`, that of the same model in another precision.
     """
     settings, own = model.config.to_dict(), model.dtype
     for name in ("_name_or_path", "transformers_version"):

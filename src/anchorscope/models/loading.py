@@ -66,15 +66,11 @@ class _Settings:
     """A model whose weights are still on the disk, or on the hub."""
 
     name: str
-    """Display name."""
     config: Any
-    """What transformers made of its configuration."""
     tokenizer: Any
     folder: str
     options: dict[str, Any]
-    """Options to read it with."""
     parameters: int
-    """Numbers in all its parameters."""
 
 
 def load(
@@ -197,7 +193,6 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
                             raise ValueError(f"{path.name} has more than {SETTINGS_BYTES:,} bytes")
             config = _read_config(folder, source, options)
         _refuse_non_causal(config, source)
-        _refuse_unreadable_quantisation(config, source)
         if not on_hub and file is None:
             _check_weight_files(Path(folder), source)
         parameters = _count_parameters(config, source, trust_remote_code)
@@ -290,22 +285,6 @@ def _refuse_non_causal(config: Any, source: str) -> None:
         )
 
 
-def _refuse_unreadable_quantisation(config: Any, source: str) -> None:
-    """Quantised weights need packages, some of them a GPU: what is missing is reported at once."""
-    settings = getattr(config, "quantization_config", None)
-    if settings is None:
-        return
-    from transformers.quantizers.auto import AutoHfQuantizer
-
-    try:
-        AutoHfQuantizer.from_config(settings, pre_quantized=True).validate_environment()
-    except Exception as error:  # whatever unknown methods and missing packages make the library say
-        raise UserError(
-            f"The weights of model {source!r} are quantised in a way that cannot be read here ({_first_line(error)}); "
-            f"install what is missing, or give plain safetensors or a GGUF file."
-        ) from error
-
-
 def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
     """Numbers in all parameters, from the model's shapes alone."""
     with (
@@ -357,7 +336,6 @@ def _fetch(source: str, names: list[str], commit: str | None) -> Path:
 
 
 def _fetch_weights(source: str, folder: Path) -> None:
-    """The weights, into the same folder."""
     if not (folder / _SINGLE).exists():
         _fetch(source, [_SINGLE], folder.name)
     if not (folder / _SINGLE).exists() and (folder / _INDEX).exists():

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -42,26 +43,26 @@ def _shared(setting: Callable[[], Iterator[None]]) -> Callable[[], AbstractConte
     return hold
 
 
-@_shared
-def true_float32() -> Iterator[None]:
-    """Matrix products with all bits of float32, whatever the rest of the program allows."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+def _set(read: Callable[[], Any], write: Callable[[Any], object], value: Any) -> Iterator[None]:
+    before = read()
+    write(value)
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        write(before)
+
+
+@_shared
+def true_float32() -> Iterator[None]:
+    """Matrix products with all bits of float32, whatever the rest of the program allows."""
+    yield from _set(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
 
 
 @_shared
 def few_collections() -> Iterator[None]:
     """Python searches for garbage less often: a run holds millions of small records, each visited every time."""
-    before = gc.get_threshold()
-    gc.set_threshold(_FEW_COLLECTIONS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+    few = (_FEW_COLLECTIONS, *gc.get_threshold()[1:])
+    yield from _set(gc.get_threshold, lambda threshold: gc.set_threshold(*threshold), few)
 
 
 @_shared
@@ -75,11 +76,8 @@ def attention_kernels() -> Iterator[None]:
 def product_kernels() -> Iterator[None]:
     """The library for products stays as it is: one in bfloat16 on a processor without it switches it off for good, and
     a later model of the same process would differ in the last digits."""
-    before = torch.backends.mkldnn.enabled
-    try:
-        yield
-    finally:
-        torch.backends.mkldnn.set_flags(before)
+    enabled = torch.backends.mkldnn.enabled
+    yield from _set(lambda: enabled, torch.backends.mkldnn.set_flags, enabled)
 
 
 @_shared
@@ -111,12 +109,9 @@ def without_hub() -> Iterator[None]:
     """The hub's client asks no server."""
     from huggingface_hub import constants
 
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
+    yield from _set(
+        lambda: constants.HF_HUB_OFFLINE, lambda offline: setattr(constants, "HF_HUB_OFFLINE", offline), True
+    )
 
 
 _THREADS = threading.Lock()

@@ -90,10 +90,7 @@ def model_files(model: str) -> ModelFiles | None:
 
 
 def source_signature(model: str, files: ModelFiles | None = None) -> str | None:
-    """One hash of the contents of a model's files (`model_files`, unless given); None where there are none.
-
-    As long as it stays the same, the weights need not be loaded to know that they are the same.
-    """
+    """One hash of the contents of a model's files (`model_files`, unless given); None where there are none."""
     if is_shape(model):
         return model
     files = model_files(model) if files is None else files
@@ -104,7 +101,6 @@ def source_signature(model: str, files: ModelFiles | None = None) -> str | None:
 
 
 def _locate_files(model: str) -> tuple[Path, list[Path]] | None:
-    """The folder of a model and its files."""
     if is_shape(model):
         return None
     path = _path(model)
@@ -147,11 +143,6 @@ def _snapshot(model: str) -> Path | None:
 
 
 def _check_folder(path: Path, source: str) -> None:
-    if not (path / "config.json").is_file() and (path / "adapter_config.json").exists():
-        raise UserError(
-            f"Model folder {source!r} holds an adapter without its model; merge the two (merge_and_unload, "
-            f"save_pretrained), or load them in Python and hand them to anchorscope.run."
-        )
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
         raise UserError(
@@ -168,11 +159,9 @@ def _check_folder(path: Path, source: str) -> None:
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a published model, as its configuration states them.
+    """Sizes of a published model: `shape:NAME` is that with random weights, `shape:NAME/N` is N times narrower.
 
-    `shape:NAME` is its exact architecture with random weights, for tests and for speed; `shape:NAME/N` is N times
-    narrower, with as many layers. Such a model knows nothing: its answers and labels have to be supplied, and every
-    output says RANDOM WEIGHTS. The embedded model's tokenizer serves them all.
+    Such a model knows nothing: its answers and labels have to be supplied. The embedded model's tokenizer serves all.
     """
 
     architecture: str
@@ -211,12 +200,10 @@ SHAPES: dict[str, Shape] = {
 
 
 def is_shape(source: str) -> bool:
-    """Whether the user named a shape."""
     return source.startswith(_SHAPE)
 
 
 def shape_title(source: str) -> str:
-    """The name on charts and in tables."""
     return f"{source.removeprefix(_SHAPE)} ({MARK})"
 
 

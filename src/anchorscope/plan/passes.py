@@ -1,13 +1,11 @@
-"""A pass over the items, planned: plain data that can be sent to whoever owns the model.
+"""Passes over the items, planned: plain data that can be sent to the owner of the model.
 
 A shard is one planned batch, with only what that batch needs; a worker runs a shard and hands back a part; parts are
-merged by item. Numbers depend on what runs together, so that a batch is never divided: whoever runs it, and in whatever
-order, the bits are the same. Where memory does not suffice, the whole pass is planned again with half the tokens.
+merged by item. Numbers depend on what runs together, so a batch is never divided: the bits are the same, whichever
+worker runs it. Where memory does not suffice, the whole pass is planned again with half the tokens.
 
-Work on a device that runs no model is a shard too (`DeviceWork`): the probes of one dataset, its principal directions,
-its question share, the resampling of its tables. Which functions may be asked for is a closed list; each takes `device`
-and `progress` beside its arguments. A worker calls the very function that one process calls, so that the same kind of
-device gives the same bits.
+Work on a device that runs no model is a shard too (`DeviceWork`), from a closed list of functions; each takes `device`
+and `progress` beside its arguments. A worker calls the very function that one process calls: same device, same bits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +46,7 @@ from anchorscope.question_share.principal import principal_states
 from anchorscope.question_share.shares import further_shares, held_out_scores, knockout_share, question_shares
 from anchorscope.stats.streams import priorities
 
+P = TypeVar("P", bound="DecodePass | ChoicesPass")
 Place = tuple[int, int]
 """(position, site) of states, as indices."""
 
@@ -57,19 +56,28 @@ class OutOfFoldProbes:
     """Probes that states are scored with as they come, and which fold's probes score which sequence."""
 
     sets: tuple[tuple[ProbeSet, ...], ...]
-    """[position][site]."""
     folds: Int[ndarray, " sequence"]
     """The fold whose probes never saw the sequence's group."""
     only: tuple[int, int, int] | None = None
     """(position, site, probe) of the log-odds that are wanted; None for all."""
 
     def take(self, sequences: Sequence[int]) -> "OutOfFoldProbes":
-        """For some of the sequences, in this order."""
         return replace(self, folds=self.folds[list(sequences)])
 
 
+class _Batched:
+    """What all passes are: items in batches."""
+
+    batches: tuple[tuple[int, ...], ...]
+
+    @property
+    def n_items(self) -> int:
+        """How many sequences or prompts are run."""
+        return sum(len(batch) for batch in self.batches)
+
+
 @dataclass(frozen=True)
-class StatesPass:
+class StatesPass(_Batched):
     """Token sequences to run through the blocks, clean or changed, and what is to be kept of their states."""
 
     title: str
@@ -79,25 +87,19 @@ class StatesPass:
     variants: tuple[Variant, ...]
     """How each sequence is run; all of them together."""
     batches: tuple[tuple[int, ...], ...]
-    """The sequences that run together."""
     batch_tokens: int
-    """How many tokens run together."""
     compiled: bool = False
     probes: OutOfFoldProbes | None = None
-    """Score the states with these."""
     keep: tuple[tuple[Place, ...], ...] = ()
     """Per variant, where states are kept; nothing where it is shorter than the variants."""
     log_probs: bool = False
     """Whether the log-probabilities of the answers' tokens are wanted (of the first variant, the clean run)."""
     answer_stats: bool = False
-    """Whether the statistics of the answers' tokens are wanted, of every variant; the prefix has to end before the
-    token that predicts an answer's first (`before_answers`)."""
+    """Whether the statistics of the answers' tokens are wanted, of every variant (see `before_answers`)."""
     n_layers: int | None = None
-    """How many blocks are run, the first ones; None for all. States then have so many layers, and neither answers nor
-    probes of all layers can be scored."""
+    """How many blocks are run, the first ones; None for all."""
     attention: str | None = None
-    """Which later tokens count (`edges`) in the attention that tokens receive; None where that is not wanted. A pass
-    that is asked for it cuts nothing."""
+    """Which later tokens count (`edges`) in the attention that tokens receive, in a pass without cuts; else None."""
     random_weights: bool = False
     """Whether weights of the model's shape that were drawn at random take the place of its own."""
     items: tuple[int, ...] = ()
@@ -128,14 +130,8 @@ class StatesPass:
         ]
 
     def replanned(self, tokens: int, n_layers: int) -> "StatesPass":
-        """The same work in smaller batches."""
         order = [item for batch in self.batches for item in batch]
         return replace(self, batches=_batches(self.lengths(n_layers), tokens, order), batch_tokens=tokens)
-
-    @property
-    def n_items(self) -> int:
-        """How many sequences are run."""
-        return sum(len(batch) for batch in self.batches)
 
 
 def _batches(lengths: Sequence[int], tokens: int, order: Sequence[int] | None = None) -> tuple[tuple[int, ...], ...]:
@@ -151,11 +147,9 @@ class Planner:
     windows: tuple[int | None, ...]
     """How far back each layer's attention reaches; None for everything."""
     batch_tokens: int
-    """How many tokens run together."""
     compile_from: int | None = None
     """Tokens from which on compiling the blocks repays its time; None where they cannot be compiled."""
     context: int | None = None
-    """How many tokens the model reads at once; None for no limit."""
     memory: MemoryFacts | None = None
     """What passes with gradients go by; None where only `batch_tokens` counts."""
     has_room_for_twin: bool = True
@@ -210,7 +204,7 @@ def planner_for(lm: LanguageModel, batch_tokens: int | None = None) -> Planner:
 
 
 @dataclass(frozen=True)
-class SaliencyPass:
+class SaliencyPass(_Batched):
     """Sequences to go back through, from a probe's log-odds to the attention weights."""
 
     sequences: tuple[TokenSequence, ...]
@@ -218,7 +212,6 @@ class SaliencyPass:
     keys: dict[str, tuple[tuple[int, ...], ...]]
     """Sets of positions whose attention is looked at, item by item."""
     site: str
-    """Where the probe reads."""
     layers: tuple[int, ...]
     """The layer that each item's probe reads."""
     weight: Float[Tensor, "item d_model"]
@@ -229,13 +222,7 @@ class SaliencyPass:
     items: tuple[int, ...] = ()
     """What the sequences of a shard are called in the whole pass; empty where this is the whole."""
 
-    @property
-    def n_items(self) -> int:
-        """How many sequences are run."""
-        return sum(len(batch) for batch in self.batches)
-
     def shards(self) -> "list[SaliencyPass]":
-        """One per batch."""
         return [self._shard(batch) for batch in self.batches]
 
     def _shard(self, batch: tuple[int, ...]) -> "SaliencyPass":
@@ -252,7 +239,6 @@ class SaliencyPass:
         )
 
     def lengths(self, n_layers: int) -> list[int]:
-        """Tokens that are run for each sequence."""
         return [len(sequence.ids) - len(self.prefix) for sequence in self.sequences]
 
     def replanned(self, tokens: int, n_layers: int) -> "SaliencyPass":
@@ -286,50 +272,40 @@ def plan_saliency(
 
 
 @dataclass(frozen=True)
-class DecodePass:
+class DecodePass(_Batched):
     """Prompts that the model goes on with, greedily or at random. Answers of a batch grow together."""
 
     title: str
     prompts: tuple[tuple[int, ...], ...]
     """Whole prompts, the prefix included."""
     prefix: tuple[int, ...]
-    """Leading tokens that all prompts share."""
     max_new_tokens: int
     ending: str
     """Where a text ends, see `answers/generate.py`."""
     batches: tuple[tuple[int, ...], ...]
     batch_tokens: int
     sampling: Sampling | None = None
-    """How tokens are drawn; greedy without."""
     items: tuple[int, ...] = ()
     """What the prompts of a shard are called in the whole pass; empty where this is the whole."""
 
-    @property
-    def n_items(self) -> int:
-        """How many prompts are gone on with."""
-        return sum(len(batch) for batch in self.batches)
-
     def shards(self) -> "list[DecodePass]":
-        """One per batch."""
+        sampling = self.sampling
         return [
-            replace(
-                self,
-                prompts=tuple(self.prompts[one] for one in batch),
-                batches=(tuple(range(len(batch))),),
-                sampling=None if self.sampling is None else self.sampling.take(batch),
-                items=batch,
-            )
+            replace(_prompt_shard(self, batch), sampling=None if sampling is None else sampling.take(batch))
             for batch in self.batches
         ]
 
     def lengths(self, n_layers: int) -> list[int]:
-        """Tokens that each prompt takes in a batch."""
         return decoded_lengths(self.prompts, len(self.prefix), self.max_new_tokens)
 
     def replanned(self, tokens: int, n_layers: int) -> "DecodePass":
-        """The same work in smaller batches."""
         batches = plan_batches(self.lengths(n_layers), tokens)
         return replace(self, batches=tuple(map(tuple, batches)), batch_tokens=tokens)
+
+
+def _prompt_shard(work: P, batch: tuple[int, ...]) -> P:
+    prompts = tuple(work.prompts[index] for index in batch)
+    return replace(work, prompts=prompts, batches=(tuple(range(len(batch))),), items=batch)
 
 
 def plan_decoding(
@@ -341,7 +317,6 @@ def plan_decoding(
     batch_tokens: int,
     sampling: Sampling | None = None,
 ) -> DecodePass:
-    """The pass that goes on with prompts."""
     whole = DecodePass(title, tuple(prompts), prefix, max_new_tokens, ending, (), batch_tokens, sampling)
     return whole.replanned(batch_tokens, 0)
 
@@ -356,14 +331,12 @@ class AnswersPass:
     known: Mapping[int, Answer]
     """What is not asked for: answers that questions bring, and that there is none where a question does not fit."""
     prefix: tuple[int, ...]
-    """Leading tokens that all prompts share."""
     template: Template
     max_new_tokens: int
     batch_tokens: int
     tokenizer: Any
     """To make text of what the model writes; it stays with whoever plans."""
     context: int | None = None
-    """How many tokens the model reads at once; None for no limit."""
 
     @property
     def asked(self) -> list[int]:
@@ -384,18 +357,11 @@ class AnswersPass:
 
 @dataclass(frozen=True)
 class SamplesPass:
-    """Questions to answer several times, each answer drawn at random; answers that they bring are not looked at.
-
-    What is drawn hangs on the seed, on the question's `item_id` and on the sample's number: neither other questions nor
-    more samples change it.
-    """
+    """Questions to answer several times; what is drawn depends on seed, `item_id` and the sample's number alone."""
 
     asked: AnswersPass
-    """The questions, their prompts, and how long an answer may be."""
     n_samples: int
-    """Answers per question."""
     seed: int
-    """With the question's `item_id` and the sample's number, what each draw hangs on."""
     temperature: float = 1.0
     top_p: float = 1.0
 
@@ -438,44 +404,26 @@ def plan_answers(
 
 
 @dataclass(frozen=True)
-class ChoicesPass:
+class ChoicesPass(_Batched):
     """Prompts after which it is asked how likely a few tokens are as the next one."""
 
     title: str
     prompts: tuple[tuple[int, ...], ...]
     prefix: tuple[int, ...]
-    """Leading tokens that all prompts share."""
     choices: tuple[int, ...]
     batches: tuple[tuple[int, ...], ...]
     batch_tokens: int
     items: tuple[int, ...] = ()
     """What the prompts of a shard are called in the whole pass; empty where this is the whole."""
 
-    @property
-    def n_items(self) -> int:
-        """How many prompts are run."""
-        return sum(len(batch) for batch in self.batches)
-
     def shards(self) -> "list[ChoicesPass]":
-        """One per batch."""
-        return [
-            replace(
-                self,
-                prompts=tuple(self.prompts[one] for one in batch),
-                batches=(tuple(range(len(batch))),),
-                items=batch,
-            )
-            for batch in self.batches
-        ]
+        return [_prompt_shard(self, batch) for batch in self.batches]
 
     def lengths(self, n_layers: int) -> list[int]:
-        """Tokens that are run for each prompt."""
         return [len(ids) - len(self.prefix) for ids in self.prompts]
 
     def replanned(self, tokens: int, n_layers: int) -> "ChoicesPass":
-        """The same work in smaller batches."""
-        batches = plan_batches(self.lengths(n_layers), min(tokens, MOST_AT_ONCE))
-        return replace(self, batches=tuple(map(tuple, batches)), batch_tokens=tokens)
+        return replace(self, batches=_batches(self.lengths(n_layers), tokens), batch_tokens=tokens)
 
 
 def plan_choices(
@@ -518,7 +466,6 @@ class DeviceWork:
 
     title: str
     function: str
-    """Its name."""
     arguments: tuple[Any, ...]
     """Tensors in host memory, arrays and records; of types that travel."""
     device: str

@@ -3,11 +3,11 @@
 Three probes per fold: `full` learns from all other folds; the other folds' groups are also split in halves, from which
 `a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the
 log-loss of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores
-it reports.
+it reports. To score a new question, one more probe per place and layer learns from all items (`FinalProbe`).
 
-To score an item that is in no fold, such as a new question, one more probe per place and layer learns from all items
-(`FinalProbe`), through the same grid search. Its inner folds' AUC chooses the reference layer and is no measure of the
-probe: that is what the cross-fitted ones are for. States are scored on the device that holds them.
+The null (`permuted_areas`): labels are permuted within strata, such as folds and relations, so that whatever a probe
+gains from telling the strata apart it gains under the null too. Every probe is fitted again, at the strength that the
+real labels chose.
 """
 
 import copy
@@ -42,7 +42,6 @@ class Splits:
     strata: Int[np.ndarray, " item"]
     """Relation and label of each item as one number: all splits spread each of these evenly (`folds.truth_strata`)."""
     folds: Int[np.ndarray, " item"]
-    """Outer fold of each item."""
     training: Bool[np.ndarray, "probe fold item"]
     """Items that each probe of each fold learns from."""
     inner: Int[np.ndarray, "probe fold item"]
@@ -57,9 +56,7 @@ class ProbeSet:
     weight: Float[Tensor, "probe fold layer d_model"]
     bias: Float[Tensor, "probe fold layer"]
     strength: Float[np.ndarray, "probe fold layer"]
-    """Chosen C."""
     inner_auc: Float[np.ndarray, "probe fold layer"]
-    """AUC on the inner folds at that strength."""
     unconverged: tuple[str, ...]
     """Names of probes whose solver did not reach its tolerance."""
     notes: tuple[str, ...] = ()
@@ -80,10 +77,7 @@ def make_splits(
     item_ids: Sequence[str] | None = None,
     relations: Sequence[str | None] | None = None,
 ) -> Splits:
-    """Halves and inner folds for given outer folds; items are drawn by their names, or by their places without any.
-
-    Labels are spread evenly over every split, within each relation where relations are known.
-    """
+    """Halves and inner folds for given outer folds; labels are spread evenly over each, within relations if known."""
     ids = [str(place) for place in range(len(labels))] if item_ids is None else item_ids
     n_folds, n, strata = int(folds.max()) + 1, len(labels), truth_strata(labels, relations)
     training = np.zeros((len(probes), n_folds, n), dtype=bool)
@@ -124,8 +118,7 @@ def fit_probes(
 ) -> list[ProbeSet]:
     """All probes on the states, one set per place; `names` tell the places apart in warnings.
 
-    States may be in host memory and in any precision: they come to the device chunk by chunk. `memory` limits what one
-    chunk takes there, in bytes.
+    States may be in host memory and in any precision. `memory` limits what one chunk takes on the device, in bytes.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
@@ -169,13 +162,10 @@ class FinalProbe:
     weight: Float[Tensor, "layer d_model"]
     bias: Float[Tensor, " layer"]
     strength: Float[np.ndarray, " layer"]
-    """Chosen C."""
     inner_auc: Float[np.ndarray, " layer"]
-    """AUC on the inner folds at that strength."""
     unconverged: tuple[str, ...]
     """Names of probes whose solver did not reach its tolerance."""
     notes: tuple[str, ...] = ()
-    """Where memory ran out and chunks became smaller than planned."""
 
     @property
     def reference(self) -> int:
@@ -186,10 +176,7 @@ class FinalProbe:
 def final_inner_folds(
     strata: Int[np.ndarray, " item"], groups: Int[np.ndarray, " item"], order: Priorities
 ) -> Int[np.ndarray, " item"]:
-    """Inner fold of every item; groups stay whole, and every fold has true and false items.
-
-    `strata` are those of `folds.truth_strata`.
-    """
+    """Inner fold of every item; groups stay whole, and every fold has true and false items."""
     inner = grouped_folds(groups, strata, INNER_FOLDS, order)
     present = {(int(fold), bool(stratum % 2)) for fold, stratum in zip(inner, strata, strict=True)}
     if len(present) < 2 * INNER_FOLDS:
@@ -210,11 +197,10 @@ def fit_final_probes(
     progress: Progress | None = None,
     memory: int | None = None,
 ) -> list[FinalProbe]:
-    """One probe per place and layer that learns from all items; `names` tell the places apart in warnings.
+    """One probe per place and layer that learns from all items.
 
-    `strata` are the items' relations and labels (`folds.truth_strata`), `order` random numbers of the items, by which
-    groups are dealt out to the inner folds.
-    `memory` limits what one chunk takes on the device, in bytes.
+    `strata` are those of `folds.truth_strata`, `order` random numbers of the items, by which groups are dealt out to
+    inner folds; the rest as in `fit_probes`.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     inner = final_inner_folds(strata, groups, order)[None]
@@ -259,7 +245,6 @@ class Scorer:
         self.folds = torch.as_tensor(folds, device=device)
 
     def for_folds(self, folds: Int[np.ndarray, " item"]) -> "Scorer":
-        """The same probes for other items."""
         other = copy.copy(self)
         other.folds = to_device(torch.as_tensor(folds), self.weight.device)
         return other
@@ -270,8 +255,14 @@ class Scorer:
     ) -> Float[Tensor, "batch position site probe layer"]:
         """Log-odds of states, each item's by the probes of its own fold."""
         n_positions, n_sites, n_probes, n_folds, n_layers = self._shape
-        found = _log_odds(states, self.weight, self.bias)
-        scores = found.view(n_positions, n_sites, n_layers, len(items), n_probes, n_folds)
+        flat = states.flatten(1, 3).transpose(0, 1)
+        at_once = max(1, _VALUES_AT_ONCE // flat[0].numel())
+        parts = zip(flat.split(at_once), self.weight.split(at_once), self.bias.split(at_once), strict=True)
+        with true_float32():
+            log_odds = [
+                torch.baddbmm(bias[:, None], part.float(), weight.transpose(1, 2)) for part, weight, bias in parts
+            ]
+        scores = torch.cat(log_odds).view(n_positions, n_sites, n_layers, len(items), n_probes, n_folds)
         own = self.folds[to_device(torch.as_tensor(list(items)), states.device)]
         index = own[:, None, None].expand(*scores.shape[:-1], 1)
         return scores.gather(-1, index)[..., 0].permute(3, 0, 1, 4, 2).contiguous()
@@ -280,7 +271,6 @@ class Scorer:
 def score_states(
     scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]
 ) -> Float[np.ndarray, "item position site probe layer"]:
-    """Log-odds of clean states."""
     device = scorer.weight.device
     found = []
     for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
@@ -302,24 +292,6 @@ def score_clean(
     progress.advance(1)
     progress.finish()
     return found
-
-
-def _log_odds(
-    states: Float[Tensor, "batch position site layer d_model"],
-    weight: Float[Tensor, "kind column d_model"],
-    bias: Float[Tensor, "kind column"],
-) -> Float[Tensor, "kind batch column"]:
-    """Every state by every column of its kind (position · site · layer), in true float32."""
-    flat = states.flatten(1, 3).transpose(0, 1)
-    at_once = max(1, _VALUES_AT_ONCE // flat[0].numel())
-    with true_float32():
-        parts = [
-            torch.baddbmm(some_bias[:, None], part.float(), some_weight.transpose(1, 2))
-            for part, some_weight, some_bias in zip(
-                flat.split(at_once), weight.split(at_once), bias.split(at_once), strict=True
-            )
-        ]
-    return torch.cat(parts)
 
 
 Floats = NDArray[np.floating]
@@ -378,10 +350,7 @@ def permuted_areas(
     device: str | torch.device,
     progress: Progress,
 ) -> Floats:
-    """AUC of probes that learn permuted labels [permutation, item] from states [layer, item, d_model], [permutation].
-
-    Each fold is read at its own reference layer, and only there are probes fitted.
-    """
+    """AUC [permutation] of probes that learn permuted labels, each fold read at its own reference layer."""
     device = torch.device(device)
     scores = np.empty(labels.shape)
     layers = np.unique(reference)

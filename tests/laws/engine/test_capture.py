@@ -184,25 +184,6 @@ def test_a_worker_keeps_the_states_of_the_layers_that_are_run(
     assert torch.isfinite(short.variants[0].states).all()
 
 
-@pytest.mark.parametrize("n_layers", [0, 5, -1])
-def test_layers_that_are_not_there_cannot_be_run(
-    tiny_llama: LanguageModel, items: list[TokenSequence], n_layers: int
-) -> None:
-    with pytest.raises(ValueError, match=f"{n_layers} layers are to be run, and the model has 4"):
-        go(tiny_llama, items, n_layers)
-
-
-def test_answers_cannot_be_scored_where_the_pass_stops_early(
-    tiny_llama: LanguageModel, items: list[TokenSequence]
-) -> None:
-    def score(n_layers: int) -> None:
-        captured(tiny_llama, items, n_layers=n_layers, answers_of=[0], receive_answers=lambda *_: None)
-
-    with pytest.raises(ValueError, match="the head needs all"):
-        score(3)
-    score(4)
-
-
 def test_a_cut_above_the_last_layer_that_is_run_is_refused(
     tiny_llama: LanguageModel, items: list[TokenSequence]
 ) -> None:

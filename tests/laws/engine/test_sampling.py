@@ -8,7 +8,7 @@ import torch
 from scipy.stats import chisquare, kstest
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
-from anchorscope.engine.decode import Decoded, Sampling, decode, distribution, draw_tokens
+from anchorscope.engine.decode import Decoded, Sampling, decode, distribution, draw_tokens, step_numbers
 from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.streams import unnamed
@@ -102,7 +102,7 @@ def test_numbers_are_uniform_and_neighbours_do_not_hang_together() -> None:
     n = 100_000  # so many that a bias of 1 % of a number's range is seen, at one false alarm in 10,000
     for seeds in (unnamed(0, "test", n), np.arange(n, dtype=np.uint64)):  # seeds that follow each other serve as well
         sampling = Sampling(seeds)
-        steps = np.stack([sampling.draws(range(n), step) for step in range(4)])
+        steps = np.stack([step_numbers(sampling.seeds, np.uint64(step)) for step in range(4)])
         assert steps.min() >= 0
         assert steps.max() < 1
         assert all(kstest(step, "uniform").pvalue > 1e-4 for step in steps)

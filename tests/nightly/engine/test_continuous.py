@@ -280,7 +280,7 @@ def test_a_row_that_memory_does_not_let_grow_ends_where_it_stands(
     beside = batch.join(order(4))  # on the wider shelf
     row = batch.join(Order(PROMPTS[1][0], 4, never, longer=lambda ids: 80 if len(ids) == 4 else 0))
     batch.step()
-    wider = batch.shelves.wide_enough(len(PROMPTS[1][0]) + 81)
+    wider = batch._wide_enough(len(PROMPTS[1][0]) + 81)
     assert wider is beside.shelf is not row.shelf
 
     def full(*given: object) -> None:
