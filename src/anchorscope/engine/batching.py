@@ -59,7 +59,6 @@ class MemoryFacts:
     device: str
     """`cpu` or `cuda`."""
     free: float
-    """Bytes beside the weights."""
     itemsize: int
     n_layers: int
     d_model: int

@@ -138,7 +138,6 @@ class Row:
     room: int
     """How many tokens the answer may have."""
     length: int = 0
-    """How many tokens have keys and values."""
     ids: list[int] = field(default_factory=list)
     told: list[tuple[float, ...]] = field(default_factory=list)
     """`STATISTICS` of each of them; margin and entropy are NaN where nobody wants them."""
@@ -207,8 +206,6 @@ _ON_CPU = (256, 0.0)  # the same on a CPU: a step of many tokens takes longer th
 
 
 class Continuous:
-    """A batch that rows join and leave."""
-
     def __init__(self, lm: LanguageModel, read_at_once: int | None = None) -> None:
         """At most `read_at_once` tokens of prompts are read between two steps."""
         self.lm = lm

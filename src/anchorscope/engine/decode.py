@@ -281,8 +281,6 @@ def decoded_lengths(prompts: Sequence[tuple[int, ...]], n_prefix: int, max_new_t
 
 
 class _Batch:
-    """The rows of one batch while they are being generated."""
-
     def __init__(
         self,
         lm: LanguageModel,

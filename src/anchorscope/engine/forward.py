@@ -68,7 +68,6 @@ class CutRows:
 
     keys: Bool[Tensor, "row key_pos"]
     edges: Int[Tensor, " row"]
-    """Index into `EDGES`."""
     answer_start: Int[Tensor, " row"]
     bias: Float[Tensor, " row"]
     """What is added to the scores of the edges; minus infinity where they are cut."""
@@ -162,7 +161,6 @@ class _Plan:
     """Mask and zeroed weights for heads that share their keys, by how many do."""
 
     def mask_for(self, groups: int) -> Tensor:
-        """The mask as attention wants it, made once."""
         return self._made_once("mask", self.mask, groups)
 
     def edit_for(self, groups: int) -> Edit | None:

@@ -87,7 +87,6 @@ class BatchRows:
         clean_row = {row.item: place for place, row in enumerate(clean)}
         self.clean_start = {row.item: int(self.own[place]) for place, row in enumerate(clean)}
         self.clean = self.own[[clean_row.get(row.item, 0) for row in self.rows]]
-        """Place of the first token of its item's clean row."""
         row_of = {(variant, row.item): len(clean) + place for place, (variant, row) in enumerate(changed)}
         self.readings = []
         for index, variant in enumerate(variants):

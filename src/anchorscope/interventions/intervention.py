@@ -31,9 +31,7 @@ class ItemRun:
     """The item's own tokens, or those of another text."""
     cut: Cut = NO_CUT
     run: int = 0
-    """Which of the item's runs this is: 0, 1 …"""
     n_changed: int = 0
-    """How many tokens are cut, replaced or dropped."""
     n_candidates: int | None = None
     """How many tokens there were to draw from, where some are drawn."""
     attention_ratio: float | None = None
@@ -66,8 +64,6 @@ def answered(before: tuple[int, ...], item: Item, positions: Sequence[str]) -> T
 
 @dataclass(frozen=True)
 class Setting:
-    """What an intervention is given beside the items."""
-
     positions: tuple[str, ...]
     edges: str
     """Which later tokens lose the cut edges, unless an intervention has a choice of its own."""
@@ -91,8 +87,6 @@ Rewrite = Callable[[Sequence[Item], Sequence[int], Setting], list[ItemRun]]
 
 @dataclass(frozen=True)
 class Intervention:
-    """A registered intervention."""
-
     entry: InterventionEntry
     keys: Keys | None = None
     rewrite: Rewrite | None = None
@@ -104,7 +98,6 @@ class Intervention:
     candidates: Callable[[Item], Sequence[int]] | None = None
     """For one that draws its keys: the positions that it draws from."""
     repeats: bool = False
-    """Whether it is drawn several times (`--random-cuts`)."""
     draw: int = 0
     """Which of its draws this is; all results but states are those of the first."""
     by_attention: bool = False

@@ -116,13 +116,8 @@ def missing_part(model: nn.Module, family: Family) -> str | None:
             if name is not None:
                 getattr(stack, name)
         block = getattr(stack, family.layers)[0]
-        norms = [
-            family.norm_before_attention,
-            family.norm_after_attention,
-            family.norm_before_mlp,
-            family.norm_after_mlp,
-        ]
-        for name in (family.attention, family.mlp, *norms):
+        around_attention = (family.norm_before_attention, family.attention, family.norm_after_attention)
+        for name in (*around_attention, family.norm_before_mlp, family.mlp, family.norm_after_mlp):
             if name is not None:
                 getattr(block, name)
     except (AttributeError, IndexError) as error:

@@ -25,8 +25,6 @@ _ROTARY = threading.Lock()  # some rotary embeddings keep a table that grows wit
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """Which model gave the numbers."""
-
     name: str
     source: str
     architecture: str
@@ -193,7 +191,6 @@ class LanguageModel:
         ]
 
     def logits(self, stream: Float[Tensor, "*token d_model"]) -> Float[Tensor, "*token vocab"]:
-        """Next-token logits from the stream after the last block."""
         norm, head = getattr(self.stack, self.family.final_norm), self.twin.get_output_embeddings()
         logits = head(norm(stream.to(head.weight.device)))  # the two are placed together
         cap = getattr(self.config, "final_logit_softcapping", None)

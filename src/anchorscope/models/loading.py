@@ -35,7 +35,6 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 BALANCED = "balanced"
 """The device that stands for all GPUs of this machine, with the layers spread over them."""
 CONFIG_BYTES = 8 << 20
-"""The largest `config.json` that is read."""
 SETTINGS_BYTES = 200 << 20
 """The largest file of settings, vocabulary, merges or weight names that is read."""
 LAYERS = 1_000
@@ -58,13 +57,10 @@ class ModelFacts:
     needs_bos: int | None
     random_weights: bool
     context: int | None = None
-    """How many tokens it reads at once; None for no limit."""
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """A model whose weights are still on the disk, or on the hub."""
-
     name: str
     config: Any
     tokenizer: Any

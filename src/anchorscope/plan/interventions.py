@@ -37,7 +37,6 @@ class PlannedRuns:
 
     intervention: Intervention
     runs: tuple[ItemRun, ...]
-    """In the order of the items."""
     order: tuple[int, ...] | None = None
     """Which of equally long items run first; None for their own order."""
     too_long: int = 0
@@ -191,7 +190,6 @@ def _is_hidden(items: Sequence[Item], setting: Setting, windows: Sequence[int | 
 def passes_of(
     planned: Sequence[PlannedRuns], items: Sequence[Item], setting: Setting, planner: Planner, compiled: bool = False
 ) -> list[PlannedPass]:
-    """What runs together."""
     together: dict[tuple[object, ...], list[PlannedRuns]] = {}
     for one in planned:
         kind = one.intervention

@@ -340,7 +340,6 @@ class AnswersPass:
 
     @property
     def asked(self) -> list[int]:
-        """The questions that the model answers."""
         return [index for index in range(len(self.prompts)) if index not in self.known]
 
     def decoding(self, which: Sequence[int], thinking: bool = False) -> DecodePass:
@@ -479,6 +478,5 @@ class DeviceWork:
 
 
 def plan_device_work(title: str, function: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> DeviceWork:
-    """A call as data; the function has to be on the list."""
     assert FUNCTIONS.get(function.__name__) is function, f"{function.__name__} is not on the list of functions"
     return DeviceWork(title, function.__name__, arguments, device)

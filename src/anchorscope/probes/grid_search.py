@@ -143,8 +143,6 @@ def grid_search(
 
 
 class _Search:
-    """Both stages for a chunk of problems."""
-
     def __init__(
         self, labels: np.ndarray, training: np.ndarray, inner: np.ndarray, device: torch.device, rescale: bool
     ) -> None:

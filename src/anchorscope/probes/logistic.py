@@ -138,7 +138,6 @@ def minimise(data: Standardised, columns: Columns) -> Solution:
 
 
 def _store(solution: Solution, iterate: _Iterate, places: Tensor, leaving: Tensor) -> None:
-    """Writes the leaving columns to their places in the solution."""
     rows = torch.arange(len(places), device=places.device)[:, None]
     there = places.gather(1, leaving)
     n_items = solution.logits.shape[2]
@@ -265,8 +264,6 @@ def _step_length(columns: Columns, iterate: _Iterate, direction_logits: Tensor, 
 
 @dataclass(frozen=True)
 class TrainingSets:
-    """Which items each column learns from."""
-
     labels: Shaped[Tensor, " item"] | Shaped[Tensor, "column item"]
     """1 for true, 0 for false; for all columns, or for each its own."""
     members: Shaped[Tensor, "column item"]

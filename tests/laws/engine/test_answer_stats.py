@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.engine.capture import STATISTICS, AnswerStats
+from anchorscope.engine.capture import STATISTICS
 from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
@@ -91,31 +91,8 @@ def test_only_the_variants_that_are_asked_for_are_scored(
     assert {variant for variant, _ in stats(tiny_llama, answered, variants, NO_PREFIX, answers_of=[1])} == {1}
 
 
-def test_a_greedy_token_leads_and_any_other_does_not(tiny_llama: LanguageModel) -> None:
-    prompt = make_items()[0].ids
-    with torch.no_grad():
-        best = int(tiny_llama.model(torch.tensor([prompt])).logits[0, -1].argmax())
-    items = [TokenSequence((*prompt, token), len(prompt), (len(prompt),)) for token in (best, (best + 1) % 256)]
-    found = stats(tiny_llama, items, [CLEAN], NO_PREFIX)
-    assert found[0, 0][1] > 0 > found[0, 1][1]
-    assert found[0, 0][2] == pytest.approx(found[0, 1][2], abs=1e-5)  # drawn from the same distribution
-
-
 def test_a_prefix_that_hides_what_predicts_the_answer_is_refused(tiny_llama: LanguageModel) -> None:
     item = TokenSequence((*SHARED, 40, 41), answer_start=len(SHARED), read_at=(7,))
     with pytest.raises(ValueError, match="is not run: the shared prefix has 6"):
         stats(tiny_llama, [item], [CLEAN], shared_prefix(tiny_llama))
     assert stats(tiny_llama, [item], [CLEAN], compute_prefix(tiny_llama, SHARED[:5]))[0, 0].shape == (3, 2)
-
-
-def test_records_of_items_are_taken_and_joined_in_order() -> None:
-    rng = np.random.default_rng(0)
-    items = [rng.normal(size=(3, n)).astype(np.float32) for n in (2, 0, 3, 1)]
-    whole = AnswerStats.of(items)
-    assert whole.lengths.tolist() == [2, 0, 3, 1]
-    for mine, given in zip(whole.by_item(), items, strict=True):
-        assert np.array_equal(mine, given)
-    again = AnswerStats.join([whole.take([3, 1]), AnswerStats.of([]), whole.take([2, 0])]).take([3, 1, 2, 0])
-    assert again.lengths.tolist() == [2, 0, 3, 1]
-    assert np.array_equal(again.entropy, whole.entropy)
-    assert np.array_equal(again.log_prob, np.concatenate([one[0] for one in items]))

@@ -91,12 +91,6 @@ def log_probs(lm: LanguageModel, prompt: tuple[int, ...], ids: tuple[int, ...]) 
     return every.gather(1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0]
 
 
-def test_an_answer_without_an_end_is_truncated(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    found = answer(tiny_llama, prompts, end=lambda token, so_far: False, room=7)
-    assert all(not one.finished and len(one.ids) == len(one.log_probs) == 7 for one in found)
-    assert [one.ids for one in found] == [generated(tiny_llama, prompt, 7, [])[0] for prompt in prompts]
-
-
 def test_an_answer_that_fills_its_room_and_then_ends_is_finished(
     tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
 ) -> None:
@@ -113,27 +107,6 @@ def test_an_answer_that_fills_its_room_and_then_ends_is_finished(
     for one, shorter in zip(exact, short, strict=True):
         if len(one.ids) == 4:
             assert not shorter.finished  # one token less room, and the same answer does not end
-
-
-def test_answers_stop_before_the_line_break(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    line_break = tiny_llama.tokenizer("\n", add_special_tokens=False).input_ids[0]
-    free = answer(tiny_llama, prompts, end=lambda token, so_far: False)
-    spoken = [token for one in free for token in one.ids[2:]]
-    often = max(set(spoken), key=spoken.count)
-    model = copy.deepcopy(tiny_llama.model)
-    with torch.no_grad():  # a model that says a line break where it said its favourite token
-        head = model.get_output_embeddings().weight
-        head[[often, line_break]] = head[[line_break, often]]
-    talker = wrap(model, tiny_llama.tokenizer)
-
-    def breaks(token: int, so_far: Sequence[int]) -> bool:
-        return "\n" in talker.tokenizer.decode([token])
-
-    found = answer(talker, prompts, end=breaks)
-    assert any(one.finished and one.ids for one in found)
-    for prompt, one in zip(prompts, found, strict=True):
-        assert (one.ids, one.finished) == generated(talker, prompt, ROOM, [line_break])
-        assert "\n" not in talker.tokenizer.decode(list(one.ids))
 
 
 def test_rows_that_leave_do_not_change_the_others(

@@ -1,7 +1,5 @@
 """Cuts in single heads: the right head, only there, and masks per head only where some are asked for."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -56,57 +54,6 @@ def test_heads_of_one_layer_run_together_and_join_in_there(tiny: LanguageModel, 
             assert torch.equal(found[head, item][:, :, :2], found[len(variants), item][:, :, :2])
             change = (found[head, item] - found[len(variants), item])[-1, ATTENTION, 2].abs().max()
             assert change > 1e-5
-
-
-def test_what_single_heads_lose_adds_up_to_what_all_lose(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    if tiny.family.norm_after_attention is not None:
-        pytest.skip("a norm follows attention, so that heads do not add up")
-    cuts = [*(cut_heads(items, head) for head in HEADS), cut_heads(items, *HEADS)]
-    variants = [CLEAN, *(Variant(one, range(2, 3)) for one in cuts)]
-    found = together(tiny, items, variants, shared_prefix(tiny))
-    for item in range(len(items)):
-        clean, *heads, everything = (found[index, item][:, ATTENTION, 2] for index in range(len(variants)))
-        assert_same(sum((one - clean for one in heads), start=torch.zeros(())), everything - clean)
-
-
-@pytest.mark.parametrize("how", HOW)
-def test_in_the_layer_of_the_cut_other_heads_give_the_same(
-    tiny_llama: LanguageModel, items: list[TokenSequence], how: str
-) -> None:
-    given: list[torch.Tensor] = []
-    project = tiny_llama.layers[2].self_attn.o_proj
-    hook = project.register_forward_pre_hook(lambda module, inputs: given.append(inputs[0][0].clone()))
-    try:
-        item = items[2]
-        for variants in ([CLEAN], [CLEAN, Variant({0: Cut((8,), how=how, heads=(2,))}, range(2, 3))]):
-            together(tiny_llama, [item], variants, NO_PREFIX)
-    finally:
-        hook.remove()
-    alone, both = (one.view(len(one), len(HEADS), -1) for one in given)
-    n = len(item.ids)
-    assert both.shape[0] == n + n - 9  # the clean row, then the positions that lose the edge
-    assert_same(both[:n], alone)
-    change = (both[n:] - alone[9:]).abs().amax(-1)
-    assert (change[:, 2] > 1e-5).all()
-    assert change[:, [0, 1, 3]].max() < 1e-5
-
-
-def test_masks_have_heads_only_where_some_are_cut(
-    tiny_llama: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attention, widths = forward.masked_attention, []
-
-    def note(query: Any, key: Any, value: Any, mask: torch.Tensor, *others: Any) -> torch.Tensor:
-        widths.append(mask.shape[1])
-        return attention(query, key, value, mask, *others)
-
-    prefix = shared_prefix(tiny_llama)
-    monkeypatch.setattr(forward, "masked_attention", note)
-    together(tiny_llama, items, [CLEAN, Variant(dict(enumerate(make_cuts(items))))], prefix)
-    assert widths == [1, 1, 1, 1]
-    widths.clear()
-    together(tiny_llama, items, [CLEAN, Variant(cut_heads(items, 1), range(2, 3))], prefix)
-    assert widths == [1, 1, 2, 1]  # as many as there are heads of keys
 
 
 def test_masks_of_one_layer_at_a_time_are_kept(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:

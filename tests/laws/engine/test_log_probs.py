@@ -9,7 +9,7 @@ import torch
 
 from anchorscope.engine import forward
 from anchorscope.engine.decode import decode
-from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
+from anchorscope.engine.forward import NO_PREFIX, compute_prefix
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -86,16 +86,6 @@ def test_a_text_whose_first_token_is_the_answer_is_refused(tiny_llama: LanguageM
     item = TokenSequence((256, 5, 6), answer_start=0, read_at=(2,))
     with pytest.raises(ValueError, match="answers from 0"):
         clean_states(tiny_llama, [item], NO_PREFIX)
-
-
-def test_a_shared_beginning_may_end_where_the_answer_begins(tiny_llama: LanguageModel) -> None:
-    ids = (*SHARED, 40, 41, 42)
-    item = TokenSequence(ids, answer_start=len(SHARED), read_at=(len(SHARED), 8))
-    prefix = shared_prefix(tiny_llama)
-    kept = Prefix(prefix.ids, prefix.keys, prefix.values)
-    found = clean_states(tiny_llama, [item], prefix)
-    assert_close(found.log_probs, by_transformers(tiny_llama, [item]))
-    assert prefix == kept  # the caller's is as it was
 
 
 def test_logits_that_are_no_numbers_are_told(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,12 +58,6 @@ def test_unknown_edges_are_refused(edges: str) -> None:
         Cut(keys=(8,), edges=edges)
 
 
-def test_the_first_key_after_the_prefix_may_be_cut(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    cuts = [Cut(keys=(len(SHARED),)) for _ in items]
-    prefix = shared_prefix(tiny)
-    assert not torch.equal(run(tiny, items, prefix, cuts), run(tiny, items, prefix))
-
-
 @pytest.mark.parametrize("silent", [0, 2, 3])
 def test_a_layer_that_was_given_no_cut_is_named(
     tiny: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch, silent: int

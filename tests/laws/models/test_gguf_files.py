@@ -263,16 +263,3 @@ def test_a_hostile_header_is_one_line(tmp_path: Path, content: bytes, words: str
     with pytest.raises(UserError, match=words) as caught:
         read_facts(str(file))
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("limit", [50_000, 10**9])
-def test_a_conversion_that_cannot_fit_is_not_begun(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
-    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("anchorscope.models.devices.host_memory", lambda: (limit, limit))
-    if limit > 10**8:
-        assert load(str(whole)).n_layers == 2
-        return
-    with pytest.raises(UserError, match=r"dequantised weights .* GB of memory"):
-        load(str(whole))
