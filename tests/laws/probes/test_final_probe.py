@@ -4,7 +4,7 @@ cross-fitted probes do not notice it."""
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.errors import UserError
@@ -67,7 +67,6 @@ def test_it_is_the_cross_fitted_machinery_with_one_training_set_that_has_everyth
         assert torch.equal(one.bias, other.bias[0, 0])
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(40, 200))
 def test_inner_folds_keep_groups_whole_and_have_both_labels(seed: int, n_groups: int) -> None:
     draw = np.random.default_rng(seed)
