@@ -4,7 +4,7 @@ Only then is it checked that no cut passed in silence. Where memory runs out, on
 planned anew with half the tokens and run from its beginning, so that its numbers do not hang on where that happened.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +20,7 @@ from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.merging import merge_states
-from anchorscope.execute.parts import StatesPart
+from anchorscope.execute.parts import ChoicesPart, DecodedPart, SaliencyPart, StatesPart
 from anchorscope.execute.worker import Pass
 from anchorscope.plan.passes import (
     AnswersPass,
@@ -36,6 +36,7 @@ from anchorscope.progress import Progress
 if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
     from anchorscope.spans.question_spans import Write
 
+P = TypeVar("P")
 R = TypeVar("R")
 
 
@@ -45,7 +46,7 @@ def run_states(executor: Executor, work: StatesPass, progress: Progress) -> Stat
     def merge(found: Iterator[tuple[StatesPass, StatesPart]]) -> StatesPart:
         return merge_states((placed(shard.items, part) for shard, part in found), len(work.sequences))
 
-    return _run(executor, work, progress, merge)
+    return _run(executor, work, progress, StatesPart, merge)
 
 
 def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
@@ -98,7 +99,7 @@ def _spoken(
 def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:
     """What the model writes after each prompt."""
     found: dict[int, Decoded] = {}
-    for shard, part in _run(executor, work, progress, list):
+    for shard, part in _run(executor, work, progress, DecodedPart, list):
         found.update(zip(shard.items or range(len(part.texts)), part.texts, strict=True))
     return [found[index] for index in range(len(work.prompts))]
 
@@ -115,7 +116,7 @@ def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
     """Saliency of all items of a pass."""
-    parts = [(shard.items, part.found) for shard, part in _run(executor, work, progress, list)]
+    parts = [(shard.items, part.found) for shard, part in _run(executor, work, progress, SaliencyPart, list)]
     if len(parts) == 1 and not parts[0][0]:
         return refuse_no_gradient(parts[0][1])
     first = parts[0][1]
@@ -128,12 +129,14 @@ def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> 
 def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
     """Log-probabilities of the chosen tokens after every prompt, in the order of the prompts."""
     found = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
-    for shard, part in _run(executor, work, progress, list):
+    for shard, part in _run(executor, work, progress, ChoicesPart, list):
         found[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
     return found
 
 
-def _run(executor: Executor, work: Any, progress: Progress, merge: Callable[[Iterator[tuple[Any, Any]]], R]) -> R:
+def _run(
+    executor: Executor, work: Any, progress: Progress, kind: type[P], merge: Callable[[Iterator[tuple[Any, P]]], R]
+) -> R:
     """What is merged from every shard of a pass and its part, as they come.
 
     Where memory ran out, all of them come again, planned smaller, and are merged anew.
@@ -143,13 +146,19 @@ def _run(executor: Executor, work: Any, progress: Progress, merge: Callable[[Ite
         executor.counted(len(work.batches), 0)
         try:
             with closing(executor.map(shards, progress)) as parts:  # workers are free, whatever the merge meets
-                merged = merge(zip(shards, parts, strict=True))
+                merged = merge(zip(shards, _checked(parts, kind), strict=True))
         except MemoryRanOut:
             executor.counted(-len(work.batches), 0)
             work = _halved(executor, work)
             continue
         executor.counted(0, len(work.batches))
         return merged
+
+
+def _checked(parts: Iterable[Any], kind: type[P]) -> Iterator[P]:
+    for part in parts:
+        assert isinstance(part, kind), f"a worker gave {type(part).__name__} where {kind.__name__} was due"
+        yield part
 
 
 def _halved(executor: Executor, work: Pass) -> Pass:

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
-from anchorscope.engine.forward import NO_PREFIX
-from anchorscope.engine.rows import tokens_of
+from anchorscope.engine.forward import NO_PREFIX, Packed, run_layers
+from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
@@ -105,3 +106,30 @@ def test_a_bias_that_reaches_nothing_is_refused(mixed_windows: LanguageModel) ->
 def test_what_cannot_be_added_is_refused(alpha: float, how: str) -> None:
     with pytest.raises(ValueError, match="alpha"):
         Cut(keys=(8,), how=how, alpha=alpha)
+
+
+def masses(lm: LanguageModel, item: TokenSequence, variant: Variant) -> Tensor:
+    """Weight, all heads together, of every query on every key in the first layer, by the row that runs the variant."""
+    rows = BatchRows([item], [0], [variant], 0, lm.n_layers)
+    seen: list[Tensor] = []
+    packed = Packed(lm, [item], rows, NO_PREFIX, watch=lambda weights: seen.append(weights.clone()) or weights)
+    run_layers(lm, packed.ids, packed.positions, packed)
+    n_rows, _, n_group, n_keys = seen[0].shape
+    groups = lm.n_heads // seen[0].shape[1]
+    per_query = seen[0].view(n_rows, -1, groups, n_group // groups, n_keys).sum(dim=(1, 2))
+    (row,) = rows.readings[0].rows
+    found = torch.full((len(item.ids), n_keys), torch.nan)
+    found[rows.first[row] : rows.stop[row]] = per_query[row, : rows.stop[row] - rows.first[row]]
+    return found
+
+
+def test_more_alpha_is_more_attention_to_the_keys(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    item, keys = items[2], [8, 25]
+    queries = [26, 28, 30]
+    clean = masses(tiny, item, CLEAN)[queries][:, keys].sum(dim=1)
+    found = [masses(tiny, item, Variant({0: Cut(tuple(keys), alpha=alpha)})) for alpha in (-1.0, -0.5, 1.0, 3.0)]
+    removed, less, more, most = (one[queries][:, keys].sum(dim=1) for one in found)
+    assert (removed == 0).all()
+    for lower, higher in ((removed, less), (less, clean), (clean, more), (more, most)):
+        assert (lower < higher).all()
+    assert (most < 4 * clean).all()  # odds are multiplied by 1 + α, and weights sum to 1

@@ -185,3 +185,12 @@ def test_a_model_that_gives_no_numbers_is_told(tiny_llama: LanguageModel) -> Non
         broken.model.model.norm.weight.fill_(float("nan"))
     with pytest.raises(UserError, match="NaN or infinity"):
         choice_log_probs(broken, PROMPTS, NO_PREFIX, [range(len(PROMPTS))], CHOICES)
+
+
+def test_layers_with_different_windows_generate_alike(
+    mixed_windows: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    found = answer(mixed_windows, prompts)
+    assert [(one.ids, one.finished) for one in found] == [
+        generated(mixed_windows, prompt, ROOM, sorted(ENDS)) for prompt in prompts
+    ]

@@ -77,3 +77,14 @@ def test_heads_that_are_not_there_cannot_be_cut(
 def test_heads_are_counted_from_0_and_there_is_at_least_one(heads: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="None for all, or at least one"):
         Cut(keys=(8,), heads=heads)
+
+
+def test_what_single_heads_lose_adds_up_to_what_all_lose(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    if tiny.family.norm_after_attention is not None:
+        pytest.skip("a norm follows attention, so that heads do not add up")
+    cuts = [*(cut_heads(items, head) for head in HEADS), cut_heads(items, *HEADS)]
+    variants = [CLEAN, *(Variant(one, range(2, 3)) for one in cuts)]
+    found = together(tiny, items, variants, shared_prefix(tiny))
+    for item in range(len(items)):
+        clean, *heads, everything = (found[index, item][:, ATTENTION, 2] for index in range(len(variants)))
+        assert_same(sum((one - clean for one in heads), start=torch.zeros(())), everything - clean)

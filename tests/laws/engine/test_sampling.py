@@ -157,3 +157,16 @@ def test_a_prompt_that_is_sampled_many_times_is_read_once(
 def test_what_cannot_be_drawn_from_is_refused(temperature: float, top_p: float) -> None:
     with pytest.raises(ValueError, match="a temperature above 0, top-p above 0 and up to 1"):
         Sampling(unnamed(0, "test", 1), temperature, top_p)
+
+
+def test_log_probabilities_are_the_models_own_whatever_the_temperature(
+    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    found = sample(tiny_llama, prompts, Sampling(unnamed(2, "test", N), 3.0, 0.9))
+    assert sum(len(one.ids) for one in found) > 8
+    for prompt, one in zip(prompts, found, strict=True):
+        with torch.no_grad():
+            logits = tiny_llama.model(torch.tensor([prompt + one.ids]), use_cache=False).logits[0]
+        wanted = torch.log_softmax(logits.double(), dim=-1)[len(prompt) - 1 : -1]
+        wanted = wanted.gather(1, torch.tensor(one.ids, dtype=torch.long)[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(one.log_probs).double(), wanted, rtol=1e-5, atol=1e-5)

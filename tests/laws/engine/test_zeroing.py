@@ -7,7 +7,7 @@ from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import assert_same, make_cuts, run, shared_prefix, together
+from engine_cases import ATTENTION, assert_same, make_cuts, run, shared_prefix, together
 from hf_reference import zeroed_reference
 
 
@@ -50,3 +50,25 @@ def test_a_window_that_hides_what_is_to_be_zeroed_is_refused(mixed_windows: Lang
 def test_unknown_ways_to_cut_are_refused(how: str) -> None:
     with pytest.raises(ValueError, match="allowed: mask, zero"):
         Cut(keys=(8,), how=how)
+
+
+def test_many_zeroed_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    cuts = [Cut(tuple(range(index % 2, len(item.ids) - 4, 3)), how="zero") for index, item in enumerate(items)]
+    assert cuts[0].keys[0] == 0  # the very first token too
+    found = run(tiny, items, NO_PREFIX, cuts)
+    for item, cut, states in zip(items, cuts, found, strict=True):
+        assert_same(states, zeroed_reference(tiny.model, item, cut))
+
+
+def test_zeroed_keys_add_up_in_the_first_layer_and_masked_ones_do_not(
+    tiny_llama: LanguageModel, items: list[TokenSequence]
+) -> None:
+    # What a weight takes along is its own affair, as long as the others do not grow in its place.
+    prefix = shared_prefix(tiny_llama)
+    clean = run(tiny_llama, items, prefix)[:, -1, ATTENTION, 0]
+
+    def change(how: str, *keys: int) -> torch.Tensor:
+        return run(tiny_llama, items, prefix, [Cut(keys, how=how) for _ in items])[:, -1, ATTENTION, 0] - clean
+
+    assert_same(change("zero", 7) + change("zero", 9), change("zero", 7, 9))
+    assert (change("mask", 7) + change("mask", 9) - change("mask", 7, 9)).abs().amax(-1).min() > 1e-4

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -231,6 +232,20 @@ def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageMo
     other = run_saliency(executor, replace(work, layers=(1, 2, 3, 1, 2, 3)).replanned(400, 4), Silent()).of("question")
     assert not np.allclose(other[0], whole[0])
     assert np.allclose(other[1], whole[1], atol=1e-5)
+
+
+def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: LanguageModel) -> None:
+    class Confused:
+        divides = False
+
+        def counted(self, planned: int, done: int) -> None:
+            pass
+
+        def map(self, shards: Any, progress: Any) -> Any:
+            yield worker_module.DecodedPart([])
+
+    with pytest.raises(AssertionError, match="a worker gave DecodedPart where StatesPart was due"):
+        run_states(Confused(), make_work(tiny_llama), Silent())
 
 
 def test_a_load_that_fails_is_not_hidden() -> None:

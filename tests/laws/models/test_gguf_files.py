@@ -263,3 +263,10 @@ def test_a_hostile_header_is_one_line(tmp_path: Path, content: bytes, words: str
     with pytest.raises(UserError, match=words) as caught:
         read_facts(str(file))
     assert "\n" not in str(caught.value)
+
+
+def test_half_precision_is_rounded_alike(tmp_path: Path) -> None:
+    write_family(tmp_path / "x.gguf", "llama", Kind.Q8_0)
+    wanted = bits(tmp_path / "x.gguf", torch.bfloat16)
+    with fast_gguf("read"):
+        assert bits(tmp_path / "x.gguf", torch.bfloat16) == wanted
