@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from anchorscope.models.gguf_files import fast_gguf
+from anchorscope.models.embedded import fast_gguf
 from anchorscope.models.process_settings import quiet_transformers
 
 

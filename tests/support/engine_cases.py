@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.batching import plan_batches
+from anchorscope.engine.capture import EdgeCounts, capture, refuse_idle_cuts
+from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
+from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
@@ -39,44 +39,51 @@ def make_cuts(items: Sequence[TokenSequence], edges: str = "all") -> list[Cut]:
     return [Cut(keys=(8, len(item.ids) - 6), edges=edges) for item in items]
 
 
-def no_prefix() -> Prefix:
-    return Prefix(ids=(), keys=(), values=())
-
-
 def shared_prefix(lm: LanguageModel) -> Prefix:
     return compute_prefix(lm, SHARED)
+
+
+def captured(
+    lm: LanguageModel,
+    items: Sequence[TokenSequence],
+    prefix: Prefix = NO_PREFIX,
+    variants: Sequence[Variant] = (CLEAN,),
+    tokens: int = 10_000,
+    batches: Sequence[Sequence[int]] | None = None,
+    **others: Any,
+) -> tuple[dict[tuple[int, int], Tensor], EdgeCounts]:
+    """States of every (variant, item) of one pass, planned by length unless batches are given; the edges lost."""
+    if batches is None:
+        lengths = [tokens_of(one, at, variants, prefix.length, lm.n_layers) for at, one in enumerate(items)]
+        batches = plan_batches(lengths, tokens, [item for item, length in enumerate(lengths) if length])
+    states: dict[tuple[int, int], Tensor] = {}
+
+    def receive(variant: int, batch: list[int], part: Tensor) -> None:
+        states.update({(variant, item): one.clone() for item, one in zip(batch, part, strict=True)})
+
+    edges = capture(lm, items, prefix, batches, receive, variants, **others)()
+    refuse_idle_cuts(edges)
+    return states, edges
 
 
 def run(
     lm: LanguageModel,
     items: Sequence[TokenSequence],
-    prefix: Prefix,
+    prefix: Prefix = NO_PREFIX,
     cuts: Sequence[Cut] | None = None,
     batches: Sequence[Sequence[int]] | None = None,
 ) -> Tensor:
     """States [item, position, site, layer, d_model] of one pass; all items in one batch unless told otherwise."""
-    found: dict[int, Tensor] = {}
-
-    def receive(variant: int, batch: list[int], states: Tensor) -> None:
-        found.update(zip(batch, states.clone(), strict=True))
-
     variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
-    work = Work(items, prefix, [variant], batches=batches or [range(len(items))])
-    refuse_idle_cuts(capture(lm, work, receive, "test"))
-    return torch.stack([found[index] for index in range(len(items))])
+    states, _ = captured(lm, items, prefix, [variant], batches=batches or [range(len(items))])
+    return torch.stack([states[0, index] for index in range(len(items))])
 
 
 def together(
-    lm: LanguageModel, items: Sequence[TokenSequence], variants: Sequence[Variant], prefix: Prefix, budget: int = 10_000
+    lm: LanguageModel, items: Sequence[TokenSequence], variants: Sequence[Variant], prefix: Prefix, tokens: int = 10_000
 ) -> dict[tuple[int, int], Tensor]:
     """States of every (variant, item) of one pass."""
-    found: dict[tuple[int, int], Tensor] = {}
-
-    def receive(variant: int, batch: list[int], states: Tensor) -> None:
-        found.update({(variant, item): one.clone() for item, one in zip(batch, states, strict=True)})
-
-    refuse_idle_cuts(capture(lm, Work(items, prefix, variants, Budget(budget)), receive, "test"))
-    return found
+    return captured(lm, items, prefix, variants, tokens)[0]
 
 
 def loses(item: TokenSequence, cut: Cut, query: int, key: int) -> bool:
@@ -106,23 +113,20 @@ class CleanPass:
 
 
 def clean_states(
-    lm: LanguageModel, items: Sequence[TokenSequence], prefix: Prefix, budget: Budget | None = None
+    lm: LanguageModel, items: Sequence[TokenSequence], prefix: Prefix = NO_PREFIX, tokens: int = 10_000
 ) -> CleanPass:
     """States and log-probabilities of the clean run; the last token before an answer is run here, not shared."""
     first = min(item.answer_start for item in items) - 1
-    states: dict[int, Tensor] = {}
+    prefix = compute_prefix(lm, prefix.ids[: max(0, first)])
     log_probs: dict[int, Tensor] = {}
-    capture(
-        lm,
-        Work(items, prefix.first(min(first, prefix.length)), budget=budget, answers_of=[0]),
-        lambda _, batch, found: states.update(zip(batch, found.clone(), strict=True)),
-        "test",
-        None,
-        lambda _, batch, found, lengths: log_probs.update(zip(batch, found[0].split(lengths), strict=True)),
-    )
+
+    def receive(variant: int, batch: list[int], scores: Tensor, lengths: list[int]) -> None:
+        log_probs.update(zip(batch, scores[0].split(lengths), strict=True))
+
+    states, _ = captured(lm, items, prefix, tokens=tokens, answers_of=[0], receive_answers=receive)
     every = range(len(items))
-    told = tuple(tuple(log_probs[index].tolist()) for index in every)
-    return CleanPass(torch.stack([states[index] for index in every], dim=3), told)
+    scores = tuple(tuple(log_probs[index].tolist()) for index in every)
+    return CleanPass(torch.stack([states[0, index] for index in every], dim=3), scores)
 
 
 def with_little_memory(lm: LanguageModel, tokens: int, make_error: Callable[[], BaseException]) -> LanguageModel:

@@ -15,8 +15,15 @@ from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_choices, run_decoding, run_saliency, run_states
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.decoding import DecodePass, plan_choices, plan_decoding
-from anchorscope.plan.passes import OutOfFoldProbes, SaliencyPass, StatesPass, plan_saliency
+from anchorscope.plan.passes import (
+    DecodePass,
+    OutOfFoldProbes,
+    SaliencyPass,
+    StatesPass,
+    plan_choices,
+    plan_decoding,
+    plan_saliency,
+)
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress, Silent
 from made_items import planner_of

@@ -32,7 +32,7 @@ from anchorscope.detectors.scoring import Score, decide, threshold_notes
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.items import POSITIONS
-from anchorscope.models.fingerprint import tokenizer_fingerprint
+from anchorscope.models.language_model import tokenizer_fingerprint
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
 

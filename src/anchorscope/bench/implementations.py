@@ -24,10 +24,11 @@ import torch
 from torch import Tensor
 
 from anchorscope.bench.measuring import FOLDS, Item, Workload
-from anchorscope.engine.batching import Budget, automatic_tokens, plan_batches
-from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
+from anchorscope.engine.batching import MOST_AT_ONCE, automatic_tokens, plan_batches
+from anchorscope.engine.capture import capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
 from anchorscope.models.devices import ToHost, copy_rows, empty_on_host, free_memory, is_out_of_memory
 from anchorscope.models.families import part_at
@@ -65,13 +66,13 @@ class Own:
 
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
-        self.budget = Budget(automatic_tokens(lm))
+        self.batch_tokens = automatic_tokens(lm)
         self.compiled = lm.device.type == "cuda"  # as in a run that is large enough to repay it
 
     def tune(self, workload: Workload) -> str:
         """A run does not choose by timing, so neither does this; blocks are compiled here."""
         self.knockout(workload)
-        return f"batches of {self.budget.tokens} tokens" + (", compiled blocks" if self.compiled else "")
+        return f"batches of {self.batch_tokens} tokens" + (", compiled blocks" if self.compiled else "")
 
     def knockout(self, workload: Workload) -> Tensor:
         return self._states(workload, _clean_and_cut(workload))
@@ -120,8 +121,8 @@ class Own:
         """A greedy answer to every prompt."""
         lm, ends, prompts, longest = self.lm, set(workload.end_tokens), workload.prompts, workload.new_tokens
         prefix = compute_prefix(lm, prompts[0][: workload.shared_by_prompts])
-        batches = plan_batches(decoded_lengths(prompts, prefix.length, longest), self.budget.tokens)
-        answers = decode(lm, prompts, prefix, batches, longest, lambda token, before: token in ends, budget=self.budget)
+        batches = plan_batches(decoded_lengths(prompts, prefix.length, longest), self.batch_tokens)
+        answers = decode(lm, prompts, prefix, batches, longest, lambda token, before: token in ends)
         return [answer.ids for answer in answers]
 
     def _states(self, workload: Workload, variants: list[Variant]) -> Tensor:
@@ -143,9 +144,11 @@ class Own:
     def _capture(
         self, workload: Workload, variants: list[Variant], take: Callable[[int, list[int], Tensor], None]
     ) -> None:
-        prefix = compute_prefix(self.lm, workload.items[0].ids[: workload.shared])
-        work = Work(workload.sequences, prefix, variants, self.budget, compiled=self.compiled)
-        refuse_idle_cuts(capture(self.lm, work, take, "bench"))
+        lm, sequences = self.lm, workload.sequences
+        prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
+        lengths = [tokens_of(one, at, variants, prefix.length, lm.n_layers) for at, one in enumerate(sequences)]
+        batches = plan_batches(lengths, min(self.batch_tokens, MOST_AT_ONCE))
+        refuse_idle_cuts(capture(lm, sequences, prefix, batches, take, variants, compiled=self.compiled)())
 
 
 def _clean_and_cut(workload: Workload) -> list[Variant]:

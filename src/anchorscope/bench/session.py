@@ -192,7 +192,7 @@ def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
     if "anchorscope" in names:
         own = generators["anchorscope"] = Own(setting.lm)
         own.generate(workload.first(_WARM))
-        tuned["anchorscope"] = f"batches of {own.budget.tokens} tokens"
+        tuned["anchorscope"] = f"batches of {own.batch_tokens} tokens"
     if "plain-batched" in names:
         plain = generators["plain-batched"] = PlainBatched(setting.lm)
         tuned["plain-batched"] = plain.tune_size(n, lambda size: plain.generate(workload.first(size)))

@@ -31,8 +31,7 @@ from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import run_answers, run_states
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.items import Item
-from anchorscope.plan.decoding import plan_answers
-from anchorscope.plan.passes import before_answers
+from anchorscope.plan.passes import before_answers, plan_answers
 from anchorscope.spans.locate import question_tokens
 from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import stream

@@ -5,8 +5,7 @@ import torch
 from anchorscope.answers.template import make_template
 from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
 from anchorscope.errors import UserError
-from anchorscope.models.fingerprint import model_fingerprint, tokenizer_fingerprint
-from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:

@@ -27,9 +27,8 @@ from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.interventions import plan_rewrite
-from anchorscope.plan.passes import Place, before_answers, planner_for, shared_tokens
+from anchorscope.plan.passes import Place, before_answers, plan_answers, planner_for, shared_tokens
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting
 from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words

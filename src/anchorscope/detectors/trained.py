@@ -27,7 +27,7 @@ class DetectorSetting:
     source: str
     """What the user named: a hub id, a folder, a file; loaded where scoring names no other."""
     fingerprint: str
-    """Of the weights, see `models/fingerprint.py`."""
+    """Of the weights, see `model_fingerprint`."""
     tokenizer: str
     """Of the tokenizer."""
     n_layers: int

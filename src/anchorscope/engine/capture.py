@@ -2,45 +2,104 @@
 
 A state at layer l depends on blocks up to l only, so one pass with the same cut in every layer gives "blocks 0 … l cut"
 for every l. Variants of the same items run together and share what no cut has changed yet (see `rows`). Only the wanted
-positions are kept, and each batch goes to the caller at once: nothing piles up here. A pass may stop early,
-at the highest layer that somebody reads. The head runs only where statistics of the answers' tokens are asked for, and
-only on the tokens before them.
+positions are kept, and each batch goes to the caller at once.
+
+The head runs only where statistics of the answers' tokens are asked for. Each is predicted by the token before it, as
+the run in question has it: a token of the cut row or, before the first query that loses an edge, of the clean row.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from numpy import ndarray
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.answer_stats import AnswerTokens, token_statistics
-from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.forward import not_finite, run_layers
-from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.packed import Packed
-from anchorscope.engine.rows import BatchRows, tokens_of
+from anchorscope.engine.forward import Packed, Prefix, logits_in_parts, not_finite, run_layers
+from anchorscope.engine.rows import BatchRows, all_between
 from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, refuse_unread_positions
 from anchorscope.errors import InterventionNotApplied, UserError
-from anchorscope.models.attention import Weights
 from anchorscope.models.devices import Fetched, to_device
-from anchorscope.models.families import BlockOutput
+from anchorscope.models.families import BlockOutput, Weights
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
+
+STATISTICS = ("log_prob", "margin", "entropy")
+"""What is measured of every answer token, in this order."""
+
+
+@dataclass(frozen=True)
+class AnswerStats:
+    """Statistics of the answer tokens of some items, one item after the other."""
+
+    lengths: Int[ndarray, " item"]
+    """How many tokens each item's answer has; none is possible."""
+    log_prob: Float[ndarray, " answer_token"]
+    """Log-probability of each token, in nats."""
+    margin: Float[ndarray, " answer_token"]
+    """Log-probability of the token less that of the best other one: positive where greedy decoding would choose it."""
+    entropy: Float[ndarray, " answer_token"]
+    """Entropy, in nats, of the distribution that the token was drawn from."""
+
+    @classmethod
+    def of(cls, items: Sequence[Float[ndarray, "statistic answer_token"]]) -> "AnswerStats":
+        """From each item's own numbers, rows as in `STATISTICS`."""
+        whole = np.concatenate([np.empty((len(STATISTICS), 0), np.float32), *items], axis=1)
+        return cls(np.array([numbers.shape[1] for numbers in items], dtype=np.int64), *whole)
+
+    def by_item(self) -> list[Float[ndarray, "statistic answer_token"]]:
+        """Each item's own numbers, rows as in `STATISTICS`."""
+        whole, stops = np.stack([self.log_prob, self.margin, self.entropy]), np.cumsum(self.lengths)
+        return [whole[:, stop - length : stop] for stop, length in zip(stops, self.lengths, strict=True)]
+
+    def take(self, items: Sequence[int] | Int[ndarray, " chosen"]) -> "AnswerStats":
+        chosen = np.asarray(items, dtype=np.int64)
+        stops = np.cumsum(self.lengths)[chosen]
+        tokens = all_between(stops - self.lengths[chosen], stops)
+        return AnswerStats(self.lengths[chosen], self.log_prob[tokens], self.margin[tokens], self.entropy[tokens])
+
+    @classmethod
+    def join(cls, parts: "Sequence[AnswerStats]") -> "AnswerStats":
+        fields = ((part.lengths, part.log_prob, part.margin, part.entropy) for part in (cls.of([]), *parts))
+        return cls(*map(np.concatenate, zip(*fields, strict=True)))
+
+
+@torch.inference_mode()
+def token_statistics(
+    lm: LanguageModel, stream: Float[Tensor, "token d_model"], ids: Int[Tensor, " token"]
+) -> Float[Tensor, "statistic token"]:
+    """`STATISTICS` of tokens, from the streams after the last block of the tokens before them."""
+    parts, done = [torch.empty(len(STATISTICS), 0, device=lm.device)], 0
+    for logits in logits_in_parts(lm, stream) if len(ids) else ():
+        own = to_device(ids[done : done + len(logits)], logits.device)
+        parts.append(logits_statistics(logits, own).to(lm.device))
+        done += len(logits)
+    return torch.cat(parts, dim=1)
+
+
+def logits_statistics(
+    logits: Float[Tensor, "token vocab"], ids: Int[Tensor, " token"]
+) -> Float[Tensor, "statistic token"]:
+    """`STATISTICS` of tokens from the logits that they are chosen by."""
+    chosen = logits.gather(1, ids[:, None])[:, 0]
+    total = logits.logsumexp(dim=-1)
+    entropy = torch.special.entr(torch.softmax(logits, dim=-1)).sum(dim=-1)
+    best_other = logits.scatter(1, ids[:, None], float("-inf")).amax(dim=-1)
+    return torch.stack([chosen - total, chosen - best_other, entropy])
 
 
 @dataclass(frozen=True)
 class AttentionMass:
     """How much attention each token of an item receives from later ones in the clean run, over all layers and heads.
 
-    A token's mass is the sum of the weights, after the softmax, that later tokens give to it, without the diagonal,
-    which no cut takes away. Every later token of the item counts alike, those of the question and those of the answer;
-    where only the answer's own tokens lose edges (`direct`), only they are counted. So the mass of a set of tokens is
-    what cutting them takes away in the first layer that is cut. (Under `outside` the weights among the set itself are
-    counted too: which those are depends on the set.)
+    Weights after the softmax, without the diagonal, which no cut takes away; of all later tokens, or of the answer's
+    where only those lose edges (`direct`). So the mass of a set of tokens is what cutting them takes away in the first
+    layer that is cut. (Under `outside` the weights among the set itself are counted too.)
     """
 
     first: int
@@ -57,10 +116,7 @@ class AttentionMass:
 
 
 class AttentionSums:
-    """The attention that the tokens of a batch without cuts receive, summed layer by layer as it is run.
-
-    Beside each layer's attention, its weights are written out, which a fused kernel never does.
-    """
+    """The attention that the tokens of a batch without cuts receive, summed layer by layer as it is run."""
 
     def __init__(self, sequences: Sequence[TokenSequence], rows: BatchRows, edges: str, device: torch.device) -> None:
         self.items = [row.item for row in rows.rows]
@@ -81,7 +137,6 @@ class AttentionSums:
         return (counts[:, :, None] & later).float()
 
     def add(self, weights: Weights) -> None:
-        """Adds the weights of a layer."""
         n_rows, n_keys = len(self.items), weights.shape[-1]
         if not len(self.received):
             self.received = torch.zeros(n_rows, n_keys, device=self.received.device)
@@ -99,58 +154,6 @@ class AttentionSums:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one pass over a dataset runs."""
-
-    sequences: Sequence[TokenSequence]
-    prefix: Prefix
-    variants: Sequence[Variant] = (CLEAN,)
-    """How each item is run; all of them together."""
-    budget: Budget | None = None
-    """How many tokens run together, lowered where memory runs out; None for all."""
-    batches: Sequence[Sequence[int]] | None = None
-    """Indices into `sequences`, an item may be left out; None to plan by length."""
-    order: Sequence[int] | None = None
-    """Which of the items that are equally long run first; None for their own order."""
-    compiled: bool = False
-    """Whether blocks are compiled."""
-    answers_of: Sequence[int] = ()
-    """The variants whose answers' tokens are scored (`answer_stats`): the prefix must then end before the token that
-    predicts an answer's first."""
-    n_layers: int | None = None
-    """How many blocks are run, the first ones; None for all. States then have so many layers."""
-    attention: str | None = None
-    """The edges (`AttentionSums`) whose weights are summed in a pass without cuts; None where nobody asks."""
-
-    def depth(self, lm: LanguageModel) -> int:
-        """How many blocks of a model are run; raises where it has fewer, or where the head needs them all."""
-        n_layers = lm.n_layers if self.n_layers is None else self.n_layers
-        if not 1 <= n_layers <= lm.n_layers:
-            raise ValueError(f"{n_layers} layers are to be run, and the model has {lm.n_layers}")
-        if self.answers_of and n_layers < lm.n_layers:
-            raise ValueError(f"answers are to be scored after {n_layers} of {lm.n_layers} layers: the head needs all")
-        return n_layers
-
-    def lengths(self, n_layers: int) -> list[int]:
-        """Tokens that are run for each item."""
-        return [
-            tokens_of(sequence, item, self.variants, self.prefix.length, n_layers)
-            for item, sequence in enumerate(self.sequences)
-        ]
-
-
-Receive = Callable[[int, list[int], Float[Tensor, "item position site layer d_model"]], None]
-"""Called per batch and variant with the variant's index, the items' indices and their states, on the device."""
-
-
-ReceiveAttention = Callable[[AttentionSums], None]
-"""Called per batch with the attention that its tokens receive."""
-ReceiveAnswers = Callable[[int, list[int], Float[Tensor, "statistic answer_token"], list[int]], None]
-"""Called per batch and variant with the variant's index, the items' indices, the statistics of their answers' tokens,
-one item after the other, on the device, and how many tokens each has."""
-
-
-@dataclass(frozen=True)
 class EdgeCounts:
     """How many attention edges a pass, or a part of it, really computed without, or with a bias."""
 
@@ -163,7 +166,6 @@ class EdgeCounts:
 
     @classmethod
     def sum(cls, parts: "Sequence[EdgeCounts]") -> "EdgeCounts":
-        """Those of several parts of a pass."""
         lost = np.sum([part.lost for part in parts], axis=0)
         asked = np.logical_or.reduce([part.asked for part in parts])
         return cls(lost, asked, any(part.untouched for part in parts))
@@ -184,106 +186,128 @@ def refuse_idle_cuts(edges: EdgeCounts) -> None:
         )
 
 
+Receive = Callable[[int, list[int], Float[Tensor, "item position site layer d_model"]], None]
+"""Called per batch and variant with the variant's index, the items' indices and their states, on the device."""
+ReceiveAnswers = Callable[[int, list[int], Float[Tensor, "statistic answer_token"], list[int]], None]
+"""Called per batch and variant with the variant's index, the items' indices, the statistics of their answers' tokens,
+one item after the other, on the device, and how many tokens each has."""
+
+
 def capture(
     lm: LanguageModel,
-    work: Work,
+    sequences: Sequence[TokenSequence],
+    prefix: Prefix,
+    batches: Sequence[Sequence[int]],
     receive: Receive,
-    title: str,
-    progress: Progress | None = None,
+    variants: Sequence[Variant] = (CLEAN,),
+    n_layers: int | None = None,
+    compiled: bool = False,
+    answers_of: Sequence[int] = (),
     receive_answers: ReceiveAnswers | None = None,
-) -> EdgeCounts:
-    """Runs all batches and hands each one's states to `receive`, variant by variant; the edges that were lost.
-
-    The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there. The statistics of the answers that
-    `work.answers_of` asks for go to `receive_answers`.
-    """
-    return launch_capture(lm, work, receive, title, progress, receive_answers)()
-
-
-def launch_capture(
-    lm: LanguageModel,
-    work: Work,
-    receive: Receive,
-    title: str,
+    attention: str | None = None,
+    receive_attention: Callable[[AttentionSums], None] | None = None,
     progress: Progress | None = None,
-    receive_answers: ReceiveAnswers | None = None,
-    receive_attention: ReceiveAttention | None = None,
+    title: str = "states",
 ) -> Callable[[], EdgeCounts]:
-    """The same, but a GPU is only told what to do: what is returned waits for it, in any thread, and gives edges."""
-    if receive_answers is None and work.answers_of:
-        raise ValueError(f"answers of variants {list(work.answers_of)} are to be scored, and nobody receives them")
+    """Runs all batches and hands each one's states to `receive`, variant by variant.
+
+    A GPU is only given its work: what is returned waits for it, in any thread, and gives the edges that were lost. The
+    caller checks them (`refuse_idle_cuts`), once all parts of a pass are there.
+
+    Only the first `n_layers` blocks are run, if given. `answers_of` names the variants whose answers' tokens are scored
+    for `receive_answers`: the prefix must then end before the token that predicts an answer's first. `attention` names
+    the edges whose weights are summed (`AttentionSums`), batch by batch, in a pass without cuts.
+    """
+    depth = lm.n_layers if n_layers is None else n_layers
+    assert not answers_of or depth == lm.n_layers, "the head, which scores answers, needs all layers"
     listener = progress or Silent()
-    n_layers = work.depth(lm)
-    batches = work.batches
-    if batches is None:
-        lengths = work.lengths(n_layers)
-        run_at_all = [item for item in (work.order or range(len(lengths))) if lengths[item]]
-        batches = plan_batches(lengths, work.budget.at_once if work.budget else sum(lengths), run_at_all)
     listener.start(title, sum(len(batch) for batch in batches))
-    checks = _Checks(lm, len(work.variants), n_layers)
-
-    def run(batch: list[int]) -> None:
-        done = _Batch(lm, work, batch)
-        for index, reading in enumerate(done.rows.readings):
+    checks = _Checks(lm, len(variants), depth)
+    for items in batches:
+        rows = BatchRows(sequences, items, variants, prefix.length, depth)
+        sums = None if attention is None else AttentionSums(sequences, rows, attention, lm.device)
+        packed = Packed(lm, sequences, rows, prefix, weigh=None if sums is None else sums.add)
+        states = _States(lm, sequences, rows, depth)
+        answers = _AnswerTokens(sequences, rows, answers_of, depth - 1)
+        last = to_device(np.concatenate((states.last_tokens, answers.before)), lm.layer_device(depth - 1))
+        stream = run_layers(lm, packed.ids, packed.positions, packed, states.visit, compiled, last, depth)
+        scores = token_statistics(lm, stream[0, states.last_tokens.size :], answers.ids)
+        checks.note(rows, packed.lost, states.found, scores)
+        for variant, reading in enumerate(rows.readings):
             if reading.items:
-                receive(index, list(reading.items), done.states_of(index))
-            if receive_answers is not None and index in done.scored:
-                receive_answers(index, list(reading.items), done.scored[index], done.answers.lengths[index])
-        if receive_attention is not None and done.attention is not None:
-            receive_attention(done.attention)
-        checks.note(done)  # only now: a batch that is run again, as memory ran out, counts once
-        listener.advance(len(batch))
-
-    run_in_batches(batches, lambda: work.lengths(n_layers), work.budget, run)
+                receive(variant, list(reading.items), states.of(variant))
+        if receive_answers is not None:
+            for variant, lengths, part in answers.split(scores):
+                receive_answers(variant, list(rows.readings[variant].items), part, lengths)
+        if receive_attention is not None and sums is not None:
+            receive_attention(sums)
+        listener.advance(len(items))
+        del rows, sums, packed, states, answers, stream, scores  # the next batch needs their memory
     listener.finish()
     return checks.ask()
 
 
-class _Batch:
-    """One batch, run: its rows, and the states that were read on the way."""
+class _States:
+    """The states of one batch, read while it runs."""
 
-    def __init__(self, lm: LanguageModel, work: Work, batch: list[int]) -> None:
-        self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, work.depth(lm))
-        self.lm, self.n_layers = lm, work.depth(lm)
-        read = [item for reading in self.rows.readings for item in reading.items]
-        refuse_unread_positions([work.sequences[item] for item in read], work.prefix.length)
-        self.read_at = np.array([work.sequences[item].read_at for item in read])
-        self.readers = np.array([row for reading in self.rows.readings for row in reading.rows])
-        shape = (*self.read_at.shape, len(SITES), self.n_layers, lm.d_model)
-        self.states = torch.empty(shape, dtype=lm.dtype, device=lm.device)
+    def __init__(self, lm: LanguageModel, sequences: Sequence[TokenSequence], rows: BatchRows, n_layers: int) -> None:
+        self.rows, self.n_layers = rows, n_layers
+        items = [item for reading in rows.readings for item in reading.items]
+        refuse_unread_positions([sequences[item] for item in items], rows.n_prefix)
+        self.read_at = np.array([sequences[item].read_at for item in items])
+        self.readers = np.array([row for reading in rows.readings for row in reading.rows])
+        shape = (*self.read_at.shape, len(SITES), n_layers, lm.d_model)
+        self.found = torch.empty(shape, dtype=lm.dtype, device=lm.device)
+        self.last_tokens = rows.token_indices(self.readers, self.read_at, n_layers - 1).reshape(-1)
+        """Places in the line of the tokens that are read after the last block."""
+        self._opening = {0, *rows.opens.tolist()}
         self._tokens_read = torch.empty(0)
-        self.attention = None
-        if work.attention is not None:
-            self.attention = AttentionSums(work.sequences, self.rows, work.attention, lm.device)
-        weigh = None if self.attention is None else self.attention.add
-        self.packed = Packed(lm, work.sequences, self.rows, work.prefix, weigh=weigh)
-        last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, self.n_layers - 1)).flatten()
-        self.answers = AnswerTokens.of(work.sequences, self.rows, work.answers_of, self.n_layers - 1)
-        last = to_device(torch.cat((last, torch.from_numpy(self.answers.before))), lm.layer_device(self.n_layers - 1))
-        stream = run_layers(
-            lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last, self.n_layers
-        )
-        self.scored = self.answers.split(token_statistics(lm, stream[0, self.read_at.size :], self.answers.ids))
-        """By variant, the statistics of its answers' tokens, where they are asked for."""
 
-    @cached_property
-    def _opening(self) -> set[int]:
-        return {0, *self.rows.opens.tolist()}
-
-    def _visit(self, layer: int, output: BlockOutput) -> None:
+    def visit(self, layer: int, output: BlockOutput) -> None:
         device = output.residual.device  # of this layer; the states come together where the embedding is
         if layer == self.n_layers - 1:  # of the last block there is nothing but what is read
             self._tokens_read = torch.arange(self.read_at.size, device=device).view(self.read_at.shape)
         elif layer in self._opening or self._tokens_read.device != device:
-            indices = self.rows.token_indices(self.readers, self.read_at, layer)
-            self._tokens_read = to_device(indices, device)
+            self._tokens_read = to_device(self.rows.token_indices(self.readers, self.read_at, layer), device)
         for site, name in enumerate(SITES):
-            self.states[:, :, site, layer] = getattr(output, name)[0, self._tokens_read]
+            self.found[:, :, site, layer] = getattr(output, name)[0, self._tokens_read]
 
-    def states_of(self, variant: int) -> Float[Tensor, "item position site layer d_model"]:
-        """The states of one variant's items."""
+    def of(self, variant: int) -> Float[Tensor, "item position site layer d_model"]:
         start = sum(len(reading.items) for reading in self.rows.readings[:variant])
-        return self.states[start : start + len(self.rows.readings[variant].items)]
+        return self.found[start : start + len(self.rows.readings[variant].items)]
+
+
+class _AnswerTokens:
+    """The answer tokens of one batch, variant by variant, and where the tokens before them are."""
+
+    def __init__(
+        self, sequences: Sequence[TokenSequence], rows: BatchRows, variants: Sequence[int], last_layer: int
+    ) -> None:
+        readings = [rows.readings[variant] for variant in variants]
+        read = [sequences[item] for reading in readings for item in reading.items]
+        for sequence in read:
+            if sequence.answer_start <= rows.n_prefix:
+                raise ValueError(
+                    f"an item answers from {sequence.answer_start}, and the token before it, which predicts the "
+                    f"answer's first, is not run: the shared prefix has {rows.n_prefix}"
+                )
+        self.lengths = {
+            variant: [len(sequences[item].ids) - sequences[item].answer_start for item in reading.items]
+            for variant, reading in zip(variants, readings, strict=True)
+        }
+        starts = np.array([sequence.answer_start for sequence in read], dtype=np.int64)
+        stops = np.array([len(sequence.ids) for sequence in read], dtype=np.int64)
+        readers = np.array([row for reading in readings for row in reading.rows], dtype=np.int64)
+        tokens = chain.from_iterable(sequence.ids[sequence.answer_start :] for sequence in read)
+        self.ids = torch.from_numpy(np.fromiter(tokens, dtype=np.int64))
+        self.before = rows.token_indices(np.repeat(readers, stops - starts), all_between(starts, stops) - 1, last_layer)
+        """Places in the last layer's stream of the tokens that predict them."""
+
+    def split(self, scores: Float[Tensor, "statistic answer_token"]) -> Iterator[tuple[int, list[int], Tensor]]:
+        """Each variant with the number of tokens of its items, and their statistics."""
+        parts = scores.split([sum(lengths) for lengths in self.lengths.values()], dim=1)
+        for (variant, lengths), part in zip(self.lengths.items(), parts, strict=True):
+            yield variant, lengths, part
 
 
 class _Checks:
@@ -297,13 +321,9 @@ class _Checks:
         self.edges = torch.zeros(n_variants, n_layers, dtype=torch.long, device=lm.device)
         """What each variant's rows lost in each layer, all batches together."""
         self.asked = np.zeros((n_variants, n_layers), dtype=bool)
-        """Whether they were to lose any."""
 
-    def note(self, batch: _Batch) -> None:
-        """A batch was run."""
-        self.finite.append(torch.isfinite(batch.states).all())
-        self.finite += [torch.isfinite(found).all() for found in batch.scored.values()]
-        rows, lost = batch.rows, batch.packed.lost
+    def note(self, rows: BatchRows, lost: Mapping[int, Tensor], states: Tensor, scores: Tensor) -> None:
+        self.finite += [torch.isfinite(states).all(), torch.isfinite(scores).all()]
         asked = [layer for layer in range(self.n_layers) if rows.cut_at(layer).any()]
         silent = [layer for layer in asked if layer not in lost]
         if silent:
@@ -313,34 +333,30 @@ class _Checks:
         device = self.lm.device
         variants = to_device(rows.variant.clip(min=0), device)  # clean rows lose nothing
         total = torch.zeros(len(rows.rows), dtype=torch.long, device=device)
-        for layers in _alike(asked, lost):
-            here, places = lost[layers[0]].to(device), np.array(layers)
-            total[: len(here)] += here * len(layers)
-            by_variant = self.edges.new_zeros(len(self.edges), 1).index_add_(0, variants[: len(here)], here[:, None])
+        alike: dict[int, list[int]] = {}  # layers with the same window and cuts share one tensor
+        for layer in asked:
+            alike.setdefault(id(lost[layer]), []).append(layer)
+        for layers in alike.values():
+            per_row, places = lost[layers[0]].to(device), np.array(layers)
+            n_rows = len(per_row)
+            total[:n_rows] += per_row * len(layers)
+            by_variant = self.edges.new_zeros(len(self.edges), 1).index_add_(0, variants[:n_rows], per_row[:, None])
             self.edges.index_add_(1, to_device(places, device), by_variant.expand(-1, len(layers)))
-            self.asked[np.ix_(np.unique(rows.variant[: len(here)][rows.cut_at(layers[0])]), places)] = True
+            self.asked[np.ix_(np.unique(rows.variant[:n_rows][rows.cut_at(layers[0])]), places)] = True
         named = to_device(rows.closes > 0, device)
         self.untouched.append((named & (total == 0)).any())
 
     def ask(self) -> Callable[[], EdgeCounts]:
-        """Asks the device; what is returned waits, tells what was lost, and raises where states are no numbers."""
+        """Asks the device; what is returned waits, gives what was lost, and raises where states are no numbers."""
         none = torch.zeros(0, dtype=torch.bool, device=self.lm.device)
         flags = [torch.stack(found) if found else none for found in (self.finite, self.untouched)]
-        there = Fetched([self.edges, flags[0].all(), flags[1].any()], self.lm.device)
+        fetched = Fetched([self.edges, flags[0].all(), flags[1].any()], self.lm.device)
         asked, no_numbers = self.asked, not_finite(self.lm)  # what is returned holds no model
 
-        def told() -> EdgeCounts:
-            edges, finite, untouched = there.get()
+        def wait() -> EdgeCounts:
+            edges, finite, untouched = fetched.get()
             if not bool(finite):
                 raise no_numbers
             return EdgeCounts(edges.numpy().copy(), asked, bool(untouched))
 
-        return told
-
-
-def _alike(layers: Sequence[int], lost: Mapping[int, Tensor]) -> list[list[int]]:
-    """Layers whose rows lose the same edges, together: those with the same window and cuts share one tensor."""
-    found: dict[int, list[int]] = {}
-    for layer in layers:
-        found.setdefault(id(lost[layer]), []).append(layer)
-    return list(found.values())
+        return wait

@@ -1,9 +1,9 @@
-"""Answers that come and go: rows join a batch between two steps, and leave it when they end or nobody wants them.
+"""Continuous batching: rows join a batch between two steps, and leave it when they end or are dropped.
 
-Rows are as ragged as prompts are. Those who join are read first, in parts of so many tokens that nobody waits long for
-a prompt; then every row goes on by one token. What a row becomes depends on nothing that runs beside it, up to the
-rounding of its numbers. States of chosen places are kept, of a prompt's last token and of every token that was fed, so
-that an answer that has ended needs no second pass to be read. All work is done in the thread that calls.
+Prompts of rows that join are read first, in parts short enough that nobody waits long; then every row gets one token.
+What a row becomes depends on nothing that runs beside it, up to the rounding of its numbers. States of chosen places
+are kept, of a prompt's last token and of every token that was fed, so that an answer that has ended needs no second
+pass to be read. All work is done in the thread that calls.
 """
 
 from collections import deque
@@ -16,10 +16,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from anchorscope.engine.answer_stats import STATISTICS, logits_statistics
 from anchorscope.engine.batching import too_long_for_memory
+from anchorscope.engine.capture import STATISTICS, logits_statistics
 from anchorscope.engine.decode import (
     Decoded,
+    Growing,
     IsEnd,
     Sampling,
     SitePlace,
@@ -30,17 +31,15 @@ from anchorscope.engine.decode import (
     read_prompts,
     step_numbers,
 )
-from anchorscope.engine.forward import compute_prefix, logits_in_parts, not_finite, run_layers
-from anchorscope.engine.keys_values import Growing, Prefix
+from anchorscope.engine.forward import NO_PREFIX, compute_prefix, logits_in_parts, not_finite, run_layers
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
-from anchorscope.models.attention import Keys, Queries
 from anchorscope.models.devices import free_memory, is_out_of_memory
+from anchorscope.models.families import Keys, Queries
 from anchorscope.models.language_model import LanguageModel
 
 _NARROWEST = 64  # slots of the shelf for the shortest rows; each next one has twice as many
 _KEPT = 1024  # slots that a shelf which nobody needs any more keeps all the same
-NO_PREFIX = Prefix(ids=(), keys=(), values=())
 
 
 class Shelf:
@@ -61,7 +60,6 @@ class Shelf:
         return Growing(NO_PREFIX, max(1, _KEPT // self.n_slots), self.n_slots)
 
     def place_of(self, row: "Row") -> int:
-        """Where a row stands."""
         return next(place for place, one in enumerate(self.rows) if one is row)
 
     def put(self, row: "Row") -> int:
@@ -111,31 +109,8 @@ def width_of(n_slots: int) -> int:
     return width
 
 
-class Shelves:
-    """All shelves, by how many slots their rows have."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Shelf] = {}
-
-    def wide_enough(self, n_slots: int) -> Shelf:
-        """The shelf for rows that become so long."""
-        width = width_of(n_slots)
-        return self._known.setdefault(width, Shelf(width))
-
-    def in_use(self) -> list[Shelf]:
-        """Those with a row, the narrowest first."""
-        return [self._known[width] for width in sorted(self._known) if self._known[width].rows]
-
-    def close_up(self, share: float) -> None:
-        """See `Shelf.close_up`."""
-        for shelf in self.in_use():
-            shelf.close_up(share)
-
-
 @dataclass(frozen=True)
 class Drawing:
-    """How one row's tokens are drawn."""
-
     seed: int
     """A random number of 64 bits, which all of its draws depend on."""
     temperature: float = 1.0
@@ -144,18 +119,13 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Order:
-    """What is wanted of one row."""
-
     prompt: tuple[int, ...]
-    """All of its tokens."""
     max_new_tokens: int
     is_end: IsEnd
     n_shared: int = 0
     """Leading tokens that other prompts have too: their keys and values are computed once; fewer than all."""
     drawing: Drawing | None = None
-    """Greedy without."""
     places: tuple[SitePlace, ...] = ()
-    """Whose states are kept."""
     statistics: bool = False
     """Whether margin and entropy are wanted too; the log-probability always is."""
     longer: Callable[[Sequence[int]], int] | None = None
@@ -164,25 +134,19 @@ class Order:
 
 @dataclass(eq=False)
 class Row:
-    """One answer under way."""
-
     order: Order
     room: int
     """How many tokens the answer may have."""
     length: int = 0
-    """How many tokens have keys and values."""
     ids: list[int] = field(default_factory=list)
-    """The answer so far."""
     told: list[tuple[float, ...]] = field(default_factory=list)
     """`STATISTICS` of each of them; margin and entropy are NaN where nobody wants them."""
     seen: list[tuple[States, int]] = field(default_factory=list)
     """States at the prompt's last token and at each of the answer's that was fed, and which row of them is its own."""
     finished: bool = False
-    """Whether the answer ended by itself."""
     over: bool = False
     """Whether nothing more comes: it has ended, is as long as it may be, failed or was dropped."""
     error: UserError | None = None
-    """Why it failed."""
     shelf: Shelf | None = None
 
     @property
@@ -242,14 +206,12 @@ _ON_CPU = (256, 0.0)  # the same on a CPU: a step of many tokens takes longer th
 
 
 class Continuous:
-    """A batch that rows join and leave."""
-
     def __init__(self, lm: LanguageModel, read_at_once: int | None = None) -> None:
         """At most `read_at_once` tokens of prompts are read between two steps."""
         self.lm = lm
         at_once, self.share = _ON_CPU if lm.device.type == "cpu" else (_READ_AT_ONCE, _LEAVE_SHARE)
         self.read_at_once = self.most_read = read_at_once or at_once
-        self.shelves = Shelves()
+        self._shelves: dict[int, Shelf] = {}
         self.waiting: deque[Row] = deque()
         """Rows whose prompts are not read yet, or not to their ends."""
         self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
@@ -258,7 +220,15 @@ class Continuous:
         return len({id(row) for row in [*self.waiting, *self._standing()]})
 
     def _standing(self) -> list[Row]:
-        return [row for shelf in self.shelves.in_use() for row in shelf.rows if row is not None]
+        return [row for shelf in self._in_use() for row in shelf.rows if row is not None]
+
+    def _wide_enough(self, n_slots: int) -> Shelf:
+        width = width_of(n_slots)
+        return self._shelves.setdefault(width, Shelf(width))
+
+    def _in_use(self) -> list[Shelf]:
+        """Shelves with a row, the narrowest first."""
+        return [self._shelves[width] for width in sorted(self._shelves) if self._shelves[width].rows]
 
     def join(self, order: Order) -> Row:
         """A row that is part of every step from now on."""
@@ -268,7 +238,6 @@ class Continuous:
 
     @torch.inference_mode()
     def drop(self, row: Row) -> None:
-        """Nobody wants it any more."""
         row.over = True
         if row in self.waiting:
             self.waiting.remove(row)
@@ -278,7 +247,8 @@ class Continuous:
     def step(self) -> list[Row]:
         """Reads some of those who joined, then one token more for everybody; the rows that got on or ended."""
         touched = dict.fromkeys(self._read())
-        self.shelves.close_up(self.share)
+        for shelf in self._in_use():
+            shelf.close_up(self.share)
         touched |= dict.fromkeys(self._feed())
         return list(touched)
 
@@ -312,13 +282,13 @@ class Continuous:
         for row, stop in taken:
             shared = row.order.prompt[: row.order.n_shared]
             alone = id(row) if row.length else 0
-            groups.setdefault((alone, id(self.shelves.wide_enough(row.n_slots)), shared), []).append((row, stop))
+            groups.setdefault((alone, id(self._wide_enough(row.n_slots)), shared), []).append((row, stop))
         return list(groups.values())
 
     def _read_part(self, group: Sequence[tuple[Row, int]]) -> list[Row]:
         """Reads rows that begin with the same tokens, on one shelf, up to the given lengths."""
         rows = [row for row, _ in group]
-        shelf = rows[0].shelf or self.shelves.wide_enough(rows[0].n_slots)
+        shelf = rows[0].shelf or self._wide_enough(rows[0].n_slots)
         for row in rows:
             if row.shelf is None:
                 shelf.put(row)
@@ -349,7 +319,7 @@ class Continuous:
 
     def _feed(self) -> list[Row]:
         """One token more of every row whose prompt is read."""
-        shelves = self.shelves.in_use()
+        shelves = self._in_use()
         standing = [row for shelf in shelves for row in shelf.rows]
         live = [place for place, row in enumerate(standing) if row is not None and row.is_read]
         rows = [row for row in standing if row is not None and row.is_read]
@@ -413,7 +383,7 @@ class Continuous:
     def _widen(self, row: Row, room: int) -> None:
         """A row may become longer than it said: it moves to another shelf, if memory suffices for that."""
         before, row.room = row.room, max(room, row.room)
-        wider = self.shelves.wide_enough(row.n_slots)
+        wider = self._wide_enough(row.n_slots)
         if row.shelf is None or wider is row.shelf:
             return
         try:
@@ -467,5 +437,4 @@ class _Steps:
 
 
 def _places(rows: Sequence[Row]) -> tuple[SitePlace, ...]:
-    """All that some of them want."""
     return tuple(dict.fromkeys(place for row in rows for place in row.order.places))

@@ -2,14 +2,9 @@
 
 An answer ends where the caller says so, before the token that ends it. The log-probability of every answer token comes
 along: the model's own, at whatever temperature the token was drawn. A prompt that is sampled many times is read once.
-Steps of many rows cost hardly more than steps of few, so that as many answers as memory holds grow together.
-
-Keys and values of all that was read are in a `Growing`, where slot = position. States can be read on the way, of the
-tokens whose logits are wanted anyway: the last of a prompt, and every token that is fed.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,15 +14,21 @@ from jaxtyping import Float, Int, UInt64
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.forward import logits_in_parts, not_finite, run_layers
-from anchorscope.engine.keys_values import Growing, Prefix
-from anchorscope.engine.packed import MASK_WIDTH, Keep, Packed, additive, visible
+from anchorscope.engine.batching import MOST_AT_ONCE, plan_batches
+from anchorscope.engine.forward import (
+    MASK_WIDTH,
+    Packed,
+    Prefix,
+    additive,
+    logits_in_parts,
+    not_finite,
+    run_layers,
+    visible,
+)
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, TokenSequence
-from anchorscope.models.attention import Keys, Queries, masked_attention, per_group
 from anchorscope.models.devices import to_device
-from anchorscope.models.families import BlockOutput
+from anchorscope.models.families import BlockOutput, Keys, Queries, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 from anchorscope.stats.streams import mixed, uniform
@@ -44,7 +45,6 @@ class Sampling:
     seeds: UInt64[ndarray, " prompt"]
     """A random number per prompt, which all of its draws depend on; a prompt that is sampled twice needs two."""
     temperature: float = 1.0
-    """Logits are divided by it."""
     top_p: float = 1.0
     """Tokens are drawn from the likeliest ones that together have at least this probability."""
 
@@ -56,12 +56,7 @@ class Sampling:
             )
 
     def take(self, prompts: Sequence[int]) -> "Sampling":
-        """For some of the prompts, in this order."""
         return Sampling(self.seeds[list(prompts)], self.temperature, self.top_p)
-
-    def draws(self, prompts: Sequence[int], step: int) -> Float[ndarray, " chosen"]:
-        """The numbers in [0, 1) that choose the token of a step, counted from 0, for some of the prompts."""
-        return step_numbers(self.seeds[list(prompts)], np.uint64(step))
 
 
 def step_numbers(seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] | np.uint64) -> Float[ndarray, " row"]:
@@ -70,10 +65,7 @@ def step_numbers(seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] 
 
 
 def distribution(logits: Float[Tensor, "row vocab"], temperature: float, top_p: float) -> Float[Tensor, "row vocab"]:
-    """What is drawn from: probabilities after temperature and top-p, float32.
-
-    A token is left out if it and all that are less likely have at most 1 − `top_p` together; never the likeliest.
-    """
+    """Probabilities after temperature and top-p, as transformers has them, float32."""
     # Less the highest first: however low the temperature, that one stays a number.
     below = logits - logits.amax(dim=-1, keepdim=True)
     probabilities = torch.softmax(below / max(temperature, torch.finfo(below.dtype).tiny), dim=-1)
@@ -96,8 +88,74 @@ def draw_tokens(
     return torch.searchsorted(passed, wanted, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
+class Growing:
+    """Keys and values of answers under way, a row each: slot = position, slots for all steps, finished rows leave.
+
+    transformers' caches truncate sliding layers to their window and cannot share a prefix among the rows of a batch.
+    """
+
+    def __init__(self, prefix: Prefix, rows: int, n_slots: int) -> None:
+        self.prefix = prefix
+        self.rows = rows
+        self.n_slots = n_slots
+        self.stores: list[tuple[Tensor, Tensor]] = []
+
+    def write(
+        self, layer: int, rows: Int[Tensor, " token"], slots: Int[Tensor, " token"], key: Keys, value: Keys
+    ) -> tuple[Float[Tensor, "row slot key_head d_head"], Float[Tensor, "row slot key_head d_value"]]:
+        """Puts tokens into their rows and slots; all of the layer's keys and values."""
+        if layer == len(self.stores):
+            self.stores.append((self._store(key, layer), self._store(value, layer, values=True)))
+        keys, values = self.stores[layer]
+        rows, slots = rows.to(key.device), slots.to(key.device)
+        keys[rows, slots], values[rows, slots] = key, value
+        return keys, values
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        self.stores = [(keys[rows.to(keys.device)], values[rows.to(keys.device)]) for keys, values in self.stores]
+
+    def grow(self, rows: int) -> None:
+        """Makes room for this many rows; those that are there stay."""
+        self.stores = [(_longer(keys, rows), _longer(values, rows)) for keys, values in self.stores]
+        self.rows = rows  # only now: memory may have run out
+
+    def begin(self, rows: Int[Tensor, " row"], prefix: Prefix) -> None:
+        """Rows that have come later begin with these tokens; all layers are there already."""
+        for layer, (keys, values) in enumerate(self.stores) if prefix.length else ():
+            keys[rows.to(keys.device), : prefix.length] = prefix.keys[layer]
+            values[rows.to(keys.device), : prefix.length] = prefix.values[layer]
+
+    def row(self, row: int, ids: tuple[int, ...]) -> Prefix:
+        """A row's keys and values of its first tokens, which are these."""
+        keys, values = (tuple(store[part][row, : len(ids)] for store in self.stores) for part in (0, 1))
+        return Prefix(ids, keys, values)
+
+    def move(self, rows: Int[Tensor, " row"], to: Int[Tensor, " row"], n_slots: int) -> None:
+        """The first slots of some rows take the place of others."""
+        for pair in self.stores:
+            for store in pair:
+                store[to.to(store.device), :n_slots] = store[rows.to(store.device), :n_slots]
+
+    def clear(self, row: int) -> None:
+        """What a row held is no number: the next one would read it through its mask."""
+        for keys, values in self.stores:
+            keys[row], values[row] = 0, 0
+
+    def _store(self, like: Tensor, layer: int, values: bool = False) -> Tensor:
+        # Zeros, because slots that are masked must still hold numbers.
+        store = like.new_zeros(self.rows, self.n_slots, *like.shape[1:])
+        if self.prefix.length:
+            store[:, : self.prefix.length] = (self.prefix.values if values else self.prefix.keys)[layer]
+        return store
+
+
+def _longer(store: Tensor, rows: int) -> Tensor:
+    longer = store.new_zeros(rows, *store.shape[1:])
+    longer[: len(store)] = store
+    return longer
+
+
 SitePlace = tuple[str, int]
-"""(site, layer) of states."""
 States = dict[SitePlace, Float[Tensor, "row d_model"]]
 """States of rows at one token each."""
 
@@ -134,19 +192,16 @@ def read_prompts(
     """
     layout = BatchRows(sequences, part, [CLEAN], prefix.length, lm.n_layers)
     rows = torch.tensor([into[row.item] for row in layout.rows for _ in range(row.first, row.stop)])
-    keep = _keeper(cache, to_device(rows, lm.device), to_device(layout.positions(), lm.device))
+    rows, slots = to_device(rows, lm.device), to_device(layout.positions(), lm.device)
+
+    def keep(layer: int, key: Tensor, value: Tensor) -> None:
+        cache.write(layer, rows, slots, key, value)
+
     packed = Packed(lm, sequences, layout, prefix, keep)
     last = to_device(layout.own[1:] - 1, lm.device)
     reader = StateReader(lm, places, last)
     stream = run_layers(lm, packed.ids, packed.positions, packed, reader.visit, read=last)
     return [row.item for row in layout.rows], stream[0].to(lm.device), reader.found
-
-
-def _keeper(cache: Growing, rows: Tensor, slots: Tensor) -> Keep:
-    def keep(layer: int, key: Tensor, value: Tensor) -> None:
-        cache.write(layer, rows, slots, key, value)
-
-    return keep
 
 
 class Step:
@@ -159,7 +214,6 @@ class Step:
         self.masks: dict[tuple[int | None, torch.device], Tensor] = {}
 
     def enter(self, layer: int) -> None:
-        """Makes ready for a layer."""
         self.layer = layer
         window, device = self.lm.sliding_window(layer), self.lm.layer_device(layer)
         if (window, device) not in self.masks:
@@ -187,8 +241,6 @@ IsEnd = Callable[[int, Sequence[int]], bool]
 
 @dataclass(frozen=True)
 class Decoded:
-    """One answer."""
-
     ids: tuple[int, ...]
     """The answer's tokens, without the line break or end token."""
     log_probs: tuple[float, ...]
@@ -205,27 +257,20 @@ def decode(
     max_new_tokens: int,
     is_end: IsEnd,
     progress: Progress | None = None,
-    budget: Budget | None = None,
+    at_once: int = MOST_AT_ONCE,
     title: str = "answers",
     sampling: Sampling | None = None,
 ) -> list[Decoded]:
-    """An answer to each prompt (whole prompts, prefix included), greedy unless there is `sampling`.
-
-    The budget is lowered where memory runs out.
-    """
+    """An answer to each whole prompt, greedy unless there is `sampling`; at most `at_once` tokens are read together."""
     listener = progress or Silent()
     listener.start(title, len(prompts))
     answers: dict[int, Decoded] = {}
-
-    def run(batch: list[int]) -> None:
-        at_once = budget.at_once if budget is not None else sys.maxsize
+    for batch in batches:
         rows = [prompts[index] for index in batch]
         drawn = None if sampling is None else sampling.take(batch)
-        spoken = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once, drawn).decode(max_new_tokens, is_end)
-        answers.update(zip(batch, spoken, strict=True))
+        decoded = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once, drawn).decode(max_new_tokens, is_end)
+        answers.update(zip(batch, decoded, strict=True))
         listener.advance(len(batch))
-
-    run_in_batches(batches, lambda: decoded_lengths(prompts, prefix.length, max_new_tokens), budget, run)
     listener.finish()
     return [answers[index] for index in range(len(prompts))]
 
@@ -236,8 +281,6 @@ def decoded_lengths(prompts: Sequence[tuple[int, ...]], n_prefix: int, max_new_t
 
 
 class _Batch:
-    """The rows of one batch while they are being generated."""
-
     def __init__(
         self,
         lm: LanguageModel,
@@ -290,7 +333,7 @@ class _Batch:
         """Runs one token more of every active row."""
         self.longest += 1
         step = Step(self.lm, self.cache, self.lengths, self.longest)
-        stream = run_layers(self.lm, ids, self.lengths, step, lambda index, output: None)
+        stream = run_layers(self.lm, ids, self.lengths, step)
         self.lengths = self.lengths + 1
         return stream[0].to(self.lm.device)
 
@@ -298,7 +341,9 @@ class _Batch:
     def _choose(self, step: int) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
         """The next token of every active row, the likeliest or one that is drawn, and its log-probability."""
         tokens, log_probs, done = [], [], 0
-        drawn = None if self.sampling is None else torch.from_numpy(self.sampling.draws(self.active, step))
+        drawn = None
+        if self.sampling is not None:
+            drawn = torch.from_numpy(step_numbers(self.sampling.seeds[self.active], np.uint64(step)))
         for logits in logits_in_parts(self.lm, self.ends):
             if self.sampling is None or drawn is None:
                 chosen, token = logits.max(dim=-1)
@@ -335,44 +380,33 @@ class _Batch:
         return chosen[indices]
 
 
+@torch.inference_mode()
 def choice_log_probs(
     lm: LanguageModel,
     prompts: Sequence[tuple[int, ...]],
     prefix: Prefix,
     batches: Sequence[Sequence[int]],
     choices: Sequence[int],
-    budget: Budget | None = None,
     progress: Progress | None = None,
     title: str = "choices",
 ) -> Float[Tensor, "prompt choice"]:
     """Log-probabilities of the chosen tokens after each whole prompt (prefix included), in host memory."""
     listener = progress or Silent()
-    sequences = [TokenSequence(ids, answer_start=len(ids), read_at=()) for ids in prompts]
-    found = torch.zeros(len(prompts), len(choices))
-
-    def run(batch: list[int]) -> None:
-        found[batch] = _choice_log_probs(lm, sequences, prefix, batch, choices).cpu()
-        listener.advance(len(batch))
-
     listener.start(title, sum(len(batch) for batch in batches))
-    run_in_batches(batches, lambda: [len(ids) - prefix.length for ids in prompts], budget, run)
-    if not bool(torch.isfinite(found).all()):
+    sequences = [TokenSequence(ids, answer_start=len(ids), read_at=()) for ids in prompts]
+    log_probs = torch.zeros(len(prompts), len(choices))
+    for batch in batches:
+        rows = BatchRows(sequences, batch, [CLEAN], prefix.length, lm.n_layers)
+        packed = Packed(lm, sequences, rows, prefix)
+        last = torch.from_numpy(rows.own[1:] - 1)
+        stream = run_layers(lm, packed.ids, packed.positions, packed, read=last)[0]
+        parts = [
+            logits[:, list(choices)] - logits.logsumexp(dim=-1, keepdim=True) for logits in logits_in_parts(lm, stream)
+        ]
+        log_probs[[row.item for row in rows.rows]] = torch.cat(parts).cpu()
+        listener.advance(len(batch))
+        del rows, packed, stream, parts  # the next batch needs their memory
+    if not bool(torch.isfinite(log_probs).all()):
         raise not_finite(lm)
     listener.finish()
-    return found
-
-
-@torch.inference_mode()
-def _choice_log_probs(
-    lm: LanguageModel, sequences: Sequence[TokenSequence], prefix: Prefix, batch: list[int], choices: Sequence[int]
-) -> Float[Tensor, "item choice"]:
-    """Of one batch, from the stream after each prompt's last token."""
-    rows = BatchRows(sequences, batch, [CLEAN], prefix.length, lm.n_layers)
-    packed = Packed(lm, sequences, rows, prefix)
-    last = torch.from_numpy(rows.own[1:] - 1)
-    stream = run_layers(lm, packed.ids, packed.positions, packed, lambda index, output: None, read=last)[0]
-    parts = [
-        logits[:, list(choices)] - logits.logsumexp(dim=-1, keepdim=True) for logits in logits_in_parts(lm, stream)
-    ]
-    assert [row.item for row in rows.rows] == batch, "clean rows stand in the order of their items"
-    return torch.cat(parts)
+    return log_probs

@@ -1,12 +1,10 @@
 """What one batch runs: a row per item and variant, each only from the first position that its cut changes.
 
-Everything before that position is as in the clean run, whatever is cut: so every item has one clean row, as long as
-others need it, and the rows of its variants begin where they differ. A variant whose layers begin higher up joins in
-at its first layer, with the clean row's stream: what lies below is not computed again.
-
-A row that is patched joins in so too, and takes the stream of some positions from its donor's clean row instead of its
-own item's: donors run clean in the same batch, as far as they are needed. At the first layer the stream is made of
-token embeddings, and a patched row begins with its donor's tokens there.
+Everything before that position is as in the clean run: so every item has one clean row, as long as others need it, and
+the rows of its variants begin where they differ. A variant whose layers begin higher up joins in at its first layer,
+with the clean row's stream. A patched row joins in the same way, and takes the stream of some positions from its
+donor's clean row: donors run clean in the same batch, as far as they are needed. At the first layer the stream is made
+of token embeddings, and a patched row begins with its donor's tokens there.
 """
 
 from bisect import bisect_right
@@ -29,11 +27,8 @@ class Row(NamedTuple):
 
     item: int
     first: int
-    """The first position that is run."""
     stop: int
-    """After the last position that is run."""
     cut: Cut = NO_CUT
-    """Empty in a clean row."""
     opens: int = 0
     """The layer at which the row begins, and its cut with it."""
     closes: int = 0
@@ -44,8 +39,6 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Joining:
-    """Tokens that begin in the middle."""
-
     places: NDArray[np.int64]
     """Places in the stream that they start from."""
     positions: NDArray[np.int64]
@@ -93,9 +86,7 @@ class BatchRows:
         """Place of each row's first token; the number of all tokens at the end."""
         clean_row = {row.item: place for place, row in enumerate(clean)}
         self.clean_start = {row.item: int(self.own[place]) for place, row in enumerate(clean)}
-        """The same by item."""
         self.clean = self.own[[clean_row.get(row.item, 0) for row in self.rows]]
-        """Place of the first token of its item's clean row."""
         row_of = {(variant, row.item): len(clean) + place for place, (variant, row) in enumerate(changed)}
         self.readings = []
         for index, variant in enumerate(variants):
@@ -197,10 +188,7 @@ def tokens_of(sequence: TokenSequence, item: int, variants: Sequence[Variant], n
 
 
 def _first_query(sequence: TokenSequence, cut: Cut, n_prefix: int) -> int:
-    """The first position that loses an edge.
-
-    A cut that names keys which are not run, or which nobody comes after, must not pass for one that was made.
-    """
+    """The first position that loses an edge; a cut that takes nothing must not pass for one that was made."""
     if min(cut.keys) < n_prefix or max(cut.keys) >= len(sequence.ids):
         # A key inside the shared prefix would have to be cut from the prefix's own later tokens, and those are not run.
         raise InterventionNotApplied(

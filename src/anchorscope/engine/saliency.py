@@ -6,7 +6,6 @@ back to the attention weights and nowhere else: no parameter collects any. Each 
 their gradient is there, so that the gradients of all layers are never held together.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,10 +15,7 @@ from jaxtyping import Float, Float32
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, memory_facts, plan_batches, run_in_batches
-from anchorscope.engine.forward import not_finite, run_layers
-from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import Packed, Prefix, not_finite, run_layers
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, refuse_unread_positions
 from anchorscope.errors import InterventionNotApplied
@@ -40,15 +36,12 @@ will do)."""
 
 @dataclass(frozen=True)
 class Saliency:
-    """What was found."""
-
     values: Float32[np.ndarray, "item loss set layer head"]
     """Heads as the queries have them; 0 above the layer that an item's loss reads."""
     sets: tuple[str, ...]
     """Names of the sets of keys: those asked for, then `ALL`."""
 
     def of(self, name: str) -> Float32[np.ndarray, "item loss layer head"]:
-        """One set's values."""
         return self.values[:, :, self.sets.index(name)]
 
 
@@ -59,47 +52,31 @@ def saliency(
     prefix: Prefix,
     keys: Mapping[str, Sequence[tuple[int, ...]]],
     loss: Loss,
-    top: int | Sequence[int] | None = None,
-    budget: Budget | None = None,
+    tops: Sequence[int],
+    batches: Sequence[Sequence[int]],
     progress: Progress | None = None,
     title: str = "saliency",
-    batches: Sequence[Sequence[int]] | None = None,
 ) -> Saliency:
     """Saliency of every item: from each of its sets of keys to the queries of its answer.
 
-    `keys` gives the positions of each set, item by item; those of the shared prefix too. The queries are the positions
-    from `answer_start` to the last one that is read; where that lies before the answer, it alone. So `read_at` should
-    name only what the loss looks at. `top` is the layer that the loss reads, of all items or of each: no block above it
-    is run; None for the last one. Batches are as large as `budget` and memory with gradients allow, unless they are
-    planned already.
+    The queries are the positions from `answer_start` to the last one that is read, or it alone where it lies before the
+    answer. `tops` are the layers that each item's loss reads: no block above a batch's highest is run.
     """
-    listener, n_items = progress or Silent(), len(sequences)
-    tops = [lm.n_layers - 1 if top is None else top] * n_items if top is None or isinstance(top, int) else list(top)
-    work = _Work(lm.without_learning(), sequences, _outside_inference_mode(prefix), tuple(keys.items()), loss, tops)
-    work.refuse()
-    lengths = [len(sequence.ids) - prefix.length for sequence in sequences]
-    # A budget of its own: passes without gradients, which need far less, keep theirs where memory runs out here.
-    own = Budget(min(budget.at_once, work.at_once())) if budget else Budget(max(lengths, default=1) * n_items)
-    own = own if batches is None else Budget(sys.maxsize, is_planned=True)
-    planned = batches or [  # items that end at the same layer run together
-        batch
-        for level in sorted(set(tops), reverse=True)
-        for batch in plan_batches(lengths, own.tokens, [item for item in range(n_items) if tops[item] == level])
-    ]
-    listener.start(title, n_items)
-    found: dict[int, NDArray[np.float32]] = {}
-
-    def run(batch: list[int]) -> None:
-        found.update(zip(batch, work.run(batch), strict=True))
+    refuse_unread_positions(sequences, prefix.length)
+    lm, prefix = lm.without_learning(), _outside_inference_mode(prefix)
+    listener = progress or Silent()
+    listener.start(title, len(sequences))
+    by_item: dict[int, NDArray[np.float32]] = {}
+    for batch in batches:
+        layers = max(tops[item] for item in batch) + 1
+        values = _Batch(lm, sequences, prefix, keys, loss, layers, list(batch)).back()
+        by_item.update(zip(batch, values, strict=True))
         listener.advance(len(batch))
-
-    run_in_batches(planned, lambda: lengths, own, run)
     listener.finish()
-    values = np.stack([found[item] for item in range(n_items)])
-    if not np.isfinite(values).all():
+    found = np.stack([by_item[item] for item in range(len(sequences))])
+    if not np.isfinite(found).all():
         raise not_finite(lm)
-    found_all = Saliency(values, (*keys, ALL))
-    return found_all if batches is not None else refuse_no_gradient(found_all)
+    return Saliency(found, (*keys, ALL))
 
 
 def refuse_no_gradient(found: Saliency) -> Saliency:
@@ -107,47 +84,6 @@ def refuse_no_gradient(found: Saliency) -> Saliency:
     if not found.values.any():
         raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not hang on them")
     return found
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What is asked of every batch."""
-
-    lm: LanguageModel
-    sequences: Sequence[TokenSequence]
-    prefix: Prefix
-    keys: tuple[tuple[str, Sequence[tuple[int, ...]]], ...]
-    loss: Loss
-    tops: list[int]
-
-    def refuse(self) -> None:
-        """What cannot be computed as asked is told before anything is run."""
-        n, n_prefix = len(self.sequences), self.prefix.length
-        counts = {"top": len(self.tops), **{name: len(sets) for name, sets in self.keys}}
-        wrong = [f"{name} has {count}" for name, count in counts.items() if count != n]
-        if not n or wrong or ALL in counts:
-            reason = ", ".join(wrong) or f"none of them, or a set named {ALL!r}"
-            raise ValueError(f"saliency of {n} items: {reason}; one entry per item is wanted, {ALL!r} is made here")
-        beyond = [layer for layer in self.tops if not 0 <= layer < self.lm.n_layers]
-        if beyond:
-            raise ValueError(f"a loss is asked for at layer {beyond[0]}, and there are 0 to {self.lm.n_layers - 1}")
-        refuse_unread_positions(self.sequences, n_prefix)
-        for item, sequence in enumerate(self.sequences):
-            if sequence.answer_start < n_prefix:
-                raise ValueError(f"item {item} answers from {sequence.answer_start}, inside the shared prefix")
-            for name, sets in self.keys:
-                outside = [key for key in sets[item] if not 0 <= key < len(sequence.ids)]
-                if outside:
-                    raise ValueError(f"{name} of item {item} names key {outside[0]} of 0 to {len(sequence.ids) - 1}")
-
-    def at_once(self) -> int:
-        """How many tokens of the longest items memory holds."""
-        longest = max(len(sequence.ids) for sequence in self.sequences)
-        return memory_facts(self.lm).tokens_with_gradients(max(self.tops) + 1, longest - self.prefix.length, longest)
-
-    def run(self, batch: list[int]) -> NDArray[np.float32]:
-        """One batch, there and back, [item, loss, set, layer, head]."""
-        return _Batch(self, batch).back()
 
 
 class _Sums:
@@ -173,15 +109,22 @@ class _Sums:
 
 
 class _Batch:
-    """One batch, run with gradients."""
-
-    def __init__(self, work: _Work, batch: list[int]) -> None:
-        self.lm, self.layers = work.lm, max(work.tops[item] for item in batch) + 1
-        sequences = [work.sequences[item] for item in batch]
-        rows = BatchRows(work.sequences, batch, [CLEAN], work.prefix.length, self.lm.n_layers)
-        packed = Packed(self.lm, work.sequences, rows, work.prefix, watch=self._watch)
-        queries = _queries(sequences, work.prefix.length, int((rows.stop - rows.first).max()))
-        sets = _key_sets([[sets[item] for item in batch] for _, sets in work.keys], sequences, packed.n_keys)
+    def __init__(
+        self,
+        lm: LanguageModel,
+        all_sequences: Sequence[TokenSequence],
+        prefix: Prefix,
+        keys: Mapping[str, Sequence[tuple[int, ...]]],
+        loss: Loss,
+        layers: int,
+        batch: list[int],
+    ) -> None:
+        self.lm, self.layers = lm, layers
+        sequences = [all_sequences[item] for item in batch]
+        rows = BatchRows(all_sequences, batch, [CLEAN], prefix.length, lm.n_layers)
+        packed = Packed(lm, all_sequences, rows, prefix, watch=self._watch)
+        queries = _queries(sequences, prefix.length, int((rows.stop - rows.first).max()))
+        sets = _key_sets([[sets[item] for item in batch] for sets in keys.values()], sequences, packed.n_keys)
         device = self.lm.device
         self.sums = _Sums(torch.from_numpy(queries).to(device), torch.from_numpy(sets).to(device), self.lm)
         self.tokens_read = rows.token_indices(np.arange(len(batch)), np.array([one.read_at for one in sequences]), 0)
@@ -193,7 +136,7 @@ class _Batch:
             self.lm, packed.ids, packed.positions, packed, self._visit, read=read, layers=self.layers, gradients=True
         )
         with torch.enable_grad():
-            losses = work.loss(batch, torch.stack(self.read, dim=3))
+            losses = loss(batch, torch.stack(self.read, dim=3))
         if len(losses) != len(batch) or losses.dim() > 2 or not losses.requires_grad:
             raise ValueError(f"losses of shape {tuple(losses.shape)} for {len(batch)} items, or without a gradient")
         self.losses = losses if losses.dim() == 2 else losses[:, None]
@@ -207,18 +150,20 @@ class _Batch:
             together.append(self.sums.take())
         return torch.stack(together, dim=1).cpu().numpy()
 
-    def _watch(self, layer: int, weights: Tensor) -> None:
+    def _watch(self, weights: Tensor) -> Tensor:
+        layer = len(self.read)  # states of a layer are read after its attention
         if layer == 0:  # nothing below it is asked for a gradient
             self.first_weights = weights.requires_grad_()
-        known, sums = weights.detach(), self.sums  # not the batch, which holds the graph: the two would never be freed
-        weights.register_hook(lambda gradient: sums.add(layer, known, gradient))
+        values, sums = weights.detach(), self.sums  # not the batch, which holds the graph: the two would never be freed
+        weights.register_hook(lambda gradient: sums.add(layer, values, gradient))
+        return weights
 
     def _visit(self, layer: int, output: BlockOutput) -> None:
         indices = torch.from_numpy(self.tokens_read).to(output.residual.device)
         if layer == self.layers - 1:  # of the last block there is nothing but what is read
             indices = torch.arange(self.tokens_read.size, device=indices.device).view(self.tokens_read.shape)
-        here = torch.stack([getattr(output, name)[0, indices] for name in SITES], dim=2)
-        self.read.append(here.to(self.lm.device))
+        states = torch.stack([getattr(output, name)[0, indices] for name in SITES], dim=2)
+        self.read.append(states.to(self.lm.device))
 
 
 def _queries(sequences: Sequence[TokenSequence], n_prefix: int, n: int) -> NDArray[np.float32]:

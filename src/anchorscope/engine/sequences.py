@@ -14,12 +14,8 @@ HOW = ("mask", "zero")
 
 @dataclass(frozen=True)
 class TokenSequence:
-    """Prompt and answer of one item."""
-
     ids: tuple[int, ...]
-    """Token ids of prompt and answer."""
     answer_start: int
-    """Index of the answer's first token."""
     read_at: tuple[int, ...]
     """The positions whose states are wanted, the same number for every item."""
 
@@ -34,9 +30,7 @@ class Cut:
     keys: tuple[int, ...]
     """Positions that later positions may no longer attend to, or attend to less or more."""
     edges: str = "all"
-    """One of `EDGES`."""
     how: str = "mask"
-    """One of `HOW`."""
     heads: tuple[int, ...] | None = None
     """The query heads that lose the edges; None for all."""
     alpha: float = -1.0
@@ -55,7 +49,6 @@ class Cut:
 
     @property
     def changes(self) -> bool:
-        """Whether it touches any score."""
         return bool(self.keys) and self.alpha != 0
 
     @property
@@ -65,7 +58,6 @@ class Cut:
 
     @property
     def n_cut(self) -> int:
-        """Number of keys."""
         return len(self.keys)
 
     def first_query(self, sequence: TokenSequence) -> int:
@@ -104,7 +96,6 @@ class Patch:
     donor: int
     """Index of the item that gives its states; it may be the item itself."""
     donor_positions: tuple[int, ...]
-    """Positions of the donor, one for each."""
 
     def __post_init__(self) -> None:
         if not self.positions or len(self.positions) != len(self.donor_positions):
@@ -133,11 +124,9 @@ class Variant:
         return NO_CUT if self.cuts is None else self.cuts[item]
 
     def patch(self, item: int) -> Patch | None:
-        """An item's patch; None where it has none."""
         return None if self.patches is None else self.patches[item]
 
     def runs(self, item: int) -> bool:
-        """Whether an item is run."""
         named = self.cuts if self.patches is None else self.patches
         return named is None or item in named
 
@@ -157,14 +146,10 @@ class Variant:
 
 NO_CUT = Cut(keys=())
 CLEAN = Variant()
-"""Nothing is cut."""
 
 
 def shared_prefix_length(sequences: Sequence[Sequence[int]], limits: Sequence[int]) -> int:
-    """How many leading tokens all sequences have in common, at most `limits[i]` of each.
-
-    Keys and values of these are computed once. At least one token of every sequence is left to run.
-    """
+    """How many leading tokens all sequences share, at most `limits[i]` of each; one token of each is left to run."""
     if not sequences:
         return 0
     first = sequences[0]

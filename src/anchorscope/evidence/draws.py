@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.models.process_settings import one_thread, true_float32
+from anchorscope.models.process_settings import threads, true_float32
 from anchorscope.probes.grid_search import weighted_auc
 from anchorscope.stats.auc import auc, running_sums
 from anchorscope.stats.estimate import LEVEL, Estimate, percentile_interval
@@ -72,7 +72,7 @@ class Draws:
 @contextmanager
 def resampling(device: torch.device) -> Iterator[None]:
     """Products in full single precision; on a CPU one thread, as tables that fit its cache are not divided."""
-    with true_float32(), one_thread() if device.type == "cpu" else nullcontext():
+    with true_float32(), threads(1) if device.type == "cpu" else nullcontext():
         yield
 
 

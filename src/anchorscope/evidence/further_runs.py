@@ -21,7 +21,7 @@ from torch import Tensor
 
 from anchorscope.answers.generate import self_consistency, semantic_entropy, truth_prompts
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
-from anchorscope.engine.answer_stats import AnswerStats
+from anchorscope.engine.capture import AnswerStats
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import Executor
@@ -29,9 +29,8 @@ from anchorscope.execute.run_passes import run_choices, run_states
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
-from anchorscope.plan.decoding import plan_choices
 from anchorscope.plan.interventions import plan_cut
-from anchorscope.plan.passes import Place, Planner, before_answers, shared_tokens
+from anchorscope.plan.passes import Place, Planner, before_answers, plan_choices, shared_tokens
 from anchorscope.progress import Progress
 
 T = TypeVar("T")

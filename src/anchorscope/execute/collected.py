@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.engine.answer_stats import STATISTICS, AnswerStats
+from anchorscope.engine.capture import STATISTICS, AnswerStats
 from anchorscope.execute.parts import VariantPart
 from anchorscope.models.devices import Fetched, ToHost, copy_rows, empty_on_host, to_device
 from anchorscope.models.language_model import LanguageModel

@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.capture import AttentionMass, EdgeCounts, refuse_idle_cuts
+from anchorscope.engine.capture import AnswerStats, AttentionMass, EdgeCounts, refuse_idle_cuts
 from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.models.devices import copy_rows, empty_on_host
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
@@ -82,8 +82,8 @@ def canary(lm: LanguageModel) -> str:
         digest.update(f"answers of {variant} {batch} {lengths}".encode())
         digest.update(found.contiguous().cpu().view(torch.uint8).numpy().tobytes())
 
-    work = Work(sequences, prefix, (CLEAN, Variant(cuts)), batches=[list(range(len(sequences)))], answers_of=(0,))
-    capture(lm, work, receive, "canary", receive_answers=receive_answers)
+    variants, batches = (CLEAN, Variant(cuts)), [range(len(sequences))]
+    capture(lm, sequences, prefix, batches, receive, variants, answers_of=(0,), receive_answers=receive_answers)()
     return digest.hexdigest()
 
 

@@ -7,8 +7,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.capture import AttentionMass, EdgeCounts
+from anchorscope.engine.capture import AnswerStats, AttentionMass, EdgeCounts
 from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency
 

@@ -14,15 +14,23 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from anchorscope.answers.generate import LIST, Answer, spoken_answers, thinkers
-from anchorscope.engine.batching import MemoryRanOut, too_long_for_memory
+from anchorscope.engine.batching import too_long_for_memory
 from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
+from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.merging import merge_states
 from anchorscope.execute.parts import ChoicesPart, DecodedPart, SaliencyPart, StatesPart
 from anchorscope.execute.worker import Pass
-from anchorscope.plan.decoding import AnswersPass, ChoicesPass, DecodePass, SamplesPass, plan_decoding
-from anchorscope.plan.passes import SaliencyPass, StatesPass
+from anchorscope.plan.passes import (
+    AnswersPass,
+    ChoicesPass,
+    DecodePass,
+    SaliencyPass,
+    SamplesPass,
+    StatesPass,
+    plan_decoding,
+)
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # a type only: passes run where word lists are not installed

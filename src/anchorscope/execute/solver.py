@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from anchorscope.engine.batching import MemoryRanOut
-from anchorscope.errors import UserError
+from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart

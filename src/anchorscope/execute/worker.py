@@ -9,21 +9,20 @@ import torch
 from torch import Tensor
 
 from anchorscope.answers.generate import Ending
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import AttentionSums, Work, launch_capture
+from anchorscope.engine.batching import MOST_AT_ONCE
+from anchorscope.engine.capture import AttentionSums, capture
 from anchorscope.engine.decode import choice_log_probs, decode
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import SITES
+from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.collected import Collected
 from anchorscope.execute.parts import ChoicesPart, DecodedPart, DevicePart, Part, SaliencyPart, StatesPart
-from anchorscope.models.devices import done_so_far
+from anchorscope.models.devices import done_so_far, free_memory, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.wrapping import without_knowledge
-from anchorscope.plan.decoding import ChoicesPass, DecodePass
-from anchorscope.plan.passes import DeviceWork, OutOfFoldProbes, SaliencyPass, StatesPass
+from anchorscope.plan.passes import ChoicesPass, DecodePass, DeviceWork, OutOfFoldProbes, SaliencyPass, StatesPass
 from anchorscope.probes.crossfit import Scorer
 from anchorscope.progress import Progress
 
@@ -65,14 +64,20 @@ class Worker:
 
     def launch(self, shard: Shard, progress: Progress) -> Launched:
         """The same without waiting for a GPU, where the pass allows it; also raises `MemoryRanOut`."""
-        with product_kernels():
-            if isinstance(shard, StatesPass) and shard.random_weights:
-                return self.without_knowledge._states(shard, progress)
-            self.__dict__.pop("without_knowledge", None)  # as large as the model itself
-            if isinstance(shard, StatesPass):
-                return self._states(shard, progress)
-            part = self._done(shard, progress)
-            return Launched(lambda: part)
+        try:
+            with product_kernels():
+                if isinstance(shard, StatesPass) and shard.random_weights:
+                    return self.without_knowledge._states(shard, progress)
+                self.__dict__.pop("without_knowledge", None)  # as large as the model itself
+                if isinstance(shard, StatesPass):
+                    return self._states(shard, progress)
+                part = self._done(shard, progress)
+                return Launched(lambda: part)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        free_memory()  # outside the handler: the exception held on to every tensor of the pass
+        raise MemoryRanOut
 
     def _done(self, shard: _Waiting | DeviceWork, progress: Progress) -> Part:
         if isinstance(shard, DecodePass):
@@ -103,26 +108,22 @@ class Worker:
             for variant in range(len(shard.variants))
         ]
         scored = range(len(shard.variants)) if shard.answer_stats else range(int(shard.log_probs))
-        work = Work(
+        weighed: list[AttentionSums] = []
+        edges = capture(
+            self.lm,
             shard.sequences,
             self.prefix(shard.prefix),
-            shard.variants,
-            _budget(shard.batch_tokens),
             shard.batches,
-            compiled=shard.compiled,
-            answers_of=scored,
-            n_layers=shard.n_layers,
-            attention=shard.attention,
-        )
-        weighed: list[AttentionSums] = []
-        edges = launch_capture(
-            self.lm,
-            work,
             lambda variant, batch, states: collected[variant].receive(batch, states),
-            shard.title,
-            progress,
-            (lambda variant, *found: collected[variant].receive_answers(*found)) if scored else None,
-            weighed.append,
+            shard.variants,
+            shard.n_layers,
+            shard.compiled,
+            answers_of=scored,
+            receive_answers=lambda variant, *found: collected[variant].receive_answers(*found),
+            attention=shard.attention,
+            receive_attention=weighed.append,
+            progress=progress,
+            title=shard.title,
         )
         for one in collected:
             one.fetch()
@@ -152,7 +153,7 @@ class Worker:
                 shard.max_new_tokens,
                 ending.is_end,
                 progress,
-                _budget(shard.batch_tokens),
+                min(shard.batch_tokens, MOST_AT_ONCE),
                 shard.title,
                 shard.sampling,
             )
@@ -160,14 +161,7 @@ class Worker:
 
     def _choices(self, shard: ChoicesPass, progress: Progress) -> ChoicesPart:
         found = choice_log_probs(
-            self.lm,
-            shard.prompts,
-            self.prefix(shard.prefix),
-            shard.batches,
-            shard.choices,
-            _budget(shard.batch_tokens),
-            progress,
-            shard.title,
+            self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.choices, progress, shard.title
         )
         run = sorted(prompt for batch in shard.batches for prompt in batch)
         return ChoicesPart(np.array(run, dtype=np.int64), found[run].numpy())
@@ -190,13 +184,8 @@ class Worker:
             shard.keys,
             log_odds,
             shard.layers,
-            None,
+            shard.batches,
             progress,
             shard.title,
-            shard.batches,
         )
         return SaliencyPart(found)
-
-
-def _budget(tokens: int) -> Budget:
-    return Budget(tokens, is_planned=True)

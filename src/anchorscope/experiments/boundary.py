@@ -105,7 +105,7 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str |
     None where that longer prompt does not fit the model's context.
     """
     from anchorscope.execute.run_passes import run_answers
-    from anchorscope.plan.decoding import plan_answers
+    from anchorscope.plan.passes import plan_answers
 
     writer = inputs.setting.writer()
     work = plan_answers(

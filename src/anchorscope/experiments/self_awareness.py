@@ -125,7 +125,7 @@ def _null_scores(
     """
     import torch
 
-    from anchorscope.probes.permuted_labels import dealt_anew, null_scores
+    from anchorscope.probes.crossfit import dealt_anew, null_scores
 
     layers = sorted({*pathways.reference.tolist(), max(0, int(pathways.reference.min()) - 1)})
     inputs.progress.start("permuted pathways", PERMUTATIONS * len(layers))
@@ -173,7 +173,7 @@ def _row(
     null: Floats | None = None,
     method: str = f"{METHOD}, probes as fitted",
 ) -> Statistic:
-    from anchorscope.probes.permuted_labels import share_at_least
+    from anchorscope.probes.crossfit import share_at_least
 
     method += OF_SAMPLE
     if null is not None:

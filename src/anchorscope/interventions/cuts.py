@@ -1,19 +1,11 @@
 """Interventions that cut attention edges: the knockout, its controls, other choices of words, edges and method.
 
 The **knockout**: no later position may attend to the question's exact tokens, in any layer; masked before the softmax,
-so that what remains renormalises. Its controls: **random**, other tokens that receive as much attention, without which
-the chart would say nothing about the question's key words; **none**, nothing cut: what that changes is the noise floor
-below which no change counts; **template**, as many tokens of the text that is the same for all questions.
-
-**Subject**, **property**, **content** ask how much depends on which words are cut; groups stay those of the knockout.
-An item whose question does not say such words is not run.
-
-**Direct** cuts fewer edges: only those that lead straight from the exact tokens to the answer. What is left of the
-effect went straight to the answer, what is gone took a way through other tokens. (The third kind of edges, `outside`,
-differs from `all` only among the exact tokens themselves, whom no answer token sees under either.)
-
-**Zeroing** sets the weights of the cut edges to zero after the softmax and does not raise the rest in their place: less
-comes in. The paper does not say which of the two it does; where they disagree, a result depends on that choice.
+so that what remains renormalises. Its controls: **random**, other tokens that receive as much attention; **none**,
+nothing cut, the noise floor below which no change counts; **template**, as many tokens of the text that all questions
+share. **Subject**, **property**, **content** cut only such words. **Direct** cuts only the edges that lead straight
+from the exact tokens to the answer: the rest of the effect took a way through other tokens. **Zeroing** sets the
+weights of the cut edges to zero after the softmax and does not raise the rest; the paper does not say which it does.
 """
 
 from collections.abc import Sequence
@@ -26,14 +18,7 @@ from numpy.typing import NDArray
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.interventions.intervention import NOISE_ITEMS, Intervention
-from anchorscope.interventions.rewrites import (
-    ANSWER_BARE,
-    ANSWER_TEMPLATE,
-    PATCH_CONTROL,
-    PATCH_RANDOM,
-    PATCH_SAME,
-    PATCH_SELF,
-)
+from anchorscope.interventions.rewrites import REWRITES
 from anchorscope.items import Item
 from anchorscope.plugins import WithPlugins
 
@@ -53,13 +38,12 @@ def as_much_attention(
 ) -> tuple[int, ...]:
     """Some of the candidates, at least one if there is any, that receive as much attention as the exact tokens.
 
-    As many tokens are not as much information: a question's key words may receive several times the attention of the
-    words around them. The tokens are chosen so that the attention that later tokens give them in the clean run, over
-    all layers and heads, comes as near as possible to that of E_Q. Among choices within a hundredth of it, those whose
+    As many tokens are not as much information: key words may receive several times the attention of the words around
+    them. Among the sets whose attention in the clean run is within a hundredth of E_Q's, or nearest to it, those whose
     number of tokens is nearest E_Q's are preferred, and one of these is drawn at random.
 
     All sets of up to `EXACT` candidates are compared. Where there are more, chance decides about the others beforehand,
-    one by one: each is taken with the share that is still wanted of the attention of all that are still there.
+    one by one: each is taken with the share that is still wanted of the attention of all that are left.
     """
     if not candidates:
         return ()
@@ -91,10 +75,7 @@ def question_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[i
 
 
 def random_candidates(item: Item) -> list[int]:
-    """Tokens that the random control may cut: after the shared prefix and before the answer, outside E_Q.
-
-    Never the first token of the sequence: models use it as a sink for idle attention, and cutting it breaks everything.
-    """
+    """Between prefix and answer, outside E_Q; never the first token, which models use as a sink for idle attention."""
     located = item.located
     exact = set(located.question_tokens)
     return [index for index in range(max(located.prefix_length, 1), located.answer_start) if index not in exact]
@@ -118,61 +99,26 @@ def _random_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[in
     return as_much_attention(item.located.question_tokens, random_candidates(item), mass, rng)
 
 
-def _template_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
-    return _as_many(item, template_candidates(item), rng)
-
-
-def _nothing(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
-    return ()
-
-
-def _subject(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
-    return item.located.parts.subject
-
-
-def _property(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
-    return item.located.parts.property
-
-
-def _content(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
-    return item.located.parts.content
-
-
 KNOCKOUT = Intervention(ENTRIES["knockout"], question_tokens, keeps_states=True)
 RANDOM = Intervention(
     ENTRIES["random"], _random_tokens, keeps_states=True, candidates=random_candidates, repeats=True, by_attention=True
 )
-NONE = Intervention(ENTRIES["none"], _nothing, changes=False, max_items=NOISE_ITEMS)
-SUBJECT = Intervention(ENTRIES["subject"], _subject, part="subject")
-PROPERTY = Intervention(ENTRIES["property"], _property, part="property")
-CONTENT = Intervention(ENTRIES["content"], _content, part="content")
-TEMPLATE = Intervention(
-    ENTRIES["template"], _template_tokens, whole=True, many_passes=True, candidates=template_candidates
+NONE = Intervention(ENTRIES["none"], lambda item, rng, mass: (), changes=False, max_items=NOISE_ITEMS)
+_OTHERS = (
+    Intervention(ENTRIES["subject"], lambda item, rng, mass: item.located.parts.subject, part="subject"),
+    Intervention(ENTRIES["property"], lambda item, rng, mass: item.located.parts.property, part="property"),
+    Intervention(ENTRIES["content"], lambda item, rng, mass: item.located.parts.content, part="content"),
+    Intervention(
+        ENTRIES["template"],
+        lambda item, rng, mass: _as_many(item, template_candidates(item), rng),
+        whole=True,
+        many_passes=True,
+        candidates=template_candidates,
+    ),
+    Intervention(ENTRIES["direct"], question_tokens, edges="direct"),
+    Intervention(ENTRIES["zeroing"], question_tokens, how="zero"),
 )
-DIRECT = Intervention(ENTRIES["direct"], question_tokens, edges="direct")
-ZEROING = Intervention(ENTRIES["zeroing"], question_tokens, how="zero")
-
-
-_OWN = {
-    one.name: one
-    for one in (
-        KNOCKOUT,
-        RANDOM,
-        NONE,
-        SUBJECT,
-        PROPERTY,
-        CONTENT,
-        TEMPLATE,
-        DIRECT,
-        ZEROING,
-        PATCH_SAME,
-        PATCH_RANDOM,
-        PATCH_SELF,
-        PATCH_CONTROL,
-        ANSWER_TEMPLATE,
-        ANSWER_BARE,
-    )
-}
+_OWN = {one.name: one for one in (KNOCKOUT, RANDOM, NONE, *_OTHERS, *REWRITES)}
 INTERVENTIONS = WithPlugins(_OWN, "interventions")
 """Every intervention by name."""
 

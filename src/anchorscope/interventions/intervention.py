@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.answers.template import Prompt, Template, build_prompts
+from anchorscope.answers.template import Template
 from anchorscope.catalogue import InterventionEntry
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import NO_CUT, Cut, TokenSequence
@@ -27,15 +27,11 @@ class ItemRun:
     """One item, run once in a changed way."""
 
     item: int
-    """Index into the items."""
     sequence: TokenSequence
     """The item's own tokens, or those of another text."""
     cut: Cut = NO_CUT
-    """The attention edges that are cut."""
     run: int = 0
-    """Which of the item's runs this is: 0, 1 …"""
     n_changed: int = 0
-    """How many tokens are cut, replaced or dropped."""
     n_candidates: int | None = None
     """How many tokens there were to draw from, where some are drawn."""
     attention_ratio: float | None = None
@@ -48,10 +44,6 @@ class Writer:
 
     tokenizer: Any
     template: Template
-
-    def prompts(self, items: Sequence[Item]) -> list[Prompt]:
-        """The prompts of the items' own questions."""
-        return build_prompts(self.tokenizer, [item.question for item in items], self.template)
 
     def sequences(
         self, items: Sequence[Item], questions: Sequence[str], positions: Sequence[str]
@@ -72,10 +64,7 @@ def answered(before: tuple[int, ...], item: Item, positions: Sequence[str]) -> T
 
 @dataclass(frozen=True)
 class Setting:
-    """What an intervention is given beside the items."""
-
     positions: tuple[str, ...]
-    """Where probes read."""
     edges: str
     """Which later tokens lose the cut edges, unless an intervention has a choice of its own."""
     seed: int
@@ -98,24 +87,17 @@ Rewrite = Callable[[Sequence[Item], Sequence[int], Setting], list[ItemRun]]
 
 @dataclass(frozen=True)
 class Intervention:
-    """A registered intervention."""
-
     entry: InterventionEntry
-    """Its name and words."""
     keys: Keys | None = None
-    """For one that cuts attention edges."""
     rewrite: Rewrite | None = None
-    """For one that writes the text anew."""
     changes: bool = True
     """False for a no-op control: nothing is changed, only the batches are made in another order."""
     max_items: int | None = None
-    """How many items are enough; None for all."""
     keeps_states: bool = False
     """Whether states under it are kept: the question share needs them, and probes are fitted on them (`refit`)."""
     candidates: Callable[[Item], Sequence[int]] | None = None
     """For one that draws its keys: the positions that it draws from."""
     repeats: bool = False
-    """Whether it is drawn several times (`--random-cuts`)."""
     draw: int = 0
     """Which of its draws this is; all results but states are those of the first."""
     by_attention: bool = False
@@ -123,11 +105,9 @@ class Intervention:
     part: str | None = None
     """The part of the question without which an item cannot be run; None where every item can."""
     why_few: str = "no item can be run so"
-    """Why there may be too few items to run."""
     edges: str | None = None
     """Which later tokens lose the edges, where that is the point of it; None for the recipe's choice."""
     how: str = "mask"
-    """How edges are cut: masked before the softmax, or set to zero after it."""
     whole: bool = False
     """Whether it cuts tokens of the shared prefix, so that the whole sequence has to be run."""
     many_passes: bool = False
@@ -146,7 +126,6 @@ class Intervention:
         return self.name if self.draw == 0 else f"{self.name} {self.draw + 1}"
 
     def applies(self, item: Item) -> bool:
-        """Whether an item can be run."""
         if self.whole and item.located.prefix_length < 2:  # the first token is never cut
             return False
         return self.part is None or bool(getattr(item.located.parts, self.part))

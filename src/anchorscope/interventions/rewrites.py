@@ -1,18 +1,13 @@
 """Token patching: the exact words of the question replaced by another item's, the answer kept.
 
-If the probe reads the question, it should notice that the answer no longer fits. Donors are of the same relation (the
-question asks the same of another subject), or any other item; the item itself as its own donor must change nothing,
-and as a control as many other words are replaced by other questions' other words.
+If the probe reads the question, it should notice that the answer no longer fits. Donors are of the same relation, or
+any other item; the item itself as its own donor must change nothing, and as a control as many other words are replaced
+by other questions' other words. Parts change places with parts: the donor's subject for the subject, its property for
+the property; a part that the donor's question does not say stays. A donor to whose question the kept answer would be
+right is used only where no other was found.
 
-Parts change places with parts: the donor's subject for the subject, its property for the property; a part that the
-donor's question does not say stays. A donor to whose question the kept answer would be right is used only where none of
-those looked at is another: some answers are right whatever the question.
-
-Answer only: the question is dropped and the answer read by itself, afresh.
-
-Once with the template kept, an empty line where the question was, and once bare. Bare is not quite nothing: the
-sequence keeps its first token, since models use it as a sink for idle attention and would treat the answer's first
-word as one.
+Answer only: the question is dropped, once with the template kept and an empty line where the question was, and once
+bare. Bare keeps the sequence's first token, which models use as a sink for idle attention.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from anchorscope.answers.grade import grade
+from anchorscope.answers.template import build_prompts
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.datasets.text import Span, merged
 from anchorscope.interventions.intervention import NOISE_ITEMS, Intervention, ItemRun, Setting, answered
@@ -29,7 +25,6 @@ from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import mixed, priorities, stream
 
 DONORS = 3
-"""Donors of each item."""
 _TRIED = 24  # donors looked at before an item is left without one
 
 Indices = Sequence[int]
@@ -131,14 +126,6 @@ def _written(
     ]
 
 
-def _from_relation(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
-    return _patch(items, some, setting, _Donors(items, setting, "patch-same", same_relation=True))
-
-
-def _from_anyone(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
-    return _patch(items, some, setting, _Donors(items, setting, "patch-random"))
-
-
 def _from_itself(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
     made = [(index, 0, exchanged(items[index], items[index])) for index in some]
     return _written(items, made, setting, lambda index: 0)
@@ -155,7 +142,8 @@ def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Settin
     """As many other tokens, at least, replaced by the other words of other questions."""
     made, changed = [], {}
     donors = _Donors(items, setting, "patch-control")
-    prompts = setting.writer().prompts([items[index] for index in some])
+    writer = setting.writer()
+    prompts = build_prompts(writer.tokenizer, [items[index].question for index in some], writer.template)
     for index, prompt in zip(some, prompts, strict=True):
         item, text = items[index], _Flat(items[index]).text
         rng = stream(setting.seed, "patch-control", item.item_id)
@@ -188,26 +176,6 @@ def _other_word(donors: Sequence[Item], word: str, rng: np.random.Generator) -> 
     return None
 
 
-PATCH_SAME = Intervention(
-    ENTRIES["patch-same"],
-    rewrite=_from_relation,
-    variant="donor",
-    why_few="their relation is not known, or no other item of it fits",
-)
-PATCH_RANDOM = Intervention(
-    ENTRIES["patch-random"], rewrite=_from_anyone, variant="donor", why_few="no other item fits"
-)
-PATCH_SELF = Intervention(
-    ENTRIES["patch-self"], rewrite=_from_itself, variant="self", changes=False, max_items=NOISE_ITEMS
-)
-PATCH_CONTROL = Intervention(
-    ENTRIES["patch-control"],
-    rewrite=_other_words_exchanged,
-    variant="control",
-    why_few="the questions say nothing but their exact words",
-)
-
-
 def _template_kept(items: Sequence[Item], some: Sequence[int], setting: Setting) -> list[ItemRun]:
     sequences = setting.writer().sequences([items[index] for index in some], [""] * len(some), setting.positions)
     return [
@@ -225,5 +193,26 @@ def _dropped(items: Sequence[Item], index: int, before: tuple[int, ...], setting
     return ItemRun(index, sequence, n_changed=len(items[index].located.input_ids) - len(sequence.ids))
 
 
-ANSWER_TEMPLATE = Intervention(ENTRIES["answer-template"], rewrite=_template_kept, variant="no question")
-ANSWER_BARE = Intervention(ENTRIES["answer-bare"], rewrite=_bare, variant="bare")
+REWRITES = (
+    Intervention(
+        ENTRIES["patch-same"],
+        rewrite=lambda items, some, setting: _patch(items, some, setting, _Donors(items, setting, "patch-same", True)),
+        variant="donor",
+        why_few="their relation is not known, or no other item of it fits",
+    ),
+    Intervention(
+        ENTRIES["patch-random"],
+        rewrite=lambda items, some, setting: _patch(items, some, setting, _Donors(items, setting, "patch-random")),
+        variant="donor",
+        why_few="no other item fits",
+    ),
+    Intervention(ENTRIES["patch-self"], rewrite=_from_itself, variant="self", changes=False, max_items=NOISE_ITEMS),
+    Intervention(
+        ENTRIES["patch-control"],
+        rewrite=_other_words_exchanged,
+        variant="control",
+        why_few="the questions say nothing but their exact words",
+    ),
+    Intervention(ENTRIES["answer-template"], rewrite=_template_kept, variant="no question"),
+    Intervention(ENTRIES["answer-bare"], rewrite=_bare, variant="bare"),
+)

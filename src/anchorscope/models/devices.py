@@ -38,7 +38,7 @@ def refuse_too_large(needed: int, device: torch.device, on_all: bool, what: str)
     """Refuses what certainly cannot fit: more bytes than the device has, or than this process may take, in all."""
     if device.type == "cuda":
         devices = range(torch.cuda.device_count()) if on_all else [device.index or 0]
-        free, total = (sum(both) for both in zip(*(torch.cuda.mem_get_info(one) for one in devices), strict=True))
+        free, total = (sum(both) for both in zip(*(torch.cuda.mem_get_info(gpu) for gpu in devices), strict=True))
     else:
         free, total = host_memory()
     if needed > total:
@@ -85,7 +85,12 @@ class Fetched:
 
     def __init__(self, tensors: Sequence[Tensor], device: torch.device) -> None:
         """`device` is where the work is done that they hang on."""
-        self._there = [_on_its_way(one) for one in tensors]
+        self._there = [
+            torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+            if tensor.is_cuda
+            else tensor
+            for tensor in tensors
+        ]
         self._wait = done_so_far(device)
 
     def get(self) -> list[Tensor]:
@@ -101,12 +106,6 @@ def done_so_far(device: torch.device) -> Callable[[], None]:
     event = torch.cuda.Event(blocking=True)  # who waits leaves its core to others
     event.record(torch.cuda.current_stream(device))
     return event.synchronize
-
-
-def _on_its_way(tensor: Tensor) -> Tensor:
-    if not tensor.is_cuda:
-        return tensor
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
 
 
 class ToHost:
@@ -145,14 +144,14 @@ def copy_rows(
 ) -> None:
     """Puts the rows of some items to their places, bit by bit; large ones by several threads."""
     assert into.is_contiguous(), "rows would be put into a copy"
-    to, found = (_planes(one) for one in (into, rows))
+    to, given = _planes(into), _planes(rows)
     at = np.asarray(items, dtype=np.int64)
-    step = max(1, _COPIED // max(1, found[:1].nbytes))
+    step = max(1, _COPIED // max(1, given[:1].nbytes))
 
     def copy(first: int) -> None:
-        to[first : first + step, at] = found[first : first + step]
+        to[first : first + step, at] = given[first : first + step]
 
-    side_by_side(copy, range(0, len(found), step))
+    side_by_side(copy, range(0, len(given), step))
 
 
 def _planes(rows: Tensor) -> NDArray[Any]:

@@ -1,55 +1,52 @@
-"""Where the parts of a decoder are, one small table per family.
+"""A decoder block: where its parts are, one small table per family, and the attention that runs in it.
 
 The engine runs the decoder layers itself (a model's own loop would choose masks and rotary embeddings by a layer's
 place in it, and offers no per-item masks). All it needs to know of an architecture is written here: the names of the
-parts, and in which order a block applies them. What a block adds to the residual stream is then at hand without hooks.
+parts, and in which order a block applies them. What a block adds to the residual stream is then available without
+hooks.
+
+transformers lets every model look up its attention function by the name in its configuration. Ours is given queries,
+keys and values of all tokens of a batch in one line, and hands them to the object that was passed as the mask: only the
+engine knows which tokens belong together, what they share and what is cut. Only the engine's own twin of a model
+(`make_twin`) names it; nothing is ever switched over.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
+from transformers import AttentionInterface
 
-from anchorscope.models.attention import Attends
 from anchorscope.plugins import load_all
 
 
 @dataclass(frozen=True)
 class Family:
-    """Names of the parts, as attributes of the model and of its layers; None where a family has no such part."""
+    """Names of the parts, down to `final_norm` inside the stack, then inside a block; None where there is none."""
 
     name: str
-    """What people call the layout."""
     model_types: tuple[str, ...]
     """`config.model_type` of the architectures that are laid out so."""
     stack: str = "model"
     """The decoder stack inside the causal language model; a path with dots where it lies deeper."""
     embedding: str = "embed_tokens"
-    """Token embedding, inside the stack."""
     position_embedding: str | None = None
     """Learned embedding of positions, inside the stack, added to the tokens'."""
     layers: str = "layers"
-    """The list of blocks, inside the stack."""
     rotary: str | None = "rotary_emb"
-    """Rotary embedding, inside the stack."""
     rotary_per_layer_type: bool = False
     """Whether sliding and full layers have rotary embeddings of their own."""
     final_norm: str = "norm"
-    """The norm after the last block, inside the stack."""
     attention: str = "self_attn"
-    """Attention, inside a block."""
     mlp: str = "mlp"
-    """Feed-forward part, inside a block."""
     norm_before_attention: str | None = "input_layernorm"
-    """Norm of what attention reads, inside a block."""
     norm_after_attention: str | None = None
     """Norm of what attention gives, before it is added to the stream."""
     norm_before_mlp: str | None = "post_attention_layernorm"
-    """Norm of what the feed-forward part reads, inside a block."""
     norm_after_mlp: str | None = None
-    """Norm of what the feed-forward part gives, before it is added to the stream."""
     parallel: str | None = None
     """The block's switch that lets both parts read the stream before the block, instead of one after the other."""
     needs_bos: bool = False
@@ -126,8 +123,10 @@ def missing_part(model: nn.Module, family: Family) -> str | None:
             if name is not None:
                 getattr(stack, name)
         block = getattr(stack, family.layers)[0]
-        for name in (family.attention, family.mlp, *_norms(family)):
-            getattr(block, name)
+        around_attention = (family.norm_before_attention, family.attention, family.norm_after_attention)
+        for name in (*around_attention, family.norm_before_mlp, family.mlp, family.norm_after_mlp):
+            if name is not None:
+                getattr(block, name)
     except (AttributeError, IndexError) as error:
         return str(error)
     return None
@@ -140,14 +139,129 @@ def part_at(module: Any, path: str) -> Any:
     return module
 
 
-def _norms(family: Family) -> Iterator[str]:
-    before_and_after = (
-        family.norm_before_attention,
-        family.norm_after_attention,
-        family.norm_before_mlp,
-        family.norm_after_mlp,
-    )
-    return (name for name in before_and_after if name is not None)
+ATTENTION = "anchorscope"
+"""The name of our attention function."""
+_NOT_COMPUTED = ("s_aux", "position_bias")  # attention sinks and learned biases
+
+
+Queries = Float[Tensor, "token head d_head"]
+Keys = Float[Tensor, "token key_head d_head"]
+"""Keys or values of all tokens of a batch, in one line."""
+
+
+@runtime_checkable
+class Attends(Protocol):
+    """Knows which tokens of a batch see which."""
+
+    def attend(
+        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+    ) -> Float[Tensor, "token head d_value"]:
+        """Attention of all tokens; several query heads may share the keys and values of one head."""
+
+
+def _attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    if not hasattr(attention_mask, "attend"):
+        raise ValueError("attention does not obey the mask: it was not handed what the block was given")
+    for name in _NOT_COMPUTED:
+        if others.get(name) is not None:
+            raise ValueError(f"its attention has a part that is not computed here ({name})")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return _attend(attention_mask, query, key, value, scale, softcap), None
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # it is index work and one kernel; what is worth compiling lies around it
+def _attend(
+    attends: Attends, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None
+) -> Tensor:
+    queries, keys, values = (part[0].transpose(0, 1) for part in (query, key, value))  # [token, head, d_head]
+    return attends.attend(queries, keys, values, scaling, softcap)[None]
+
+
+AttentionInterface.register(ATTENTION, _attention)
+
+
+Weights = Float[Tensor, "row key_head group_pos key_pos"]
+"""Attention weights after the softmax, float32; heads that share their keys stand one after the other."""
+Edit = Callable[[Weights], Weights]
+"""Given attention weights: those that are used."""
+
+
+def masked_attention(
+    query: Float[Tensor, "row pos head d_head"],
+    key: Float[Tensor, "row key_pos key_head d_head"],
+    value: Float[Tensor, "row key_pos key_head d_value"],
+    mask: Float[Tensor, "#row #key_head group_pos key_pos"],
+    scaling: float,
+    softcap: float | None,
+    edit: Edit | None = None,
+) -> Float[Tensor, "row pos head d_value"]:
+    """Attention of rows; `mask` is added to the scores, see `per_group`.
+
+    Query heads that share their keys stand one after the other along the positions, so that keys are never copied per
+    head. With `edit` the weights are written out, which a fused kernel never does.
+    """
+    rows, n, heads, d_head = query.shape
+    key_heads, value = key.shape[2], value.transpose(1, 2)
+    if softcap is None and edit is None:
+        grouped = _grouped(query, key_heads)
+        attended = torch.nn.functional.scaled_dot_product_attention(
+            grouped, key.transpose(1, 2), value, attn_mask=mask, scale=scaling
+        )
+    else:
+        weights = attention_weights(query, key, mask, scaling, softcap)
+        attended = (weights if edit is None else edit(weights)).to(value.dtype) @ value
+    attended = attended.view(rows, key_heads, heads // key_heads, n, d_head)
+    return attended.permute(0, 3, 1, 2, 4).reshape(rows, n, heads, d_head)
+
+
+def attention_weights(
+    query: Float[Tensor, "row pos head d_head"],
+    key: Float[Tensor, "row key_pos key_head d_head"],
+    mask: Float[Tensor, "#row #key_head group_pos key_pos"],
+    scaling: float,
+    softcap: float | None,
+) -> Weights:
+    """The weights of `masked_attention`, written out."""
+    scores = _grouped(query, key.shape[2]) @ key.transpose(1, 2).transpose(2, 3)
+    scores = scores * scaling if softcap is None else torch.tanh(scores * (scaling / softcap)) * softcap
+    return torch.softmax(scores + mask, dim=-1, dtype=torch.float32)
+
+
+def _grouped(query: Tensor, key_heads: int) -> Tensor:
+    """Query heads that share their keys, one after the other along the positions."""
+    rows, n, heads, d_head = query.shape
+    grouped = query.view(rows, n, key_heads, heads // key_heads, d_head).permute(0, 2, 3, 1, 4)
+    return grouped.reshape(rows, key_heads, -1, d_head)
+
+
+def per_group(
+    mask: Shaped[Tensor, "row pos key_pos"] | Shaped[Tensor, "row head pos key_pos"], groups: int
+) -> Shaped[Tensor, "row mask_head group_pos key_pos"]:
+    """A mask of rows, or of rows and heads, for query heads that share their keys, `groups` of them each."""
+    if mask.dim() == 3:
+        return mask.repeat(1, groups, 1)[:, None]
+    rows, heads, n, n_keys = mask.shape
+    return mask.reshape(rows, heads // groups, groups * n, n_keys)
+
+
+class OneSequence:
+    def __init__(self, mask: Float[Tensor, "pos key_pos"]) -> None:
+        self.mask = mask
+
+    def attend(
+        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+    ) -> Float[Tensor, "token head d_value"]:
+        mask = per_group(self.mask[None], query.shape[1] // key.shape[1]).to(query.device)
+        return masked_attention(query[None], key[None], value[None], mask, scaling, softcap)[0]
 
 
 @dataclass(frozen=True)
@@ -155,11 +269,8 @@ class BlockOutput:
     """What one block did to the residual stream."""
 
     attention: Float[Tensor, "1 token d_model"]
-    """What attention added."""
     mlp: Float[Tensor, "1 token d_model"]
-    """What the feed-forward part added."""
     residual: Float[Tensor, "1 token d_model"]
-    """The stream after the block."""
 
 
 def run_block(
@@ -170,10 +281,7 @@ def run_block(
     attends: Attends,
     read: Int[Tensor, " read"] | None = None,
 ) -> BlockOutput:
-    """One decoder block on the residual stream; `attends` says which tokens see which.
-
-    With `read`, the places of some tokens, only these go on after attention: all that is wanted of a last block.
-    """
+    """One decoder block on the residual stream; with `read` only the tokens at these places go on after attention."""
     given: dict[str, Any] = {"attention_mask": attends}
     if rotary is not None:
         given["position_embeddings"] = rotary

@@ -2,35 +2,31 @@
 
 import copy
 import functools
+import hashlib
+import json
 import math
 import threading
 import types
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 from transformers import PretrainedConfig
 
 from anchorscope.errors import UserError
-from anchorscope.models.attention import NAME, Attends
-from anchorscope.models.families import BlockOutput, Family, part_at, run_block
-from anchorscope.models.fingerprint import model_fingerprint, tokenizer_fingerprint
+from anchorscope.models.families import ATTENTION, Attends, BlockOutput, Family, part_at, run_block
 
 _ROTARY = threading.Lock()  # some rotary embeddings keep a table that grows with the longest sequence
 
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """Which model gave the numbers."""
-
     name: str
-    """Display name."""
     source: str
-    """What the user named."""
     architecture: str
     n_layers: int
     d_model: int
@@ -38,17 +34,12 @@ class ModelIdentity:
     device: str
     dtype: str
     fingerprint: str
-    """sha256 of the weights, see `LanguageModel.fingerprint`."""
     tokenizer: str
-    """sha256 of the tokenizer, see `tokenizer_fingerprint`."""
     random_weights: bool = False
-    """Whether the weights were drawn at random."""
 
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A loaded model."""
-
     name: str
     """Display name, the title of the chart."""
     source: str
@@ -56,40 +47,31 @@ class LanguageModel:
     model: Any
     """The transformers model as it was given, the user's own object: read, and never written to or switched over."""
     tokenizer: Any
-    """Its tokenizer."""
     family: Family
-    """Where its parts are."""
     random_weights: bool = False
     """Whether the weights were drawn at random: such a model knows nothing, and every output says so."""
     twin: Any = field(init=False, repr=False, compare=False)
     """What the engine runs: the same weights in modules of its own, in evaluation mode, with the engine's attention."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "twin", make_twin(self.model, NAME))
-
-    def with_family(self, family: Family) -> "LanguageModel":
-        """The same model, read by another table."""
-        return replace(self, family=family)
+        object.__setattr__(self, "twin", make_twin(self.model, ATTENTION))
 
     def without_learning(self) -> "LanguageModel":
         """The same model, none of whose parameters asks for a gradient; those of the user's object stay as they are."""
         other = copy.copy(self)
-        object.__setattr__(other, "twin", make_twin(self.twin, NAME, learns=False))
+        object.__setattr__(other, "twin", make_twin(self.twin, ATTENTION, learns=False))
         return other
 
     @cached_property
     def config(self) -> Any:
-        """The configuration of the text model."""
         return self.model.config.get_text_config()
 
     @property
     def stack(self) -> nn.Module:
-        """The decoder stack."""
         return part_at(self.twin, self.family.stack)
 
     @property
     def layers(self) -> nn.ModuleList:
-        """The blocks, in order."""
         return getattr(self.stack, self.family.layers)
 
     @property
@@ -99,12 +81,10 @@ class LanguageModel:
 
     @property
     def n_layers(self) -> int:
-        """Number of blocks."""
         return len(self.layers)
 
     @property
     def d_model(self) -> int:
-        """Width of the residual stream."""
         return int(self.config.hidden_size)
 
     @property
@@ -124,7 +104,6 @@ class LanguageModel:
 
     @property
     def embedding(self) -> nn.Module:
-        """The token embedding."""
         return getattr(self.stack, self.family.embedding)
 
     @property
@@ -154,10 +133,7 @@ class LanguageModel:
         return stream + table(positions)
 
     def refuse_unknown_tokens(self, ids: Int[Tensor, "*token"]) -> None:
-        """Refuses tokens that the model has no embedding for, which a tokenizer may have for pictures, say.
-
-        Only ids that are still in the host's memory are looked at: those on a GPU were chosen by the model itself.
-        """
+        """Refuses tokens without an embedding; ids on a GPU are not checked, since the model chose them itself."""
         rows = int(self.embedding.weight.shape[0])  # type: ignore[union-attr,arg-type,index]
         largest = int(ids.max()) if not ids.is_cuda and ids.numel() else 0
         if largest >= rows:
@@ -198,17 +174,23 @@ class LanguageModel:
         return run(self.family, self.layers[layer], stream.to(device), there, attends, wanted)
 
     def layer_device(self, layer: int) -> torch.device:
-        """Where a block's weights are."""
         held, name = self._first_weights[layer]
         return held[name].device
 
     @cached_property
     def _first_weights(self) -> list[tuple[dict[str, Any], str]]:
         """Where each block's first parameter is held, whatever it is by now: looking for it anew takes long."""
-        return [_first_weight(block) for block in self.layers]
+        return [
+            next(
+                (module._parameters, name)
+                for module in block.modules()
+                for name, parameter in module._parameters.items()
+                if parameter is not None
+            )
+            for block in self.layers
+        ]
 
     def logits(self, stream: Float[Tensor, "*token d_model"]) -> Float[Tensor, "*token vocab"]:
-        """Next-token logits from the stream after the last block."""
         norm, head = getattr(self.stack, self.family.final_norm), self.twin.get_output_embeddings()
         logits = head(norm(stream.to(head.weight.device)))  # the two are placed together
         cap = getattr(self.config, "final_logit_softcapping", None)
@@ -223,7 +205,6 @@ class LanguageModel:
         return int(window) if kinds is None or kinds[layer] == "sliding_attention" else None
 
     def identity(self) -> ModelIdentity:
-        """Name, size, place and fingerprint."""
         return ModelIdentity(
             name=self.name,
             source=self.source,
@@ -239,18 +220,8 @@ class LanguageModel:
         )
 
     def fingerprint(self) -> str:
-        """sha256 over the configuration and every bit of the weights, see `models/fingerprint.py`."""
+        """sha256 over the configuration and every bit of the weights, see `model_fingerprint`."""
         return model_fingerprint(self.model)
-
-
-def _first_weight(block: nn.Module) -> tuple[dict[str, Any], str]:
-    """The dictionary that holds a block's first parameter, and its name there."""
-    return next(
-        (module._parameters, name)
-        for module in block.modules()
-        for name, found in module._parameters.items()
-        if found is not None
-    )
 
 
 @cache
@@ -276,11 +247,10 @@ _OFFLOADING = ("_hf_hook", "_old_forward", "forward")
 def make_twin(model: Any, attention: str, moves_inputs: bool = False, learns: bool = True) -> Any:
     """The same model in evaluation mode, whose attention modules look up their function by the name `attention`.
 
-    The engine needs a model in evaluation mode whose attention asks the engine. Switching the user's model over for
-    every pass would break it for other threads, and for good where a pass is interrupted. A twin costs a few small
-    objects: every module is copied without its contents, parameters and buffers are the very same tensors in the very
-    same dictionaries (weights that are trained, moved or replaced later are seen), and configurations are copied, so
-    that the name of the attention function can differ.
+    Switching the user's model over for every pass would break it for other threads, and for good where a pass is
+    interrupted. A twin costs a few small objects: every module is copied without its contents, parameters and buffers
+    are the very same tensors in the very same dictionaries (weights that are trained, moved or replaced later are
+    seen), and configurations are copied, so that the name of the attention function can differ.
 
     With `moves_inputs` accelerate's hooks, which bring inputs to the GPU of each part, work on the twin too; the engine
     does that by itself. Without `learns` no parameter asks for a gradient, whatever the model's own do.
@@ -298,7 +268,6 @@ class _Twin:
         self.frozen: dict[int, nn.Parameter] = {}
 
     def of(self, model: nn.Module) -> nn.Module:
-        """The twin of a whole model."""
         twin = self._module(model)
         for module in self.modules.values():
             for name, value in module.__dict__.items():
@@ -375,11 +344,10 @@ _NO_LIMIT = 10**9
 
 
 def context_length(config: Any) -> int | None:
-    """The longest context in tokens; None where the configuration states none that means anything.
+    """The longest context in tokens; None where the configuration states none.
 
-    A learned table of positions ends there. A rotary embedding does not, but means little beyond the lengths that a
-    model was trained for. Sliding windows are no limit: they hide tokens, and positions continue. The tokenizer's
-    `model_max_length` is often a placeholder or another model's, so it is not used.
+    Sliding windows are no limit: they hide tokens, and positions continue. The tokenizer's `model_max_length` is often
+    a placeholder or another model's, so it is not used.
     """
     text = config.get_text_config()
     stated = next((count for name in _CONTEXT_NAMES if (count := _count(getattr(text, name, None)))), None)
@@ -398,5 +366,121 @@ def _scaled(text: Any, stated: int) -> int:
 
 
 def _count(value: Any) -> int | None:
-    """A number of tokens, if it is one."""
     return int(value) if isinstance(value, int | float) and 1 <= value < _NO_LIMIT else None
+
+
+_WORDS = 2**16  # words of one pair of sums
+_ROWS_AT_ONCE = {"cpu": 1}  # a row of words and its products fit the cache of a core
+_ROWS_ELSEWHERE = 64  # 32 MB of products
+_BYTES = 8  # of a word
+_MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407  # Knuth's MMIX generator
+
+
+def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
+    """sha256 over the configuration and over name, shape, precision and every bit of all tensors.
+
+    Every tensor is read where it lies, as 64-bit words, and 65,536 words at a time become two sums that wrap around:
+    Σ xᵢ·(2i + 1) and Σ xᵢ·mᵢ, with mᵢ odd and well mixed. No single word can change unseen (δ times an odd number is
+    never 0 modulo 2⁶⁴), and two that outweigh each other in one sum do not in the other. Sums of integers depend on
+    neither threads nor devices.
+
+    With `dtype`, that of the same model in another precision.
+    """
+    settings, own = model.config.to_dict(), model.dtype
+    for name in ("_name_or_path", "transformers_version"):
+        settings.pop(name, None)  # where a model lies and who saved it changes no number
+    if dtype is not None:
+        settings = _in_precision(settings, own, dtype)
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    known: dict[tuple[Any, ...], bytes] = {}
+    for name, tensor in sorted(model.state_dict().items()):
+        is_cast = dtype not in (None, own) and isinstance(tensor, Tensor) and tensor.dtype == own
+        # A copy's memory may be given to the next one: what is known by its place is no copy.
+        _add(digest, name, tensor.to(dtype) if is_cast else tensor, {} if is_cast else known)
+    return digest.hexdigest()
+
+
+def _in_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
+    """A configuration that names another precision, wherever it names one."""
+    old, new = (str(one).removeprefix("torch.") for one in (own, wanted))
+    changed: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            changed[name] = _in_precision(value, own, wanted)
+        else:
+            is_named = name in ("dtype", "torch_dtype") and str(value).removeprefix("torch.") == old
+            changed[name] = new if is_named else value
+    return changed
+
+
+def tokenizer_fingerprint(tokenizer: Any) -> str:
+    """sha256 over what a tokenizer does: its kind, rules, vocabulary, special tokens and chat template."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    rules = json.loads(backend.to_str()) if backend is not None else {}
+    for name in ("truncation", "padding"):
+        rules.pop(name, None)  # left over from the last call
+    told = {
+        "kind": type(tokenizer).__name__,
+        "rules": rules,
+        "vocabulary": tokenizer.get_vocab(),
+        "special": getattr(tokenizer, "special_tokens_map", {}),
+        "template": getattr(tokenizer, "chat_template", None),
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
+    """The two sums of every 65,536 words of a tensor's bytes, the last ones filled up with zeros, on its device."""
+    if tensor.numel() == 0:
+        return torch.zeros(0, 2, dtype=torch.int64, device=tensor.device)
+    flat = tensor.detach().reshape(-1)
+    if flat.data_ptr() % _BYTES:
+        flat = flat.clone()  # a part of another tensor that begins in the middle of a word
+    data: UInt8[Tensor, " byte"] = flat.view(torch.uint8)
+    whole = data.numel() // (_WORDS * _BYTES)
+    rows = data[: whole * _WORDS * _BYTES].view(torch.int64).view(whole, _WORDS)
+    weights = _weights(tensor.device)
+    at_once = _ROWS_AT_ONCE.get(tensor.device.type, _ROWS_ELSEWHERE)
+    found = [_sums(part, weights) for part in rows.split(at_once)] if whole else []
+    rest = data[whole * _WORDS * _BYTES :]
+    if rest.numel():
+        last = torch.zeros(-(-rest.numel() // _BYTES) * _BYTES, dtype=torch.uint8, device=tensor.device)
+        last[: rest.numel()] = rest
+        words = last.view(torch.int64)
+        found.append(_sums(words[None], weights[:, : len(words)]))
+    return torch.cat(found)
+
+
+def _add(digest: Any, name: str, value: Any, known: dict[tuple[Any, ...], bytes]) -> None:
+    """One entry of a state: mostly a tensor; quantised layers also keep tensors with scales, tuples and settings."""
+    if isinstance(value, list | tuple):
+        for index, one in enumerate(value):
+            _add(digest, f"{name}.{index}", one, known)
+    elif isinstance(value, Mapping):
+        for key, one in sorted(value.items()):
+            _add(digest, f"{name}.{key}", one, known)
+    elif not isinstance(value, Tensor):
+        digest.update(f"{name} {value!r}".encode())
+    elif value.is_quantized:
+        scales = value.q_per_channel_scales() if "channel" in str(value.qscheme()) else value.q_scale()
+        digest.update(f"{name} {value.qscheme()}".encode())
+        _add(digest, f"{name}.values", value.int_repr(), known)
+        _add(digest, f"{name}.scales", scales, known)
+    else:
+        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+        place = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
+        if place not in known:  # a tied head is the embedding
+            known[place] = tensor_sums(value).cpu().numpy().tobytes()
+        digest.update(known[place])
+
+
+@cache
+def _weights(device: torch.device) -> Int[Tensor, "2 word"]:
+    index = torch.arange(_WORDS, dtype=torch.int64, device=device)
+    mixed = index * _MULTIPLIER + _INCREMENT
+    mixed = (mixed ^ (mixed >> 29)) * _MULTIPLIER
+    return torch.stack((2 * index + 1, (mixed ^ (mixed >> 32)) | 1))
+
+
+def _sums(words: Int[Tensor, "row word"], weights: Int[Tensor, "2 word"]) -> Int[Tensor, "row 2"]:
+    return torch.stack([(words * weights[way]).sum(dim=1) for way in range(2)], dim=1)

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from anchorscope.errors import UserError, unknown
 from anchorscope.files import open_regular, read_regular
 from anchorscope.models.devices import is_out_of_memory, refuse_too_large
+from anchorscope.models.embedded import check_gguf, fast_gguf, forget_quantisation
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.process_settings import quiet_transformers, without_hub
@@ -35,7 +35,6 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 BALANCED = "balanced"
 """The device that stands for all GPUs of this machine, with the layers spread over them."""
 CONFIG_BYTES = 8 << 20
-"""The largest `config.json` that is read."""
 SETTINGS_BYTES = 200 << 20
 """The largest file of settings, vocabulary, merges or weight names that is read."""
 LAYERS = 1_000
@@ -58,25 +57,16 @@ class ModelFacts:
     needs_bos: int | None
     random_weights: bool
     context: int | None = None
-    """How many tokens it reads at once; None for no limit."""
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """A model whose weights are still on the disk, or on the hub."""
-
     name: str
-    """Display name."""
     config: Any
-    """What transformers made of its configuration."""
     tokenizer: Any
     folder: str
     options: dict[str, Any]
-    """Options to read it with."""
     parameters: int
-    """Numbers in all its parameters."""
-    buffers: int
-    """Bytes of tables that it makes when it is built, whichever precision its weights have."""
 
 
 def load(
@@ -93,7 +83,7 @@ def load(
     try:
         with quiet_transformers(), _reading(source, progress or Silent()):
             settings = _read_settings(source, trust_remote_code, with_weights=True)
-            needed = settings.parameters * DTYPES[dtype].itemsize + settings.buffers
+            needed = settings.parameters * DTYPES[dtype].itemsize
             if "gguf_file" in settings.options:  # dequantised on the host, whichever device they go to
                 refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
             if getattr(settings.config, "quantization_config", None) is None:
@@ -171,10 +161,6 @@ def _reading(source: str, progress: Progress) -> Iterator[None]:
         progress.advance(1)
         progress.finish()
         return
-    if find_spec("gguf") is None:
-        raise UserError(f"Model {source!r} is a GGUF file, and the package to read it is missing; pip install gguf")
-    from anchorscope.models.gguf_files import fast_gguf
-
     with fast_gguf(f"read {file.name}", progress):
         yield
 
@@ -185,8 +171,6 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
         return _shape_settings(source)
     file = gguf_file(source)
     if file is not None:
-        from anchorscope.models.gguf_files import check_gguf
-
         with _one_line(f"Model {source!r} cannot be read", _AGAIN):
             check_gguf(file)
     folder, name, extra = locate(source)
@@ -205,14 +189,13 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
                             raise ValueError(f"{path.name} has more than {SETTINGS_BYTES:,} bytes")
             config = _read_config(folder, source, options)
         _refuse_non_causal(config, source)
-        _refuse_unreadable_quantisation(config, source)
         if not on_hub and file is None:
             _check_weight_files(Path(folder), source)
-        parameters, buffers = _sizes(config, source, trust_remote_code)
+        parameters = _count_parameters(config, source, trust_remote_code)
         tokenizer = _read_tokenizer(folder, source, options, config)
     if on_hub and with_weights:
         _fetch_weights(source, Path(folder))
-    return _Settings(name, config, tokenizer, folder, options, parameters, buffers)
+    return _Settings(name, config, tokenizer, folder, options, parameters)
 
 
 def _shape_settings(source: str) -> _Settings:
@@ -221,7 +204,7 @@ def _shape_settings(source: str) -> _Settings:
     options = {**extra, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
     config = shape_config(source, len(tokenizer))
-    return _Settings(shape_title(source), config, tokenizer, folder, options, *_sizes(config, source, False))
+    return _Settings(shape_title(source), config, tokenizer, folder, options, _count_parameters(config, source, False))
 
 
 @contextmanager
@@ -298,24 +281,8 @@ def _refuse_non_causal(config: Any, source: str) -> None:
         )
 
 
-def _refuse_unreadable_quantisation(config: Any, source: str) -> None:
-    """Quantised weights need packages, some of them a GPU: what is missing is reported at once."""
-    settings = getattr(config, "quantization_config", None)
-    if settings is None:
-        return
-    from transformers.quantizers.auto import AutoHfQuantizer
-
-    try:
-        AutoHfQuantizer.from_config(settings, pre_quantized=True).validate_environment()
-    except Exception as error:  # whatever unknown methods and missing packages make the library say
-        raise UserError(
-            f"The weights of model {source!r} are quantised in a way that cannot be read here ({_first_line(error)}); "
-            f"install what is missing, or give plain safetensors or a GGUF file."
-        ) from error
-
-
-def _sizes(config: Any, source: str, trust_remote_code: bool) -> tuple[int, int]:
-    """Numbers in all parameters, and bytes of all buffers, from the model's shapes alone."""
+def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
+    """Numbers in all parameters, from the model's shapes alone."""
     with (
         _one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
         torch.device("meta"),
@@ -323,8 +290,7 @@ def _sizes(config: Any, source: str, trust_remote_code: bool) -> tuple[int, int]
     ):
         warnings.simplefilter("ignore")  # of tensors without content
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    parameters = sum(tensor.numel() for tensor in model.parameters())
-    return parameters, sum(tensor.numel() * tensor.element_size() for tensor in model.buffers())
+    return sum(tensor.numel() for tensor in model.parameters())
 
 
 def _read_tokenizer(folder: str, source: str, options: dict[str, Any], config: Any) -> Any:
@@ -366,7 +332,6 @@ def _fetch(source: str, names: list[str], commit: str | None) -> Path:
 
 
 def _fetch_weights(source: str, folder: Path) -> None:
-    """The weights, into the same folder."""
     if not (folder / _SINGLE).exists():
         _fetch(source, [_SINGLE], folder.name)
     if not (folder / _SINGLE).exists() and (folder / _INDEX).exists():
@@ -409,8 +374,6 @@ def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> 
             **settings.options,
         )
     if "gguf_file" in settings.options:
-        from anchorscope.models.gguf_files import forget_quantisation
-
         forget_quantisation(model)
     _refuse_gaps(report, source)
     _refuse_not_finite(model, source)
@@ -420,11 +383,8 @@ def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> 
 def _refuse_not_finite(model: Any, source: str) -> None:
     """One wrong bit makes a weight infinite or no number; the states of most texts would never show it."""
     for name, tensor in model.named_parameters():
-        if (
-            tensor.dtype in DTYPES.values()
-            and tensor.numel()
-            and not torch.stack(torch.aminmax(tensor)).isfinite().all()
-        ):
+        is_number = tensor.dtype in DTYPES.values() and tensor.numel()
+        if is_number and not torch.stack(torch.aminmax(tensor)).isfinite().all():
             raise UserError(
                 f"The weights of model {source!r} cannot be used: {name} contains NaN or infinity; download the model "
                 f"again, or try --dtype float32."

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-import stat
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,30 +16,12 @@ if TYPE_CHECKING:  # the list of shapes is shown by commands that must come at o
 
 EPOCH = 1
 """Raised whenever the same GGUF file would be read into other numbers."""
-_LONGEST_NAME = 1000  # no file system takes more, and some raise instead of saying no
+_LONGEST_NAME = 100  # of a name in a message
 _ALLOWED = "give a folder with safetensors, a .gguf file, or a hub id (OWNER/NAME)."
-_NEVER_OPENED = (
-    ".bin",
-    ".pt",
-    ".pth",
-    ".pkl",
-    ".ckpt",
-    ".h5",
-    ".msgpack",
-    ".ot",
-    ".onnx",
-    ".tflite",
-    ".mlmodel",
-    ".npz",
-    ".md",
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".svg",
-    ".gif",
-    ".pdf",
+_NEVER_OPENED = re.compile(
+    r"\.(bin|pt|pth|pkl|ckpt|h5|msgpack|ot|onnx|tflite|mlmodel|npz|md|png|jpg|jpeg|svg|gif|pdf)", re.IGNORECASE
 )
-"""Endings of files that lie beside a model and are no part of it here: weights in other formats, pictures, texts."""
+"""Endings of files that lie beside a model and are no part of it: weights in other formats, pictures, texts."""
 
 ModelFiles = Mapping[str, Mapping[str, Any]]
 """`size` and `sha256` of every file of a model, by its path relative to the model's folder."""
@@ -57,129 +39,88 @@ def locate(source: str) -> tuple[str, str, dict[str, Any]]:
                 f"The embedded model {source!r} is not installed yet; run: anchorscope models --install {source}"
             )
         return str(folder), EMBEDDED[source].title, {}
-    path = _checked_path(source)
-    kind = _kind(path, source)
-    if kind == "file":
-        if path.suffix.lower() != ".gguf":
-            raise UserError(
-                f"Model file {source!r} is not a GGUF file; give a folder with safetensors, a .gguf file or a hub id."
-            )
-        return str(path.parent), path.stem, {"gguf_file": path.name}
-    if kind == "folder":
-        try:
+    path = _path(source)
+    try:
+        if path is not None and path.is_dir():
             _check_folder(path, source)
-        except OSError as error:
-            raise UserError(f"Model folder {source!r} cannot be read ({error.strerror}); {_ALLOWED}") from error
-        return str(path), path.resolve().name, {}
+            return str(path), path.resolve().name, {}
+        if path is not None and path.exists():
+            if path.suffix.lower() != ".gguf" or not path.is_file():
+                raise UserError(f"Model file {source!r} is not a GGUF file; {_ALLOWED}")
+            return str(path.parent), path.stem, {"gguf_file": path.name}
+    except OSError as error:
+        raise UserError(f"Model {source!r} cannot be read ({error.strerror}); {_ALLOWED}") from error
     if is_hub_id(source):
         return source, source.rsplit("/", 1)[1], {}
     if "/" in source:
         what = "file" if source.lower().endswith(".gguf") else "folder"
-        raise UserError(f"Model {what} {source!r} does not exist; {_ALLOWED}")
+        raise UserError(f"Model {what} {source[:_LONGEST_NAME]!r} does not exist; {_ALLOWED}")
     raise unknown(
         "model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder, a .gguf file or shape:NAME is allowed too."
     )
 
 
+def _path(source: str) -> Path | None:
+    """A name as a path; None where it can be none."""
+    try:
+        source.encode()
+        return Path(source).expanduser() if source.strip() and "\0" not in source else None
+    except (UnicodeEncodeError, RuntimeError):  # not UTF-8, or in the home folder of nobody
+        return None
+
+
 def gguf_file(source: str) -> Path | None:
     """The GGUF file that a name points to; None for anything else."""
-    if source in EMBEDDED or is_shape(source) or len(source) > _LONGEST_NAME:
-        return None
-    try:
-        path = Path(source).expanduser()
-        return path if path.suffix.lower() == ".gguf" and path.is_file() else None
-    except (OSError, RuntimeError):  # a name that no file system takes, or the home folder of nobody
-        return None
+    path = None if source in EMBEDDED or is_shape(source) else _path(source)
+    return path if path is not None and path.suffix.lower() == ".gguf" and path.is_file() else None
 
 
 def model_files(model: str) -> ModelFiles | None:
-    """The files that a name points to, weights and tokenizer, each with size and sha256; None where none are here.
-
-    They are read once, and again when they were written to: a copy, or a file that was only touched, is the same.
-    """
+    """The files that a name points to, weights and tokenizer, each with size and sha256; None where there are none."""
     try:
-        found = _found(model)
-        if found is None:
+        if (located := _locate_files(model)) is None:
             return None
-        folder, files = found
-        hashes = file_hashes(files)
+        folder, files = located
         return {
             file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "sha256": digest}
-            for file, digest in zip(files, hashes, strict=True)
+            for file, digest in zip(files, file_hashes(files), strict=True)
         }
-    except (OSError, RuntimeError):  # a file that went away, a name that no file system takes, nobody's home folder
+    except OSError:  # a file that went away, or a name that no file system takes
         return None
 
 
 def source_signature(model: str, files: ModelFiles | None = None) -> str | None:
-    """What a name points to, as one hash of the contents of its files (`model_files`, where they are not given).
-
-    As long as it stays the same, the weights need not be loaded to know that they are the same. None where it cannot be
-    told: no such model is here.
-    """
+    """One hash of the contents of a model's files (`model_files`, unless given); None where there are none."""
     if is_shape(model):
         return model
-    found = model_files(model) if files is None else files
-    if found is None:
+    files = model_files(model) if files is None else files
+    if files is None:
         return None
     made_by = f"GGUF, epoch {EPOCH}" if gguf_file(model) is not None else ""
-    return hashlib.sha256(json.dumps([made_by, found], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([made_by, files], sort_keys=True).encode()).hexdigest()
 
 
-def _found(model: str) -> tuple[Path, list[Path]] | None:
-    """The folder of a model and its files."""
+def _locate_files(model: str) -> tuple[Path, list[Path]] | None:
     if is_shape(model):
         return None
+    path = _path(model)
     if model in EMBEDDED:
         folder = installed_path(model)
     elif (file := gguf_file(model)) is not None:
         return file.parent, [file]
-    elif len(model) <= _LONGEST_NAME and Path(model).expanduser().is_dir():
-        folder = Path(model).expanduser()
+    elif path is not None and path.is_dir():
+        folder = path
     else:
         folder = _snapshot(model)
-    return None if folder is None else (folder, _files(folder))
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files of a model; hidden ones are left out, which version control and caches of the hub's client make."""
-    return sorted(
+    if folder is None:
+        return None
+    return folder, sorted(
         file
         for file in folder.rglob("*")
         if file.is_file()
-        and file.suffix.lower() not in _NEVER_OPENED
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and not _NEVER_OPENED.fullmatch(file.suffix)
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)  # of version control and caches
     )
-
-
-def _checked_path(source: str) -> Path:
-    """A name as a path; refused where it can be none, or none that could be written into a result."""
-    if len(source) > _LONGEST_NAME:
-        raise UserError(f"Model {source[:40]!r}… is {len(source)} characters long; give a name, a folder or a file.")
-    if not source.strip() or "\0" in source:
-        raise UserError(f"Model {source!r} is no name; {_ALLOWED}")
-    try:
-        source.encode()
-        return Path(source).expanduser()
-    except UnicodeEncodeError as error:
-        raise UserError(f"Model {source!r} has a name that is not UTF-8; rename it.") from error
-    except RuntimeError as error:
-        raise UserError(
-            f"Model {source!r} is in the home folder of a user who is not known here; {_ALLOWED}"
-        ) from error
-
-
-def _kind(path: Path, source: str) -> str | None:
-    """What is there: a file or a folder, or nothing."""
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise UserError(f"Model {source!r} cannot be read ({error.strerror}); {_ALLOWED}") from error
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise UserError(f"Model {source!r} is neither a folder nor a regular file; {_ALLOWED}")
-    return "folder" if stat.S_ISDIR(mode) else "file"
 
 
 def is_hub_id(source: str) -> bool:
@@ -202,11 +143,6 @@ def _snapshot(model: str) -> Path | None:
 
 
 def _check_folder(path: Path, source: str) -> None:
-    if not (path / "config.json").is_file() and (path / "adapter_config.json").exists():
-        raise UserError(
-            f"Model folder {source!r} holds an adapter without its model; merge the two (merge_and_unload, "
-            f"save_pretrained), or load them in Python and hand them to anchorscope.run."
-        )
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
         raise UserError(
@@ -223,11 +159,9 @@ def _check_folder(path: Path, source: str) -> None:
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a published model, as its configuration states them.
+    """Sizes of a published model: `shape:NAME` is that with random weights, `shape:NAME/N` is N times narrower.
 
-    `shape:NAME` is its exact architecture with random weights, for tests and for speed; `shape:NAME/N` is N times
-    narrower, with as many layers. Such a model knows nothing: its answers and labels have to be supplied, and every
-    output says RANDOM WEIGHTS. The embedded model's tokenizer serves them all.
+    Such a model knows nothing: its answers and labels have to be supplied. The embedded model's tokenizer serves all.
     """
 
     architecture: str
@@ -266,12 +200,10 @@ SHAPES: dict[str, Shape] = {
 
 
 def is_shape(source: str) -> bool:
-    """Whether the user named a shape."""
     return source.startswith(_SHAPE)
 
 
 def shape_title(source: str) -> str:
-    """The name on charts and in tables."""
     return f"{source.removeprefix(_SHAPE)} ({MARK})"
 
 

@@ -3,8 +3,7 @@
 The knockout runs by itself, before its controls: a first chart needs nothing else. Other interventions of one
 experiment that cut something run together, so that what no cut has changed is computed once; those that cut the shared
 prefix run without it; zeroing runs by itself, as every row beside it would take its slower way. The no-op control runs
-by itself, with other neighbours: the point is what a different batch changes. Texts that are written anew are fresh
-passes.
+by itself, with other neighbours: the point is what a different batch changes. Rewritten texts are fresh passes.
 """
 
 import math
@@ -38,7 +37,6 @@ class PlannedRuns:
 
     intervention: Intervention
     runs: tuple[ItemRun, ...]
-    """In the order of the items."""
     order: tuple[int, ...] | None = None
     """Which of equally long items run first; None for their own order."""
     too_long: int = 0
@@ -70,10 +68,7 @@ def plan_cut(
     setting: Setting,
     masses: Mapping[str, AttentionMass] | None = None,
 ) -> PlannedRuns:
-    """The cuts of all items that an intervention runs, each drawn from the item's own random numbers.
-
-    Where the attention that tokens receive is known (`masses`), it is told how much of it each cut takes.
-    """
+    """The cuts of all items that an intervention runs, each drawn from the item's own random numbers."""
     if masses is None:
         masses = setting.masses() if intervention.by_attention else {}
     some = some_items(items, setting) if intervention.many_passes else np.arange(len(items))
@@ -123,10 +118,7 @@ def plan_experiment(
     windows: Sequence[int | None],
     needed: int,
 ) -> tuple[list[PlannedRuns], list[Missing]]:
-    """All runs of one experiment's interventions, and the reason for each that cannot be run.
-
-    `windows` are the sliding windows of the layers, `needed` items make an intervention worth a row.
-    """
+    """All runs of one experiment's interventions, at least `needed` items each, and why others cannot be run."""
     planned, missing = [], []
     masses = setting.masses() if any(one.by_attention for one in interventions) else {}
     for one in interventions:
@@ -198,7 +190,6 @@ def _is_hidden(items: Sequence[Item], setting: Setting, windows: Sequence[int | 
 def passes_of(
     planned: Sequence[PlannedRuns], items: Sequence[Item], setting: Setting, planner: Planner, compiled: bool = False
 ) -> list[PlannedPass]:
-    """What runs together."""
     together: dict[tuple[object, ...], list[PlannedRuns]] = {}
     for one in planned:
         kind = one.intervention

@@ -1,23 +1,25 @@
-"""A pass over the items, planned: plain data that can be sent to whoever owns the model.
+"""Passes over the items, planned: plain data that can be sent to the owner of the model.
 
 A shard is one planned batch, with only what that batch needs; a worker runs a shard and hands back a part; parts are
-merged by item. Numbers depend on what runs together, so that a batch is never divided: whoever runs it, and in whatever
-order, the bits are the same. Where memory does not suffice, the whole pass is planned again with half the tokens.
+merged by item. Numbers depend on what runs together, so a batch is never divided: the bits are the same, whichever
+worker runs it. Where memory does not suffice, the whole pass is planned again with half the tokens.
 
-Work on a device that runs no model is a shard too (`DeviceWork`): the probes of one dataset, its principal directions,
-its question share, the resampling of its tables. Which functions may be asked for is a closed list; each takes `device`
-and `progress` beside its arguments. A worker calls the very function that one process calls, so that the same kind of
-device gives the same bits.
+Work on a device that runs no model is a shard too (`DeviceWork`), from a closed list of functions; each takes `device`
+and `progress` beside its arguments. A worker calls the very function that one process calls: same device, same bits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from anchorscope.answers.generate import CHAT, LINE, Answer, known_answers, longest_answer, with_thinking
+from anchorscope.answers.template import Prompt, Template, build_prompts, prefix_length
+from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import (
     MOST_AT_ONCE,
     MemoryFacts,
@@ -26,16 +28,25 @@ from anchorscope.engine.batching import (
     memory_facts,
     plan_batches,
 )
+from anchorscope.engine.decode import Sampling, decoded_lengths
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import has_room_for_twin
-from anchorscope.probes.crossfit import ProbeSet, fit_final_probes, fit_probes, refit_logits, score_clean
-from anchorscope.probes.permuted_labels import permuted_areas
+from anchorscope.probes.crossfit import (
+    ProbeSet,
+    fit_final_probes,
+    fit_probes,
+    permuted_areas,
+    refit_logits,
+    score_clean,
+)
 from anchorscope.progress import Progress
 from anchorscope.question_share.principal import principal_states
 from anchorscope.question_share.shares import further_shares, held_out_scores, knockout_share, question_shares
+from anchorscope.stats.streams import priorities
 
+P = TypeVar("P", bound="DecodePass | ChoicesPass")
 Place = tuple[int, int]
 """(position, site) of states, as indices."""
 
@@ -45,19 +56,28 @@ class OutOfFoldProbes:
     """Probes that states are scored with as they come, and which fold's probes score which sequence."""
 
     sets: tuple[tuple[ProbeSet, ...], ...]
-    """[position][site]."""
     folds: Int[ndarray, " sequence"]
     """The fold whose probes never saw the sequence's group."""
     only: tuple[int, int, int] | None = None
     """(position, site, probe) of the log-odds that are wanted; None for all."""
 
     def take(self, sequences: Sequence[int]) -> "OutOfFoldProbes":
-        """For some of the sequences, in this order."""
         return replace(self, folds=self.folds[list(sequences)])
 
 
+class _Batched:
+    """What all passes are: items in batches."""
+
+    batches: tuple[tuple[int, ...], ...]
+
+    @property
+    def n_items(self) -> int:
+        """How many sequences or prompts are run."""
+        return sum(len(batch) for batch in self.batches)
+
+
 @dataclass(frozen=True)
-class StatesPass:
+class StatesPass(_Batched):
     """Token sequences to run through the blocks, clean or changed, and what is to be kept of their states."""
 
     title: str
@@ -67,25 +87,19 @@ class StatesPass:
     variants: tuple[Variant, ...]
     """How each sequence is run; all of them together."""
     batches: tuple[tuple[int, ...], ...]
-    """The sequences that run together."""
     batch_tokens: int
-    """How many tokens run together."""
     compiled: bool = False
     probes: OutOfFoldProbes | None = None
-    """Score the states with these."""
     keep: tuple[tuple[Place, ...], ...] = ()
     """Per variant, where states are kept; nothing where it is shorter than the variants."""
     log_probs: bool = False
     """Whether the log-probabilities of the answers' tokens are wanted (of the first variant, the clean run)."""
     answer_stats: bool = False
-    """Whether the statistics of the answers' tokens are wanted, of every variant; the prefix has to end before the
-    token that predicts an answer's first (`before_answers`)."""
+    """Whether the statistics of the answers' tokens are wanted, of every variant (see `before_answers`)."""
     n_layers: int | None = None
-    """How many blocks are run, the first ones; None for all. States then have so many layers, and neither answers nor
-    probes of all layers can be scored."""
+    """How many blocks are run, the first ones; None for all."""
     attention: str | None = None
-    """Which later tokens count (`edges`) in the attention that tokens receive; None where that is not wanted. A pass
-    that is asked for it cuts nothing."""
+    """Which later tokens count (`edges`) in the attention that tokens receive, in a pass without cuts; else None."""
     random_weights: bool = False
     """Whether weights of the model's shape that were drawn at random take the place of its own."""
     items: tuple[int, ...] = ()
@@ -116,14 +130,8 @@ class StatesPass:
         ]
 
     def replanned(self, tokens: int, n_layers: int) -> "StatesPass":
-        """The same work in smaller batches."""
         order = [item for batch in self.batches for item in batch]
         return replace(self, batches=_batches(self.lengths(n_layers), tokens, order), batch_tokens=tokens)
-
-    @property
-    def n_items(self) -> int:
-        """How many sequences are run."""
-        return sum(len(batch) for batch in self.batches)
 
 
 def _batches(lengths: Sequence[int], tokens: int, order: Sequence[int] | None = None) -> tuple[tuple[int, ...], ...]:
@@ -139,11 +147,9 @@ class Planner:
     windows: tuple[int | None, ...]
     """How far back each layer's attention reaches; None for everything."""
     batch_tokens: int
-    """How many tokens run together."""
     compile_from: int | None = None
     """Tokens from which on compiling the blocks repays its time; None where they cannot be compiled."""
     context: int | None = None
-    """How many tokens the model reads at once; None for no limit."""
     memory: MemoryFacts | None = None
     """What passes with gradients go by; None where only `batch_tokens` counts."""
     has_room_for_twin: bool = True
@@ -198,7 +204,7 @@ def planner_for(lm: LanguageModel, batch_tokens: int | None = None) -> Planner:
 
 
 @dataclass(frozen=True)
-class SaliencyPass:
+class SaliencyPass(_Batched):
     """Sequences to go back through, from a probe's log-odds to the attention weights."""
 
     sequences: tuple[TokenSequence, ...]
@@ -206,7 +212,6 @@ class SaliencyPass:
     keys: dict[str, tuple[tuple[int, ...], ...]]
     """Sets of positions whose attention is looked at, item by item."""
     site: str
-    """Where the probe reads."""
     layers: tuple[int, ...]
     """The layer that each item's probe reads."""
     weight: Float[Tensor, "item d_model"]
@@ -217,13 +222,7 @@ class SaliencyPass:
     items: tuple[int, ...] = ()
     """What the sequences of a shard are called in the whole pass; empty where this is the whole."""
 
-    @property
-    def n_items(self) -> int:
-        """How many sequences are run."""
-        return sum(len(batch) for batch in self.batches)
-
     def shards(self) -> "list[SaliencyPass]":
-        """One per batch."""
         return [self._shard(batch) for batch in self.batches]
 
     def _shard(self, batch: tuple[int, ...]) -> "SaliencyPass":
@@ -240,7 +239,6 @@ class SaliencyPass:
         )
 
     def lengths(self, n_layers: int) -> list[int]:
-        """Tokens that are run for each sequence."""
         return [len(sequence.ids) - len(self.prefix) for sequence in self.sequences]
 
     def replanned(self, tokens: int, n_layers: int) -> "SaliencyPass":
@@ -271,6 +269,169 @@ def plan_saliency(
         longest = max(len(sequence.ids) for sequence in sequences)
         tokens = min(tokens, planner.memory.tokens_with_gradients(max(layers) + 1, longest - len(prefix), longest))
     return whole.replanned(tokens, planner.n_layers)
+
+
+@dataclass(frozen=True)
+class DecodePass(_Batched):
+    """Prompts that the model goes on with, greedily or at random. Answers of a batch grow together."""
+
+    title: str
+    prompts: tuple[tuple[int, ...], ...]
+    """Whole prompts, the prefix included."""
+    prefix: tuple[int, ...]
+    max_new_tokens: int
+    ending: str
+    """Where a text ends, see `answers/generate.py`."""
+    batches: tuple[tuple[int, ...], ...]
+    batch_tokens: int
+    sampling: Sampling | None = None
+    items: tuple[int, ...] = ()
+    """What the prompts of a shard are called in the whole pass; empty where this is the whole."""
+
+    def shards(self) -> "list[DecodePass]":
+        sampling = self.sampling
+        return [
+            replace(_prompt_shard(self, batch), sampling=None if sampling is None else sampling.take(batch))
+            for batch in self.batches
+        ]
+
+    def lengths(self, n_layers: int) -> list[int]:
+        return decoded_lengths(self.prompts, len(self.prefix), self.max_new_tokens)
+
+    def replanned(self, tokens: int, n_layers: int) -> "DecodePass":
+        batches = plan_batches(self.lengths(n_layers), tokens)
+        return replace(self, batches=tuple(map(tuple, batches)), batch_tokens=tokens)
+
+
+def _prompt_shard(work: P, batch: tuple[int, ...]) -> P:
+    prompts = tuple(work.prompts[index] for index in batch)
+    return replace(work, prompts=prompts, batches=(tuple(range(len(batch))),), items=batch)
+
+
+def plan_decoding(
+    title: str,
+    prompts: Sequence[tuple[int, ...]],
+    prefix: tuple[int, ...],
+    max_new_tokens: int,
+    ending: str,
+    batch_tokens: int,
+    sampling: Sampling | None = None,
+) -> DecodePass:
+    whole = DecodePass(title, tuple(prompts), prefix, max_new_tokens, ending, (), batch_tokens, sampling)
+    return whole.replanned(batch_tokens, 0)
+
+
+@dataclass(frozen=True)
+class AnswersPass:
+    """Questions to answer, greedily up to the end of the line."""
+
+    questions: tuple[Question, ...]
+    prompts: tuple[Prompt, ...]
+    """Those of questions that do not fit the model's context are empty."""
+    known: Mapping[int, Answer]
+    """What is not asked for: answers that questions bring, and that there is none where a question does not fit."""
+    prefix: tuple[int, ...]
+    template: Template
+    max_new_tokens: int
+    batch_tokens: int
+    tokenizer: Any
+    """To make text of what the model writes; it stays with whoever plans."""
+    context: int | None = None
+
+    @property
+    def asked(self) -> list[int]:
+        return [index for index in range(len(self.prompts)) if index not in self.known]
+
+    def decoding(self, which: Sequence[int], thinking: bool = False) -> DecodePass:
+        """The pass that answers some of the questions; with room for a thinking block where asked for."""
+        return self._decoding("answers", [self.prompts[index].ids for index in which], None, thinking)
+
+    def _decoding(
+        self, title: str, prompts: Sequence[tuple[int, ...]], sampling: Sampling | None, thinking: bool
+    ) -> DecodePass:
+        most = with_thinking(self.max_new_tokens) if thinking else longest_answer(self.template, self.max_new_tokens)
+        ending = CHAT if self.template.kind == "chat" else LINE
+        return plan_decoding(title, prompts, self.prefix, most, ending, self.batch_tokens, sampling)
+
+
+@dataclass(frozen=True)
+class SamplesPass:
+    """Questions to answer several times; what is drawn depends on seed, `item_id` and the sample's number alone."""
+
+    asked: AnswersPass
+    n_samples: int
+    seed: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.n_samples < 1:
+            raise ValueError(f"{self.n_samples} samples of each answer are asked for; at least one is wanted")
+
+    @property
+    def prompts(self) -> list[tuple[int, ...]]:
+        """Every question's, once per sample, side by side."""
+        return [prompt.ids for prompt in self.asked.prompts for _ in range(self.n_samples)]
+
+    def decoding(self, which: Sequence[int] | None = None, thinking: bool = False) -> DecodePass:
+        """The pass that draws the samples of these numbers, all where none are given."""
+        names = [question.item_id for question in self.asked.questions]
+        seeds = [priorities(self.seed, f"sampled answer {sample}", names) for sample in range(self.n_samples)]
+        sampling = Sampling(np.stack(seeds, axis=1).reshape(-1), self.temperature, self.top_p)
+        prompts = self.prompts
+        if which is not None:
+            prompts, sampling = [prompts[one] for one in which], sampling.take(which)
+        return self.asked._decoding("sampled answers", prompts, sampling, thinking)
+
+
+def plan_answers(
+    questions: Sequence[Question],
+    tokenizer: Any,
+    template: Template,
+    max_new_tokens: int,
+    batch_tokens: int,
+    context: int | None = None,
+) -> AnswersPass:
+    """The pass that answers questions; those that do not fit the model's context are left out of it."""
+    prompts = build_prompts(tokenizer, questions, template, context)
+    known = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
+    fitting = [prompt for prompt in prompts if prompt.ids]
+    prefix = fitting[0].ids[: prefix_length(fitting)] if fitting else ()
+    return AnswersPass(
+        tuple(questions), tuple(prompts), known, prefix, template, max_new_tokens, batch_tokens, tokenizer, context
+    )
+
+
+@dataclass(frozen=True)
+class ChoicesPass(_Batched):
+    """Prompts after which it is asked how likely a few tokens are as the next one."""
+
+    title: str
+    prompts: tuple[tuple[int, ...], ...]
+    prefix: tuple[int, ...]
+    choices: tuple[int, ...]
+    batches: tuple[tuple[int, ...], ...]
+    batch_tokens: int
+    items: tuple[int, ...] = ()
+    """What the prompts of a shard are called in the whole pass; empty where this is the whole."""
+
+    def shards(self) -> "list[ChoicesPass]":
+        return [_prompt_shard(self, batch) for batch in self.batches]
+
+    def lengths(self, n_layers: int) -> list[int]:
+        return [len(ids) - len(self.prefix) for ids in self.prompts]
+
+    def replanned(self, tokens: int, n_layers: int) -> "ChoicesPass":
+        return replace(self, batches=_batches(self.lengths(n_layers), tokens), batch_tokens=tokens)
+
+
+def plan_choices(
+    title: str, prompts: Sequence[tuple[int, ...]], choices: Sequence[int], batch_tokens: int
+) -> ChoicesPass:
+    """The pass that asks after each prompt how likely the chosen tokens are."""
+    shared = shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
+    whole = ChoicesPass(title, tuple(prompts), prompts[0][:shared], tuple(choices), (), batch_tokens)
+    return whole.replanned(batch_tokens, 0)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -304,7 +465,6 @@ class DeviceWork:
 
     title: str
     function: str
-    """Its name."""
     arguments: tuple[Any, ...]
     """Tensors in host memory, arrays and records; of types that travel."""
     device: str
@@ -318,6 +478,5 @@ class DeviceWork:
 
 
 def plan_device_work(title: str, function: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> DeviceWork:
-    """A call as data; the function has to be on the list."""
     assert FUNCTIONS.get(function.__name__) is function, f"{function.__name__} is not on the list of functions"
     return DeviceWork(title, function.__name__, arguments, device)

@@ -1,12 +1,9 @@
 """How much is solved at once: problems, columns and items that fit the memory, and how the next ones come.
 
-On a GPU one chunk of problems is solved while the next is copied. On a CPU every core solves a chunk of its own: the
-matrices are too small to share one between cores, and small chunks stay in the cache.
-
-What is solved together decides the last bits of the result. So a chunk's size comes from the problems' shape and the
-device's total memory, never from what is free at the moment or from the number of threads; these decide only how many
-chunks are solved at the same time. Where a GPU's memory does not suffice after all, the chunks that are left become
-smaller, and the result says so.
+On a GPU one chunk of problems is solved while the next is copied. On a CPU every core solves a chunk of its own: small
+chunks stay in the cache. What is solved together decides the last bits of the result. So a chunk's size comes from the
+problems' shape and the device's total memory, never from what is free at the moment or from the number of threads.
+Where a GPU's memory does not suffice after all, the chunks that are left become smaller, and the result says so.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,8 +37,6 @@ _MIN_CHUNKS = 4  # so that a CPU's cores have work, and a GPU something to copy 
 
 @dataclass(frozen=True)
 class ChunkPlan:
-    """What is on the device at once."""
-
     problems: int
     columns: int
     items: int | None
@@ -97,10 +92,7 @@ def in_chunks(
     work: Callable[[Tensor, ChunkPlan], Result],
     notes: list[str] | None = None,
 ) -> Iterator[Result]:
-    """What `work` makes of each chunk's states under the plan, in order.
-
-    Where memory did not suffice on a device other than the CPU, a line about it is added to `notes`.
-    """
+    """What `work` makes of each chunk, in order; where a GPU's memory did not suffice, `notes` gets a line about it."""
     if device.type == "cpu":
         at_once = Semaphore(max(1, _CPU_BYTES // plan.bytes(*states.shape[1:])))
 
@@ -143,7 +135,6 @@ def _while_memory_suffices(
 
 
 def _after_running_out(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
-    """A smaller plan; told in `notes`."""
     free_memory()  # what the failed chunk held is nobody's by now
     n_items, width = states.shape[1:]
     smaller = halved(plan, n_items, width, device)

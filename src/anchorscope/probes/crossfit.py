@@ -3,11 +3,11 @@
 Three probes per fold: `full` learns from all other folds; the other folds' groups are also split in halves, from which
 `a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the
 log-loss of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores
-it reports.
+it reports. To score a new question, one more probe per place and layer learns from all items (`FinalProbe`).
 
-To score an item that is in no fold, such as a new question, one more probe per place and layer learns from all items
-(`FinalProbe`), through the same grid search. Its inner folds' AUC chooses the reference layer and is no measure of the
-probe: that is what the cross-fitted ones are for. States are scored on the device that holds them.
+The null (`permuted_areas`): labels are permuted within strata, such as folds and relations, so that whatever a probe
+gains from telling the strata apart it gains under the null too. Every probe is fitted again, at the strength that the
+real labels chose.
 """
 
 import copy
@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
+from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.errors import UserError
@@ -24,7 +25,9 @@ from anchorscope.models.devices import to_device
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, grid_search
+from anchorscope.probes.logistic import TrainingSets, fit_layers
 from anchorscope.progress import Progress
+from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import Priorities, priorities
 
 PROBES = ("full", "a", "b")
@@ -39,7 +42,6 @@ class Splits:
     strata: Int[np.ndarray, " item"]
     """Relation and label of each item as one number: all splits spread each of these evenly (`folds.truth_strata`)."""
     folds: Int[np.ndarray, " item"]
-    """Outer fold of each item."""
     training: Bool[np.ndarray, "probe fold item"]
     """Items that each probe of each fold learns from."""
     inner: Int[np.ndarray, "probe fold item"]
@@ -54,9 +56,7 @@ class ProbeSet:
     weight: Float[Tensor, "probe fold layer d_model"]
     bias: Float[Tensor, "probe fold layer"]
     strength: Float[np.ndarray, "probe fold layer"]
-    """Chosen C."""
     inner_auc: Float[np.ndarray, "probe fold layer"]
-    """AUC on the inner folds at that strength."""
     unconverged: tuple[str, ...]
     """Names of probes whose solver did not reach its tolerance."""
     notes: tuple[str, ...] = ()
@@ -77,10 +77,7 @@ def make_splits(
     item_ids: Sequence[str] | None = None,
     relations: Sequence[str | None] | None = None,
 ) -> Splits:
-    """Halves and inner folds for given outer folds; items are drawn by their names, or by their places without any.
-
-    Labels are spread evenly over every split, within each relation where relations are known.
-    """
+    """Halves and inner folds for given outer folds; labels are spread evenly over each, within relations if known."""
     ids = [str(place) for place in range(len(labels))] if item_ids is None else item_ids
     n_folds, n, strata = int(folds.max()) + 1, len(labels), truth_strata(labels, relations)
     training = np.zeros((len(probes), n_folds, n), dtype=bool)
@@ -121,8 +118,7 @@ def fit_probes(
 ) -> list[ProbeSet]:
     """All probes on the states, one set per place; `names` tell the places apart in warnings.
 
-    States may be in host memory and in any precision: they come to the device chunk by chunk. `memory` limits what one
-    chunk takes there, in bytes.
+    States may be in host memory and in any precision. `memory` limits what one chunk takes on the device, in bytes.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
@@ -166,13 +162,10 @@ class FinalProbe:
     weight: Float[Tensor, "layer d_model"]
     bias: Float[Tensor, " layer"]
     strength: Float[np.ndarray, " layer"]
-    """Chosen C."""
     inner_auc: Float[np.ndarray, " layer"]
-    """AUC on the inner folds at that strength."""
     unconverged: tuple[str, ...]
     """Names of probes whose solver did not reach its tolerance."""
     notes: tuple[str, ...] = ()
-    """Where memory ran out and chunks became smaller than planned."""
 
     @property
     def reference(self) -> int:
@@ -183,10 +176,7 @@ class FinalProbe:
 def final_inner_folds(
     strata: Int[np.ndarray, " item"], groups: Int[np.ndarray, " item"], order: Priorities
 ) -> Int[np.ndarray, " item"]:
-    """Inner fold of every item; groups stay whole, and every fold has true and false items.
-
-    `strata` are those of `folds.truth_strata`.
-    """
+    """Inner fold of every item; groups stay whole, and every fold has true and false items."""
     inner = grouped_folds(groups, strata, INNER_FOLDS, order)
     present = {(int(fold), bool(stratum % 2)) for fold, stratum in zip(inner, strata, strict=True)}
     if len(present) < 2 * INNER_FOLDS:
@@ -207,11 +197,10 @@ def fit_final_probes(
     progress: Progress | None = None,
     memory: int | None = None,
 ) -> list[FinalProbe]:
-    """One probe per place and layer that learns from all items; `names` tell the places apart in warnings.
+    """One probe per place and layer that learns from all items.
 
-    `strata` are the items' relations and labels (`folds.truth_strata`), `order` random numbers of the items, by which
-    groups are dealt out to the inner folds.
-    `memory` limits what one chunk takes on the device, in bytes.
+    `strata` are those of `folds.truth_strata`, `order` random numbers of the items, by which groups are dealt out to
+    inner folds; the rest as in `fit_probes`.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     inner = final_inner_folds(strata, groups, order)[None]
@@ -256,7 +245,6 @@ class Scorer:
         self.folds = torch.as_tensor(folds, device=device)
 
     def for_folds(self, folds: Int[np.ndarray, " item"]) -> "Scorer":
-        """The same probes for other items."""
         other = copy.copy(self)
         other.folds = to_device(torch.as_tensor(folds), self.weight.device)
         return other
@@ -267,8 +255,14 @@ class Scorer:
     ) -> Float[Tensor, "batch position site probe layer"]:
         """Log-odds of states, each item's by the probes of its own fold."""
         n_positions, n_sites, n_probes, n_folds, n_layers = self._shape
-        found = _log_odds(states, self.weight, self.bias)
-        scores = found.view(n_positions, n_sites, n_layers, len(items), n_probes, n_folds)
+        flat = states.flatten(1, 3).transpose(0, 1)
+        at_once = max(1, _VALUES_AT_ONCE // flat[0].numel())
+        parts = zip(flat.split(at_once), self.weight.split(at_once), self.bias.split(at_once), strict=True)
+        with true_float32():
+            log_odds = [
+                torch.baddbmm(bias[:, None], part.float(), weight.transpose(1, 2)) for part, weight, bias in parts
+            ]
+        scores = torch.cat(log_odds).view(n_positions, n_sites, n_layers, len(items), n_probes, n_folds)
         own = self.folds[to_device(torch.as_tensor(list(items)), states.device)]
         index = own[:, None, None].expand(*scores.shape[:-1], 1)
         return scores.gather(-1, index)[..., 0].permute(3, 0, 1, 4, 2).contiguous()
@@ -277,7 +271,6 @@ class Scorer:
 def score_states(
     scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]
 ) -> Float[np.ndarray, "item position site probe layer"]:
-    """Log-odds of clean states."""
     device = scorer.weight.device
     found = []
     for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
@@ -301,19 +294,100 @@ def score_clean(
     return found
 
 
-def _log_odds(
-    states: Float[Tensor, "batch position site layer d_model"],
-    weight: Float[Tensor, "kind column d_model"],
-    bias: Float[Tensor, "kind column"],
-) -> Float[Tensor, "kind batch column"]:
-    """Every state by every column of its kind (position · site · layer), in true float32."""
-    flat = states.flatten(1, 3).transpose(0, 1)
-    at_once = max(1, _VALUES_AT_ONCE // flat[0].numel())
-    with true_float32():
-        parts = [
-            torch.baddbmm(some_bias[:, None], part.float(), some_weight.transpose(1, 2))
-            for part, some_weight, some_bias in zip(
-                flat.split(at_once), weight.split(at_once), bias.split(at_once), strict=True
-            )
-        ]
-    return torch.cat(parts)
+Floats = NDArray[np.floating]
+Bools = NDArray[np.bool_]
+
+PERMUTATIONS = 199
+"""Of truth labels: the 95 % range then leaves five out on either side."""
+
+
+def dealt_anew(labels: Bools, strata: NDArray[np.integer], permutations: int, rng: np.random.Generator) -> Bools:
+    """The labels, permuted among the items of each stratum, [permutation, item]."""
+    found = np.repeat(labels[None], permutations, axis=0)
+    for stratum in np.unique(strata):
+        inside = np.flatnonzero(strata == stratum)
+        found[:, inside] = rng.permuted(found[:, inside], axis=1)
+    return found
+
+
+def null_scores(
+    states: Tensor, splits: Splits, strength: Floats, labels: Bools, device: torch.device, progress: Progress
+) -> Floats:
+    """Out-of-fold log-odds [permutation, layer, item] of probes that learn permuted labels [permutation, item].
+
+    `states` are [layer, item, d_model]; `strength` [layer, fold]; the training sets are those of the first probe.
+    """
+    # The solver knows one label per item. So each item stands there twice, once with each label, and every permutation
+    # learns from the one that it means: all of them are then columns of one problem.
+    training, n, n_folds = splits.training[0], len(splits.folds), splits.training.shape[1]
+    learned = np.concatenate([training & labels[:, None], training & ~labels[:, None]], axis=-1)
+    found = []
+    for layer, chosen in zip(states, strength, strict=True):
+        sets = TrainingSets(
+            labels=torch.arange(2 * n) < n,
+            members=torch.as_tensor(learned.reshape(-1, 2 * n)),
+            scaled_on=torch.as_tensor(np.concatenate([training, np.zeros_like(training)], axis=-1)),
+            scaling=torch.arange(n_folds).repeat(len(labels)),
+            strengths=torch.as_tensor(chosen).repeat(len(labels)),
+        )
+        fitted = fit_layers(torch.cat([layer, layer])[None], sets, device)
+        logits = fitted.logits[0, :, :n].unflatten(0, (len(labels), n_folds))
+        found.append(logits[:, torch.as_tensor(splits.folds), torch.arange(n)])
+        progress.advance(len(labels))
+    return torch.stack(found, dim=1).numpy()
+
+
+def permuted_truth(splits: Splits, rng: np.random.Generator) -> Bools:
+    """Truth labels permuted among the items of a fold and relation, so that chance is what these folds make it."""
+    return dealt_anew(splits.labels, _comparable(splits), PERMUTATIONS, rng)
+
+
+def permuted_areas(
+    states: Tensor,
+    splits: Splits,
+    reference: NDArray[np.int64],
+    labels: Bools,
+    device: str | torch.device,
+    progress: Progress,
+) -> Floats:
+    """AUC [permutation] of probes that learn permuted labels, each fold read at its own reference layer."""
+    device = torch.device(device)
+    scores = np.empty(labels.shape)
+    layers = np.unique(reference)
+    progress.start("permuted labels", len(labels) * len(layers))
+    for layer in layers:
+        own = np.flatnonzero(reference == layer)
+        place = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)  # of no meaning for items of other folds
+        here = replace(
+            splits,
+            folds=place,
+            training=splits.training[:1, own],
+            inner=splits.inner[:1, own],
+            probes=splits.probes[:1],
+        )
+        (chosen,) = fit_probes(states[[layer]][None], here, [f"permuted labels layer {layer}"], device)
+        found = null_scores(states[[layer]], here, chosen.strength[0].T, labels, device, progress)
+        inside = np.isin(splits.folds, own)
+        scores[:, inside] = found[:, 0, inside]
+    progress.finish()
+    return auc(scores, labels, splits.folds)
+
+
+def _comparable(splits: Splits) -> NDArray[np.int64]:
+    """Fold and relation of every item; relations with but one label in a fold are one there, or nothing could move."""
+    relation = splits.strata // 2
+    cell = splits.folds * (relation.max() + 2) + relation + 1
+    _, place = np.unique(cell, return_inverse=True)
+    true, items = np.bincount(place, weights=splits.labels), np.bincount(place)
+    return np.where(((true > 0) & (true < items))[place], cell, splits.folds * (relation.max() + 2))
+
+
+def share_at_least(value: float, null: Floats) -> float | None:
+    """One-sided p-value: the share of permutations that reach the value, the real one counted among them.
+
+    Permutations whose value is not defined count neither way; None where nothing is left to compare.
+    """
+    defined = null[np.isfinite(null)]
+    if not len(defined) or not np.isfinite(value):
+        return None
+    return float((1 + (defined >= value).sum()) / (1 + len(defined)))

@@ -1,9 +1,8 @@
 """Splits that keep groups whole and every relation's true and false answers even: outer folds, inner folds, halves.
 
 Balanced over the items but not within each fold, a relation's base rate becomes anti-predictive: a fold with more of
-its true answers leaves fewer of them to learn from, so that whoever knows the relation guesses wrong there. In the
-embedded demo the relation alone had an AUC of 0.29 so, where 0.50 is the truth, and every probe that can see the
-relation paid for it.
+its true answers leaves fewer of them to learn from. In the embedded demo the relation alone then had an AUC of 0.29,
+where 0.50 is the truth.
 """
 
 from collections.abc import Sequence
@@ -14,9 +13,8 @@ from jaxtyping import Bool, Int
 from anchorscope.stats.streams import Priorities
 
 _WITHIN_RELATION = 4.0
-"""What an answer too many of one truth in a relation and fold costs, against one too many in the fold. On the demo's
-items the relation alone then has an AUC of 0.50 in every draw (0.47 at a weight of 1), and no fold pays in its numbers
-of true and false items."""
+"""What an answer too many of one truth in a relation and fold costs, against one too many in the fold: on the demo's
+items the relation alone then has an AUC of 0.50 in every draw (0.47 at a weight of 1)."""
 
 
 def truth_strata(
@@ -65,7 +63,6 @@ def _dealing_order(
 
 
 def _smallest(part: Int[np.ndarray, " item"], order: Priorities) -> Priorities:
-    """The smallest number of the items of each part."""
     found = np.full(int(part.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
     np.minimum.at(found, part, order)
     return found

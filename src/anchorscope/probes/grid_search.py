@@ -45,9 +45,7 @@ class Searched(NamedTuple):
     weight: Float[Tensor, "layer training_set d_model"]
     bias: Float[Tensor, "layer training_set"]
     strength: Float[Tensor, "layer training_set"]
-    """The C that the inner folds chose."""
     inner_auc: Float[Tensor, "layer training_set"]
-    """AUC within the inner folds at that strength."""
     converged: Bool[Tensor, "layer training_set"]
     inner_converged: Bool[Tensor, "layer training_set"]
     """Whether all fits of the inner folds were."""
@@ -79,10 +77,7 @@ def held_out_tables(
 def select_strength(
     logits: Float[Tensor, "problem training_set inner_fold strength item"], tables: HeldOut
 ) -> tuple[Int[Tensor, "problem training_set"], Float[Tensor, "problem training_set"]]:
-    """Index of the strength with the lowest held-out log-loss, and its AUC within the inner folds.
-
-    Each inner fold's `logits` are of probes that learned without it.
-    """
+    """Index of the strength with the lowest held-out log-loss, and its AUC within the inner folds."""
     true = logits.take_along_dim(tables.true_items[None, :, :, None], dim=-1)
     false = logits.take_along_dim(tables.false_items[None, :, :, None], dim=-1)
     loss = (softplus(-true).double() * tables.is_true[:, :, None]).sum(-1)
@@ -127,9 +122,7 @@ def grid_search(
 ) -> tuple[list[Searched], tuple[str, ...]]:
     """Probes of every place, layer and training set, and notes where memory ran out.
 
-    `inner` gives each training item's inner fold, -1 elsewhere. States may be in host memory and in any precision: they
-    come to the device chunk by chunk. `memory` limits what one chunk takes there, in bytes.
-    `rescale` as in `standardise`.
+    `inner` gives each training item's inner fold, -1 elsewhere; `rescale` as in `standardise`.
     """
     listener = progress or Silent()
     n_places, n_layers = states.shape[:2]
@@ -150,8 +143,6 @@ def grid_search(
 
 
 class _Search:
-    """Both stages for a chunk of problems."""
-
     def __init__(
         self, labels: np.ndarray, training: np.ndarray, inner: np.ndarray, device: torch.device, rescale: bool
     ) -> None:

@@ -1,17 +1,14 @@
 """L2-regularised logistic regression for many layers, training sets and strengths at once.
 
 The objective is scikit-learn's: C · Σ loss + ½‖w‖², intercept unpenalised, features standardised on the training set.
-A problem is the states of one layer; its columns (training set × strength) share them. `standardise` prepares the
-states, `chunks` says how much is done at once.
+A problem is the states of one layer; its columns (training set × strength) share them.
 
 The minimum is found by preconditioned non-linear conjugate gradients (Polak–Ribière with restarts), for all columns of
 all problems at once. The preconditioner is a diagonal plus a low-rank term along the leading eigenvectors of the
-states' covariance, which make the problem badly conditioned; it is inverted by the Woodbury identity. The eigenvectors
-serve every column; the curvature p(1 − p) that scales them is each column's own and updated now and then. The step
-length comes from the self-concordance of the logistic loss, which guarantees descent without a line search. An
-iteration is two matrix products and some eighty small operations for all columns together. A column has converged when
-the largest element of the gradient of its mean loss is below `TOLERANCE`; from then on it stands still, so that it does
-not matter when one checks.
+states' covariance, inverted by the Woodbury identity. The eigenvectors serve every column; the curvature p(1 − p) that
+scales them is each column's own. The step length comes from the self-concordance of the logistic loss, which guarantees
+descent without a line search. A column has converged when the largest element of the gradient of its mean loss is below
+`TOLERANCE`; from then on it stands still, so that it does not matter when one checks.
 """
 
 from dataclasses import dataclass, fields
@@ -37,8 +34,6 @@ _COMPACT_SHARE = 0.15  # converged columns leave when so many of them have: copy
 
 @dataclass(frozen=True)
 class Columns:
-    """What each column minimises."""
-
     sample_weight: Float[Tensor, "#problem column row"]
     """Weight of each row in the mean loss, zero where a column does not learn from it."""
     labels: Float[Tensor, "#problem #column row"]
@@ -46,14 +41,11 @@ class Columns:
     scaling_one_hot: Float[Tensor, "#problem column scaling"]
     """1 at the training set whose mean and deviation standardise the column."""
     inverse_deviation: Float[Tensor, "problem column d_model"]
-    """1 / deviation of that training set."""
     penalty: Float[Tensor, "problem column"]
     """Factor λ of ½‖w‖² next to the mean loss."""
     n_samples: Float[Tensor, "#problem column"]
-    """Number of items learned from."""
 
     def select(self, places: Int[Tensor, "problem place"]) -> "Columns":
-        """Some of each problem's columns."""
         parts = (self.sample_weight, self.scaling_one_hot, self.inverse_deviation, self.penalty, self.n_samples)
         sample_weight, scaling_one_hot, inverse_deviation, penalty, n_samples = (
             _select(part, places) for part in parts
@@ -69,10 +61,8 @@ class Solution:
     weight: Float[Tensor, "problem column d_model"]
     intercept: Float[Tensor, "problem column"]
     logits: Float[Tensor, "problem column item"]
-    """Of every item, learned from or not."""
     converged: Bool[Tensor, "problem column"]
     iterations: Int[Tensor, "problem column"]
-    """Steps that each column made."""
 
 
 @dataclass
@@ -94,7 +84,6 @@ class _Iterate:
     intercept_direction: Float[Tensor, "problem column"]
     """and in the intercept."""
     active: Bool[Tensor, "problem column"]
-    """Not yet converged."""
     iterations: Int[Tensor, "problem column"]
     intercept_curvature: Float[Tensor, "problem column"]
     """Mean of p(1 − p): the preconditioner's entry for the intercept."""
@@ -149,7 +138,6 @@ def minimise(data: Standardised, columns: Columns) -> Solution:
 
 
 def _store(solution: Solution, iterate: _Iterate, places: Tensor, leaving: Tensor) -> None:
-    """Writes the leaving columns to their places in the solution."""
     rows = torch.arange(len(places), device=places.device)[:, None]
     there = places.gather(1, leaving)
     n_items = solution.logits.shape[2]
@@ -276,8 +264,6 @@ def _step_length(columns: Columns, iterate: _Iterate, direction_logits: Tensor, 
 
 @dataclass(frozen=True)
 class TrainingSets:
-    """Which items each column learns from."""
-
     labels: Shaped[Tensor, " item"] | Shaped[Tensor, "column item"]
     """1 for true, 0 for false; for all columns, or for each its own."""
     members: Shaped[Tensor, "column item"]
@@ -285,12 +271,10 @@ class TrainingSets:
     scaled_on: Bool[Tensor, "scaling item"]
     """1 where an item belongs to the training set that the features are standardised on."""
     scaling: Int[Tensor, " column"]
-    """The scaling that each column uses."""
     strengths: Float[Tensor, "*problem column"] | Float[Tensor, "0"]
     """C of each column; empty where it has yet to be chosen."""
 
     def to(self, device: torch.device) -> "TrainingSets":
-        """The same on a device."""
         return TrainingSets(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
@@ -304,9 +288,7 @@ class Fit:
     """Log-odds of "true" for every item, learned from or not."""
     converged: Bool[Tensor, "problem column"]
     iterations: Int[Tensor, "problem column"]
-    """Steps that each column took."""
     notes: tuple[str, ...] = ()
-    """Where memory ran out and chunks became smaller than planned."""
 
 
 def fit_layers(
@@ -315,10 +297,7 @@ def fit_layers(
     device: str | torch.device = "cpu",
     memory: int | None = None,
 ) -> Fit:
-    """Fits every column on the states of every problem; the result is in host memory.
-
-    Strengths are [column]. `memory` limits what one chunk of problems takes on the device, in bytes.
-    """
+    """Fits every column on the states of every problem; the result is in host memory."""
     device = torch.device(device)
     sets = sets.to(device)
     n_problems, n_items, width = states.shape

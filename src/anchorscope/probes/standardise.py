@@ -9,7 +9,6 @@ of a chunk share every call, [problem, …].
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int, Shaped
@@ -42,19 +41,8 @@ class FeatureScale:
         return found
 
 
-@runtime_checkable
-class DesignMatrix(Protocol):
-    """X of several problems: items as rows, then one row per scaling, its mean. Named like SciPy's LinearOperator."""
-
-    def matmat(self, weight: Float[Tensor, "problem column d_model"]) -> Float[Tensor, "problem column row"]:
-        """X · w for every column."""
-
-    def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
-        """Xᵀ · r for every column."""
-
-
 class ResidentMatrix:
-    """A design matrix that stays on the device."""
+    """X of several problems on the device: items as rows, then one row per scaling, its mean. Named as in SciPy."""
 
     def __init__(self, rows: Float[Tensor, "problem row d_model"]) -> None:
         self._rows = rows
@@ -63,11 +51,9 @@ class ResidentMatrix:
         self._transposed = transposed.contiguous() if rows.device.type == "cpu" else transposed
 
     def matmat(self, weight: Float[Tensor, "problem column d_model"]) -> Float[Tensor, "problem column row"]:
-        """As in `DesignMatrix`."""
         return torch.bmm(weight, self._transposed)
 
     def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
-        """As in `DesignMatrix`."""
         return torch.bmm(residual, self._rows)
 
 
@@ -84,11 +70,9 @@ class StreamedMatrix:
         self._states, self._scale, self._means, self._block_items = states, scale, means, block_items
 
     def matmat(self, weight: Float[Tensor, "problem column d_model"]) -> Float[Tensor, "problem column row"]:
-        """As in `DesignMatrix`."""
         return torch.cat([torch.bmm(weight, block.transpose(1, 2)) for block in self._blocks()], dim=2)
 
     def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
-        """As in `DesignMatrix`."""
         total = torch.zeros(*residual.shape[:2], self._means.shape[2], device=residual.device)
         start = 0
         for block in self._blocks():
@@ -100,6 +84,9 @@ class StreamedMatrix:
         for block in self._states.split(self._block_items, dim=1):
             yield self._scale.apply(block)
         yield self._means
+
+
+DesignMatrix = ResidentMatrix | StreamedMatrix
 
 
 @dataclass(frozen=True)
@@ -116,7 +103,6 @@ class Standardised:
     eigenvectors: Float[Tensor, "problem rank d_model"]
     """Leading ones of the standardised states' covariance, orthonormal."""
     eigenvalues: Float[Tensor, "problem rank"]
-    """The variances along them."""
     residual_variance: Float[Tensor, " problem"]
     """Mean variance along all other directions."""
 

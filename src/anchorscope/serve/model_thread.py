@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anchorscope.detectors.detector import Detector
-from anchorscope.engine.batching import MemoryRanOut
-from anchorscope.errors import UserError
+from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import threads

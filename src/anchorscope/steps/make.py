@@ -56,19 +56,19 @@ from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Fou
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.items import Item
 from anchorscope.kept_states import CLEAN, KeptStates
-from anchorscope.plan.decoding import SamplesPass, plan_answers
 from anchorscope.plan.interventions import Missing, passes_of, plan_experiment
-from anchorscope.plan.passes import Place
+from anchorscope.plan.passes import Place, SamplesPass, plan_answers
 from anchorscope.probes.crossfit import (
     PROBES,
     FinalProbe,
     ProbeSet,
     fit_final_probes,
     fit_probes,
+    permuted_areas,
+    permuted_truth,
     refit_logits,
     score_clean,
 )
-from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
 from anchorscope.progress import Silent
 from anchorscope.question_share.evidence import Lost
 from anchorscope.question_share.principal import principal_states

@@ -24,10 +24,9 @@ from lm_polygraph.utils.generation_parameters import GenerationParameters
 from anchorscope.adapters.lm_polygraph import AnchorEstimator
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.runs import COLUMNS
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.sequences import CLEAN, TokenSequence
+from anchorscope.engine.capture import capture
+from anchorscope.engine.forward import NO_PREFIX
+from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from polygraph_parity import TOLERANCE, its_values, our_values, worlds
 
@@ -90,8 +89,8 @@ def test_log_probability_baselines_are_the_same(whitebox, estimator, tiny_llama,
     def receive(_, batch, values, lengths):
         found.update(zip(batch, values.split(lengths, dim=1), strict=True))
 
-    work = Work(sequences, Prefix((), (), ()), [CLEAN], Budget(10_000), answers_of=[0])
-    capture(tiny_llama, work, lambda *_: None, "test", None, receive)
+    batches = [range(len(sequences))]
+    capture(tiny_llama, sequences, NO_PREFIX, batches, lambda *_: None, answers_of=[0], receive_answers=receive)
     ours = {name: [COLUMNS[name].made(found[item].numpy()) for item in range(3)] for name in COLUMNS}
     sums = [float(found[item][0].sum()) for item in range(3)]
     near = {"abs": 1e-4}

@@ -21,9 +21,8 @@ from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.interventions import plan_experiment, plan_rewrite
-from anchorscope.plan.passes import planner_for
+from anchorscope.plan.passes import plan_answers, planner_for
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_fitting
 from anchorscope.spans.question_spans import Asker, locate_question_words, question_words

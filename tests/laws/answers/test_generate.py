@@ -19,7 +19,7 @@ from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers, run_samples
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.decoding import AnswersPass, SamplesPass, plan_answers
+from anchorscope.plan.passes import AnswersPass, SamplesPass, plan_answers
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words

@@ -8,13 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.engine.answer_stats import STATISTICS, AnswerStats
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.capture import STATISTICS
+from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import SHARED, make_cuts, make_items, no_prefix, shared_prefix
+from engine_cases import SHARED, captured, make_cuts, make_items, shared_prefix
 from hf_reference import reference_logits, windows
 
 LENGTHS_OF_ANSWERS = (4, 1, 5, 0, 12)
@@ -43,8 +41,7 @@ def stats(
         found.update({(variant, item): one.numpy() for item, one in parts})
 
     every = range(len(variants)) if answers_of is None else answers_of
-    work = Work(items, prefix, variants, Budget(budget), answers_of=every)
-    capture(lm, work, lambda *_: None, "test", None, receive)
+    captured(lm, items, prefix, variants, budget, answers_of=every, receive_answers=receive)
     return found
 
 
@@ -79,7 +76,7 @@ def test_a_cut_run_alone_gives_what_it_gives_beside_others(
 ) -> None:
     cut = Variant({0: make_cuts(answered)[0], 4: make_cuts(answered)[4]}, range(1, 3))
     patched = Variant(None, range(2, 3), {4: Patch((8,), 2, (9,))})
-    alone = [stats(tiny_llama, answered, [one], no_prefix()) for one in (cut, CLEAN, patched)]
+    alone = [stats(tiny_llama, answered, [one], NO_PREFIX) for one in (cut, CLEAN, patched)]
     found = stats(tiny_llama, answered, [cut, CLEAN, patched], shared_prefix(tiny_llama), budget)
     assert set(found) == {(0, 0), (0, 4), *((1, item) for item in range(5)), (2, 4)}
     for (variant, item), one in found.items():
@@ -91,36 +88,11 @@ def test_only_the_variants_that_are_asked_for_are_scored(
     tiny_llama: LanguageModel, answered: list[TokenSequence]
 ) -> None:
     variants = [CLEAN, Variant(dict(enumerate(make_cuts(answered))))]
-    assert {variant for variant, _ in stats(tiny_llama, answered, variants, no_prefix(), answers_of=[1])} == {1}
-    with pytest.raises(ValueError, match="nobody receives them"):
-        capture(tiny_llama, Work(answered, no_prefix(), answers_of=[0]), lambda *_: None, "test")
-
-
-def test_a_greedy_token_leads_and_any_other_does_not(tiny_llama: LanguageModel) -> None:
-    prompt = make_items()[0].ids
-    with torch.no_grad():
-        best = int(tiny_llama.model(torch.tensor([prompt])).logits[0, -1].argmax())
-    items = [TokenSequence((*prompt, token), len(prompt), (len(prompt),)) for token in (best, (best + 1) % 256)]
-    found = stats(tiny_llama, items, [CLEAN], no_prefix())
-    assert found[0, 0][1] > 0 > found[0, 1][1]
-    assert found[0, 0][2] == pytest.approx(found[0, 1][2], abs=1e-5)  # drawn from the same distribution
+    assert {variant for variant, _ in stats(tiny_llama, answered, variants, NO_PREFIX, answers_of=[1])} == {1}
 
 
 def test_a_prefix_that_hides_what_predicts_the_answer_is_refused(tiny_llama: LanguageModel) -> None:
     item = TokenSequence((*SHARED, 40, 41), answer_start=len(SHARED), read_at=(7,))
     with pytest.raises(ValueError, match="is not run: the shared prefix has 6"):
         stats(tiny_llama, [item], [CLEAN], shared_prefix(tiny_llama))
-    assert stats(tiny_llama, [item], [CLEAN], shared_prefix(tiny_llama).first(5))[0, 0].shape == (3, 2)
-
-
-def test_records_of_items_are_taken_and_joined_in_order() -> None:
-    rng = np.random.default_rng(0)
-    items = [rng.normal(size=(3, n)).astype(np.float32) for n in (2, 0, 3, 1)]
-    whole = AnswerStats.of(items)
-    assert whole.lengths.tolist() == [2, 0, 3, 1]
-    for mine, given in zip(whole.by_item(), items, strict=True):
-        assert np.array_equal(mine, given)
-    again = AnswerStats.join([whole.take([3, 1]), AnswerStats.of([]), whole.take([2, 0])]).take([3, 1, 2, 0])
-    assert again.lengths.tolist() == [2, 0, 3, 1]
-    assert np.array_equal(again.entropy, whole.entropy)
-    assert np.array_equal(again.log_prob, np.concatenate([one[0] for one in items]))
+    assert stats(tiny_llama, [item], [CLEAN], compute_prefix(tiny_llama, SHARED[:5]))[0, 0].shape == (3, 2)

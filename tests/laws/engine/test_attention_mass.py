@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.engine.capture import AttentionMass, AttentionSums, Work, launch_capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.capture import AttentionMass, AttentionSums
+from anchorscope.engine.forward import NO_PREFIX, Prefix
 from anchorscope.engine.sequences import Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import SHARED, no_prefix, shared_prefix
+from engine_cases import SHARED, captured, shared_prefix
 from hf_reference import eager, watch, weighed
 
 
@@ -19,19 +19,15 @@ def attention_mass(
 ) -> dict[int, AttentionMass]:
     """What a clean pass brings along."""
     sums: list[AttentionSums] = []
-    work = Work(items, prefix, batches=batches, attention=edges)
-    launch_capture(lm, work, lambda *_: None, "clean", receive_attention=sums.append)()
+    captured(lm, items, prefix, batches=batches, attention=edges, receive_attention=sums.append)
     return {item: mass for one in sums for item, mass in one.masses(items).items()}
 
 
 def test_states_are_the_same_to_the_bit_where_attention_is_summed(
     tiny: LanguageModel, items: list[TokenSequence]
 ) -> None:
-    found: dict[str | None, list[Tensor]] = {None: [], "all": []}
-    for attention, states in found.items():
-        work = Work(items, shared_prefix(tiny), batches=[range(len(items))], attention=attention)
-        launch_capture(tiny, work, lambda _, __, part, into=states: into.append(part.clone()), "clean")()
-    assert torch.equal(*(states[0] for states in found.values()))
+    plain, summed = (captured(tiny, items, shared_prefix(tiny), attention=edges)[0] for edges in (None, "all"))
+    assert all(torch.equal(states, plain[key]) for key, states in summed.items())
 
 
 def reference(lm: LanguageModel, item: TokenSequence, edges: str) -> list[float]:
@@ -70,7 +66,7 @@ def test_where_edges_are_direct_only_the_answers_tokens_count(
 
 
 def test_neither_batches_nor_the_shared_prefix_change_the_mass(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    whole = attention_mass(tiny, items, no_prefix(), [range(len(items))])
+    whole = attention_mass(tiny, items, NO_PREFIX, [range(len(items))])
     parts = attention_mass(tiny, items, shared_prefix(tiny), [[3], [1, 4], [0, 2]])
     assert set(parts) == set(whole) == set(range(len(items)))
     for index, one in parts.items():

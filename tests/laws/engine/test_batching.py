@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.engine.batching import MOST_AT_ONCE, Budget, plan_batches
+from anchorscope.engine.batching import plan_batches
 
 LENGTHS = st.lists(st.integers(1, 40), max_size=30)
 BUDGET = st.integers(1, 200)
@@ -50,8 +50,3 @@ def test_no_item_runs_with_longer_ones_than_it_must(lengths: list[int], budget: 
     batches = plan_batches(lengths, budget)
     for one, following in itertools.pairwise(batches):
         assert min(lengths[index] for index in one) >= max(lengths[index] for index in following)
-
-
-def test_one_pass_takes_no_more_than_pays() -> None:
-    assert Budget(2048).at_once == 2048
-    assert Budget(2**20).at_once == MOST_AT_ONCE

@@ -6,14 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
-from anchorscope.engine.forward import run_layers
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import NO_PREFIX, Packed, run_layers
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from engine_cases import assert_same, captured, make_cuts, run, shared_prefix, together
 from hf_reference import reference, windows
 
 
@@ -84,8 +82,7 @@ def test_biased_edges_count_as_touched_and_no_bias_as_nothing(
     tiny_llama: LanguageModel, items: list[TokenSequence]
 ) -> None:
     variants = [biased(items, alpha) for alpha in (-1.0, 2.0, 0.0)]
-    counts = capture(tiny_llama, Work(items, no_prefix(), variants), lambda *_: None, "test")
-    refuse_idle_cuts(counts)
+    counts = captured(tiny_llama, items, variants=variants)[1]
     assert counts.lost[0].all()
     assert counts.lost[1].tolist() == counts.lost[0].tolist()
     assert not counts.lost[2].any()
@@ -97,18 +94,26 @@ def test_biased_edges_count_as_touched_and_no_bias_as_nothing(
 def test_a_bias_that_reaches_nothing_is_refused(mixed_windows: LanguageModel) -> None:
     item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
     with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window already hides the question"):
-        run(mixed_windows, [item], no_prefix(), [Cut((5,), "direct", alpha=1.0)])
+        run(mixed_windows, [item], NO_PREFIX, [Cut((5,), "direct", alpha=1.0)])
     short = replace(item, answer_start=39)
     with pytest.raises(InterventionNotApplied, match="takes no attention edge"):  # a token's edge to itself stays
-        run(mixed_windows, [short], no_prefix(), [Cut((39,), alpha=1.0)])
+        run(mixed_windows, [short], NO_PREFIX, [Cut((39,), alpha=1.0)])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "how"), [(-1.1, "mask"), (float("nan"), "mask"), (float("inf"), "mask"), (1, "zero")]
+)
+def test_what_cannot_be_added_is_refused(alpha: float, how: str) -> None:
+    with pytest.raises(ValueError, match="alpha"):
+        Cut(keys=(8,), how=how, alpha=alpha)
 
 
 def masses(lm: LanguageModel, item: TokenSequence, variant: Variant) -> Tensor:
     """Weight, all heads together, of every query on every key in the first layer, by the row that runs the variant."""
     rows = BatchRows([item], [0], [variant], 0, lm.n_layers)
     seen: list[Tensor] = []
-    packed = Packed(lm, [item], rows, no_prefix(), watch=lambda layer, weights: seen.append(weights.clone()))
-    run_layers(lm, packed.ids, packed.positions, packed, lambda *_: None)
+    packed = Packed(lm, [item], rows, NO_PREFIX, watch=lambda weights: seen.append(weights.clone()) or weights)
+    run_layers(lm, packed.ids, packed.positions, packed)
     n_rows, _, n_group, n_keys = seen[0].shape
     groups = lm.n_heads // seen[0].shape[1]
     per_query = seen[0].view(n_rows, -1, groups, n_group // groups, n_keys).sum(dim=(1, 2))
@@ -128,11 +133,3 @@ def test_more_alpha_is_more_attention_to_the_keys(tiny: LanguageModel, items: li
     for lower, higher in ((removed, less), (less, clean), (clean, more), (more, most)):
         assert (lower < higher).all()
     assert (most < 4 * clean).all()  # odds are multiplied by 1 + α, and weights sum to 1
-
-
-@pytest.mark.parametrize(
-    ("alpha", "how"), [(-1.1, "mask"), (float("nan"), "mask"), (float("inf"), "mask"), (1, "zero")]
-)
-def test_what_cannot_be_added_is_refused(alpha: float, how: str) -> None:
-    with pytest.raises(ValueError, match="alpha"):
-        Cut(keys=(8,), how=how, alpha=alpha)

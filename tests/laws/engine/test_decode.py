@@ -9,18 +9,17 @@ import pytest
 import torch
 
 from anchorscope.engine import decode as decode_module
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.decode import Decoded, choice_log_probs, decode
-from anchorscope.engine.keys_values import Growing
+from anchorscope.engine.decode import Decoded, Growing, choice_log_probs, decode
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.errors import UserError
 from anchorscope.execute.parts import Part
 from anchorscope.execute.run_passes import run_choices
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.decoding import plan_choices
+from anchorscope.plan.passes import plan_choices
 from anchorscope.progress import Progress, Silent
-from engine_cases import SHARED, make_items, no_prefix, shared_prefix
+from engine_cases import SHARED, make_items, shared_prefix
 
 ENDS = frozenset(range(2, 256, 6))
 """Tokens that end an answer in most of these tests: so many that answers differ in length."""
@@ -63,7 +62,7 @@ def answer(
     batches: list[list[int]] | None = None,
     shared: bool = True,
 ) -> list[Decoded]:
-    prefix = shared_prefix(lm) if shared else no_prefix()
+    prefix = shared_prefix(lm) if shared else NO_PREFIX
     return decode(lm, prompts, prefix, batches or [list(range(len(prompts)))], room, end)
 
 
@@ -77,7 +76,7 @@ def test_answers_are_those_of_transformers_generate_and_their_probabilities_thos
     # With eager attention a row that sees nothing, as one of padding might without a prefix, becomes NaN and spreads.
     other = copy.deepcopy(tiny.model)
     other.set_attn_implementation("eager")
-    for lm, shared in ((tiny, True), (tiny, False), (wrap(other, tiny.tokenizer), False)):
+    for lm, shared in ((tiny, True), (wrap(other, tiny.tokenizer), False)):
         found = answer(lm, prompts, shared=shared)
         assert [(one.ids, one.finished) for one in found] == wanted
         for one, probabilities in zip(found, own, strict=True):
@@ -90,21 +89,6 @@ def log_probs(lm: LanguageModel, prompt: tuple[int, ...], ids: tuple[int, ...]) 
         logits = lm.model(torch.tensor([prompt + ids]), use_cache=False).logits[0]
     every = torch.log_softmax(logits.double(), dim=-1)[len(prompt) - 1 : -1]
     return every.gather(1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0]
-
-
-def test_layers_with_different_windows_generate_alike(
-    mixed_windows: LanguageModel, prompts: list[tuple[int, ...]]
-) -> None:
-    found = answer(mixed_windows, prompts)
-    assert [(one.ids, one.finished) for one in found] == [
-        generated(mixed_windows, prompt, ROOM, sorted(ENDS)) for prompt in prompts
-    ]
-
-
-def test_an_answer_without_an_end_is_truncated(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    found = answer(tiny_llama, prompts, end=lambda token, so_far: False, room=7)
-    assert all(not one.finished and len(one.ids) == len(one.log_probs) == 7 for one in found)
-    assert [one.ids for one in found] == [generated(tiny_llama, prompt, 7, [])[0] for prompt in prompts]
 
 
 def test_an_answer_that_fills_its_room_and_then_ends_is_finished(
@@ -123,32 +107,6 @@ def test_an_answer_that_fills_its_room_and_then_ends_is_finished(
     for one, shorter in zip(exact, short, strict=True):
         if len(one.ids) == 4:
             assert not shorter.finished  # one token less room, and the same answer does not end
-
-
-def test_an_answer_may_be_empty(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    found = answer(tiny_llama, prompts, end=lambda token, so_far: True)
-    assert found == [Decoded(ids=(), log_probs=(), finished=True)] * len(prompts)
-
-
-def test_answers_stop_before_the_line_break(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    line_break = tiny_llama.tokenizer("\n", add_special_tokens=False).input_ids[0]
-    free = answer(tiny_llama, prompts, end=lambda token, so_far: False)
-    spoken = [token for one in free for token in one.ids[2:]]
-    often = max(set(spoken), key=spoken.count)
-    model = copy.deepcopy(tiny_llama.model)
-    with torch.no_grad():  # a model that says a line break where it said its favourite token
-        head = model.get_output_embeddings().weight
-        head[[often, line_break]] = head[[line_break, often]]
-    talker = wrap(model, tiny_llama.tokenizer)
-
-    def breaks(token: int, so_far: Sequence[int]) -> bool:
-        return "\n" in talker.tokenizer.decode([token])
-
-    found = answer(talker, prompts, end=breaks)
-    assert any(one.finished and one.ids for one in found)
-    for prompt, one in zip(prompts, found, strict=True):
-        assert (one.ids, one.finished) == generated(talker, prompt, ROOM, [line_break])
-        assert "\n" not in talker.tokenizer.decode(list(one.ids))
 
 
 def test_rows_that_leave_do_not_change_the_others(
@@ -173,21 +131,6 @@ def test_rows_that_leave_do_not_change_the_others(
             assert one.log_probs == pytest.approx(other.log_probs, abs=1e-5)
 
 
-def test_answers_come_in_the_order_of_the_prompts(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    batches = [[4, 0, 3], [5], [1, 2]]
-    found = answer(tiny_llama, prompts, batches=batches)
-    assert [one.ids for one in found] == [one.ids for one in answer(tiny_llama, prompts)]
-    assert len({one.ids for one in found}) > 2
-
-
-def test_only_the_answers_tokens_get_a_log_probability(
-    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
-) -> None:
-    for one in answer(tiny_llama, prompts):
-        assert len(one.log_probs) == len(one.ids)
-        assert all(log_prob < 0 for log_prob in one.log_probs)
-
-
 CHOICES = (3, 250, 17)
 PROMPTS = [item.ids for item in make_items()]
 
@@ -207,7 +150,7 @@ def test_log_probabilities_are_those_of_transformers(tiny: LanguageModel) -> Non
 
 def test_neither_batches_nor_the_prefix_nor_little_memory_change_them(tiny_llama: LanguageModel) -> None:
     wanted = reference(tiny_llama)
-    alone = choice_log_probs(tiny_llama, PROMPTS, no_prefix(), [[3], [1, 4], [0, 2]], CHOICES, Budget(40))
+    alone = choice_log_probs(tiny_llama, PROMPTS, NO_PREFIX, [[3], [1, 4], [0, 2]], CHOICES)
     assert alone.numpy() == pytest.approx(wanted, abs=1e-4)
 
 
@@ -241,4 +184,13 @@ def test_a_model_that_gives_no_numbers_is_told(tiny_llama: LanguageModel) -> Non
     with torch.no_grad():
         broken.model.model.norm.weight.fill_(float("nan"))
     with pytest.raises(UserError, match="NaN or infinity"):
-        choice_log_probs(broken, PROMPTS, no_prefix(), [range(len(PROMPTS))], CHOICES)
+        choice_log_probs(broken, PROMPTS, NO_PREFIX, [range(len(PROMPTS))], CHOICES)
+
+
+def test_layers_with_different_windows_generate_alike(
+    mixed_windows: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    found = answer(mixed_windows, prompts)
+    assert [(one.ids, one.finished) for one in found] == [
+        generated(mixed_windows, prompt, ROOM, sorted(ENDS)) for prompt in prompts
+    ]

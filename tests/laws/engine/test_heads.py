@@ -1,15 +1,15 @@
 """Cuts in single heads: the right head, only there, and masks per head only where some are asked for."""
 
-from typing import Any
-
 import pytest
 import torch
 
-from anchorscope.engine import packed
+from anchorscope.engine import forward
+from anchorscope.engine.forward import NO_PREFIX
+from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, HOW, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import ATTENTION, assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from engine_cases import ATTENTION, assert_same, make_cuts, run, shared_prefix, together
 from hf_reference import reference, windows
 
 HEADS = range(4)
@@ -56,61 +56,10 @@ def test_heads_of_one_layer_run_together_and_join_in_there(tiny: LanguageModel, 
             assert change > 1e-5
 
 
-def test_what_single_heads_lose_adds_up_to_what_all_lose(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    if tiny.family.norm_after_attention is not None:
-        pytest.skip("a norm follows attention, so that heads do not add up")
-    cuts = [*(cut_heads(items, head) for head in HEADS), cut_heads(items, *HEADS)]
-    variants = [CLEAN, *(Variant(one, range(2, 3)) for one in cuts)]
-    found = together(tiny, items, variants, shared_prefix(tiny))
-    for item in range(len(items)):
-        clean, *heads, everything = (found[index, item][:, ATTENTION, 2] for index in range(len(variants)))
-        assert_same(sum((one - clean for one in heads), start=torch.zeros(())), everything - clean)
-
-
-@pytest.mark.parametrize("how", HOW)
-def test_in_the_layer_of_the_cut_other_heads_give_the_same(
-    tiny_llama: LanguageModel, items: list[TokenSequence], how: str
-) -> None:
-    given: list[torch.Tensor] = []
-    project = tiny_llama.layers[2].self_attn.o_proj
-    hook = project.register_forward_pre_hook(lambda module, inputs: given.append(inputs[0][0].clone()))
-    try:
-        item = items[2]
-        for variants in ([CLEAN], [CLEAN, Variant({0: Cut((8,), how=how, heads=(2,))}, range(2, 3))]):
-            together(tiny_llama, [item], variants, no_prefix())
-    finally:
-        hook.remove()
-    alone, both = (one.view(len(one), len(HEADS), -1) for one in given)
-    n = len(item.ids)
-    assert both.shape[0] == n + n - 9  # the clean row, then the positions that lose the edge
-    assert_same(both[:n], alone)
-    change = (both[n:] - alone[9:]).abs().amax(-1)
-    assert (change[:, 2] > 1e-5).all()
-    assert change[:, [0, 1, 3]].max() < 1e-5
-
-
-def test_masks_have_heads_only_where_some_are_cut(
-    tiny_llama: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attention, widths = packed.masked_attention, []
-
-    def note(query: Any, key: Any, value: Any, mask: torch.Tensor, *others: Any) -> torch.Tensor:
-        widths.append(mask.shape[1])
-        return attention(query, key, value, mask, *others)
-
-    prefix = shared_prefix(tiny_llama)
-    monkeypatch.setattr(packed, "masked_attention", note)
-    together(tiny_llama, items, [CLEAN, Variant(dict(enumerate(make_cuts(items))))], prefix)
-    assert widths == [1, 1, 1, 1]
-    widths.clear()
-    together(tiny_llama, items, [CLEAN, Variant(cut_heads(items, 1), range(2, 3))], prefix)
-    assert widths == [1, 1, 2, 1]  # as many as there are heads of keys
-
-
 def test_masks_of_one_layer_at_a_time_are_kept(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     # They are large, and when every layer's heads run in one pass they would pile up.
-    rows = packed.BatchRows(items, [0, 1], [Variant(cut_heads(items, 1), range(at, at + 1)) for at in range(4)], 0, 4)
-    batch = packed.Packed(tiny_llama, items, rows, no_prefix())
+    rows = BatchRows(items, [0, 1], [Variant(cut_heads(items, 1), range(at, at + 1)) for at in range(4)], 0, 4)
+    batch = forward.Packed(tiny_llama, items, rows, NO_PREFIX)
     for layer in range(4):
         batch.enter(layer)
         assert sum(plan.is_large for plan in batch.plans.values()) == 1
@@ -121,10 +70,21 @@ def test_heads_that_are_not_there_cannot_be_cut(
     tiny_llama: LanguageModel, items: list[TokenSequence], heads: tuple[int, ...]
 ) -> None:
     with pytest.raises(InterventionNotApplied, match="there are 0 to 3"):
-        run(tiny_llama, items, no_prefix(), [Cut((8,), heads=heads) for _ in items])
+        run(tiny_llama, items, NO_PREFIX, [Cut((8,), heads=heads) for _ in items])
 
 
 @pytest.mark.parametrize("heads", [(), (-1,), (2, -3)])
 def test_heads_are_counted_from_0_and_there_is_at_least_one(heads: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="None for all, or at least one"):
         Cut(keys=(8,), heads=heads)
+
+
+def test_what_single_heads_lose_adds_up_to_what_all_lose(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    if tiny.family.norm_after_attention is not None:
+        pytest.skip("a norm follows attention, so that heads do not add up")
+    cuts = [*(cut_heads(items, head) for head in HEADS), cut_heads(items, *HEADS)]
+    variants = [CLEAN, *(Variant(one, range(2, 3)) for one in cuts)]
+    found = together(tiny, items, variants, shared_prefix(tiny))
+    for item in range(len(items)):
+        clean, *heads, everything = (found[index, item][:, ATTENTION, 2] for index in range(len(variants)))
+        assert_same(sum((one - clean for one in heads), start=torch.zeros(())), everything - clean)

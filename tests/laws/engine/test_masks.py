@@ -5,12 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.engine.forward import run_layers
-from anchorscope.engine.packed import CutRows, Packed, additive, visible
+from anchorscope.engine.forward import NO_PREFIX, CutRows, Packed, additive, run_layers, visible
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import EDGES, HOW, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import SHARED, loses, make_cuts, no_prefix
+from engine_cases import SHARED, loses, make_cuts
 
 CPU = torch.device("cpu")
 
@@ -86,8 +85,8 @@ def test_layers_count_the_edges_they_really_lost(
 ) -> None:
     cuts = [Cut(cut.keys, how=how, heads=heads) for cut in make_cuts(items)]  # heads are not counted
     rows = BatchRows(items, range(len(items)), [Variant(dict(enumerate(cuts)), layers=range(4))], 0, 4)
-    packed = Packed(mixed_windows, items, rows, no_prefix())
-    run_layers(mixed_windows, packed.ids, packed.positions, packed, lambda layer, output: None)
+    packed = Packed(mixed_windows, items, rows, NO_PREFIX)
+    run_layers(mixed_windows, packed.ids, packed.positions, packed)
     far = near = 0
     for item, cut in zip(items, cuts, strict=True):
         lost = [query - key for query in range(len(item.ids)) for key in cut.keys if loses(item, cut, query, key)]

@@ -1,67 +1,50 @@
-"""When memory runs out: the batch is halved, the work goes on, and nothing changes but the batches."""
+"""When memory runs out: the pass is planned again with half the tokens, and nothing changes but the batches."""
+
+from dataclasses import replace
 
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.decode import decode
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import run_decoding, run_states
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import ERRORS, assert_same, clean_states, no_prefix, run, shared_prefix, with_little_memory
+from anchorscope.plan.passes import plan_decoding
+from anchorscope.progress import Silent
+from engine_cases import ERRORS, SHARED, assert_same, run, shared_prefix, with_little_memory
+from made_items import planner_of
 
 
 @pytest.mark.parametrize("kind", ERRORS)
 def test_states_are_the_same_with_little_memory(
     tiny_llama: LanguageModel, items: list[TokenSequence], kind: str
 ) -> None:
-    told: list[int] = []
-    budget = Budget(10_000, told.append)
+    lowered: list[int] = []
     small = with_little_memory(tiny_llama, 60, ERRORS[kind])
-    states = clean_states(small, items, shared_prefix(small), budget).states
-    assert_same(states, run(tiny_llama, items, shared_prefix(tiny_llama)).permute(1, 2, 3, 0, 4))
-    assert told  # and the lower budget is kept for what follows
-    assert budget.tokens == told[-1] <= 2 * max(len(item.ids) for item in items)
+    work = replace(planner_of(tiny_llama, 10_000).states("clean", items, SHARED), keep=(((8, 2),),))
+    (part,) = run_states(LocalExecutor(lambda: small, lowered.append), work, Silent()).variants
+    assert part.states is not None
+    assert_same(part.states[0], run(tiny_llama, items, shared_prefix(tiny_llama))[:, 8, 2].transpose(0, 1))
+    assert 0 < lowered[-1] < 100
 
 
 def test_answers_are_the_same_with_little_memory(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    prompts = [item.ids for item in items]
-
-    def answers(lm: LanguageModel, budget: Budget | None) -> list[tuple[int, ...]]:
-        batches = [range(len(prompts))]
-        found = decode(lm, prompts, no_prefix(), batches, 6, lambda token, so_far: token == 257, budget=budget)
-        return [one.ids for one in found]
-
-    budget = Budget(10_000)
-    assert answers(with_little_memory(tiny_llama, 35, ERRORS["GPU"]), budget) == answers(tiny_llama, None)
-    assert budget.tokens < 100
+    work = plan_decoding("answers", [item.ids for item in items], (), 6, "line", 10_000)
+    small = with_little_memory(tiny_llama, 35, ERRORS["GPU"])
+    found, wanted = (
+        run_decoding(LocalExecutor(lambda lm=lm: lm), work, Silent())  # type: ignore[misc]
+        for lm in (small, tiny_llama)
+    )
+    assert [one.ids for one in found] == [one.ids for one in wanted]
 
 
 def test_an_item_that_does_not_fit_alone_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     small = with_little_memory(tiny_llama, 0, ERRORS["GPU"])
     with pytest.raises(UserError, match="a single item of 31 tokens"):
-        clean_states(small, items, no_prefix(), Budget(10_000))
+        run_states(LocalExecutor(lambda: small), planner_of(tiny_llama, 1000).states("clean", items, ()), Silent())
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     broken = with_little_memory(tiny_llama, 0, lambda: RuntimeError("shapes do not fit"))
     with pytest.raises(RuntimeError, match="shapes do not fit"):
-        clean_states(broken, items, no_prefix(), Budget(10_000))
-
-
-@settings(max_examples=20)  # every lack of memory sweeps the garbage, which takes time
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(50, 300), st.integers(50, 4000))
-def test_every_item_runs_once_whatever_fits(lengths: list[int], room: int, budget_tokens: int) -> None:
-    done: list[int] = []
-
-    def fit(batch: list[int]) -> None:
-        if max(lengths[index] for index in batch) * len(batch) > room:
-            raise torch.OutOfMemoryError
-        done.extend(batch)
-
-    budget = Budget(budget_tokens)
-    run_in_batches(plan_batches(lengths, budget_tokens), lambda: lengths, budget, fit)
-    assert sorted(done) == list(range(len(lengths)))
-    assert budget.tokens <= budget_tokens
+        run_states(LocalExecutor(lambda: broken), planner_of(tiny_llama, 1000).states("clean", items, ()), Silent())

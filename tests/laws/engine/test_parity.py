@@ -5,10 +5,11 @@ import copy
 import pytest
 import torch
 
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix
+from engine_cases import assert_same, make_cuts, run, shared_prefix
 from hf_reference import WINDOWS, eager, reference, watch, windows
 
 pytestmark = pytest.mark.every_family
@@ -44,7 +45,7 @@ def test_many_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items
     # Without a prefix any key may be cut, the very first token and neighbours included.
     cuts = [Cut(keys=tuple(range(index % 2, len(item.ids) - 4, 3))) for index, item in enumerate(items)]
     assert cuts[0].keys[0] == 0
-    found = run(tiny, items, no_prefix(), cuts)
+    found = run(tiny, items, NO_PREFIX, cuts)
     for item, cut, states in zip(items, cuts, found, strict=True):
         assert_same(states, reference(tiny.model, item, cut, windows(tiny.model)))
 
@@ -54,8 +55,8 @@ def test_what_a_cut_token_was_cannot_be_known_later(tiny: LanguageModel, items: 
     item = items[2]
     others = [TokenSequence((*item.ids[:8], (item.ids[8] + 1 + i) % 256, *item.ids[9:]), 28, (30,)) for i in range(3)]
     cut = [Cut(keys=(8,))] * 3
-    assert_same(*run(tiny, others, no_prefix(), cut)[:2])
-    free = run(tiny, others, no_prefix())
+    assert_same(*run(tiny, others, NO_PREFIX, cut)[:2])
+    free = run(tiny, others, NO_PREFIX)
     assert (free[0] - free[1]).abs().max() > 1e-4
 
 

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from engine_cases import assert_same, make_cuts, run, shared_prefix, together
 from hf_reference import blocks, eager, watch
 
 PLACES = (8, 10, 11)
@@ -58,9 +59,9 @@ def test_patched_passes_equal_transformers_with_hooks(
 def test_own_states_put_in_again_change_nothing_at_any_layer(
     tiny: LanguageModel, items: list[TokenSequence], shared: bool
 ) -> None:
-    prefix = shared_prefix(tiny) if shared else no_prefix()
+    prefix = shared_prefix(tiny) if shared else NO_PREFIX
     own = {item: item for item in range(len(items))}
-    found = together(tiny, items, [patched(layer, own, PLACES) for layer in range(4)], prefix, budget=200)
+    found = together(tiny, items, [patched(layer, own, PLACES) for layer in range(4)], prefix, tokens=200)
     clean = run(tiny, items, prefix)
     for layer in range(4):
         for item in range(len(items)):
@@ -89,13 +90,13 @@ def test_states_below_the_patch_and_before_it_are_the_clean_ones_and_the_rest_is
     assert (changed[-1, :, 3] - clean[-1, :, 3]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("budget", [10_000, 100])
+@pytest.mark.parametrize("tokens", [10_000, 100])
 def test_patches_and_cuts_run_together_whoever_else_is_in_the_batch(
-    tiny: LanguageModel, items: list[TokenSequence], budget: int
+    tiny: LanguageModel, items: list[TokenSequence], tokens: int
 ) -> None:
     prefix, cuts = shared_prefix(tiny), Variant(dict(enumerate(make_cuts(items))))
     variants = [patched(1, {0: 2, 3: 0}), cuts, patched(3, {0: 4})]
-    found = together(tiny, items, variants, prefix, budget)
+    found = together(tiny, items, variants, prefix, tokens)
     for index, variant in enumerate(variants):
         alone = together(tiny, items, [variant], prefix)
         for (_, item), states in alone.items():

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import NO_PREFIX, Packed
 from anchorscope.engine.sequences import Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from engine_cases import LENGTHS, SHARED, clean_states, make_cuts, no_prefix, run, shared_prefix
+from engine_cases import LENGTHS, SHARED, captured, clean_states, make_cuts, run, shared_prefix
 
 
 @pytest.mark.parametrize("key", [0, len(SHARED) - 1])
@@ -26,7 +24,7 @@ def test_a_cut_inside_the_shared_prefix_is_refused(tiny: LanguageModel, items: l
     named = re.escape(f"({key}, 9), and only {len(SHARED)} to {len(items[2].ids) - 1} are run")
     with pytest.raises(InterventionNotApplied, match=named):
         run(tiny, items, shared_prefix(tiny), cuts)
-    run(tiny, items, no_prefix(), cuts)  # what the message advises
+    run(tiny, items, NO_PREFIX, cuts)  # what the message advises
 
 
 @pytest.mark.parametrize("place", ["last token", "padding", "after the batch"])
@@ -40,7 +38,7 @@ def test_a_cut_that_takes_nothing_from_its_item_is_refused(
     cuts = [Cut(keys=(key,)), *make_cuts(items)[1:]]
     batches = [[0, 1, 2]] if together else [[1, 2], [0]]
     with pytest.raises(InterventionNotApplied, match=re.escape(f"({key},)")):
-        run(tiny, items, no_prefix(), cuts, batches)
+        run(tiny, items, NO_PREFIX, cuts, batches)
 
 
 @pytest.mark.parametrize("position", [0, len(SHARED) - 1, LENGTHS[0]])
@@ -51,19 +49,13 @@ def test_only_positions_that_are_run_can_be_read(
     reads = [replace(item, read_at=(8, len(item.ids) - 1)) for item in items]
     reads[0] = replace(items[0], read_at=(8, position))
     with pytest.raises(ValueError, match=f"only {len(SHARED)} to {LENGTHS[0] - 1} are run"):
-        clean_states(tiny, reads, shared_prefix(tiny), Budget(1000))
+        clean_states(tiny, reads, shared_prefix(tiny))
 
 
 @pytest.mark.parametrize("edges", ["Direct", "", "none"])
 def test_unknown_edges_are_refused(edges: str) -> None:
     with pytest.raises(ValueError, match="allowed: all, outside, direct"):
         Cut(keys=(8,), edges=edges)
-
-
-def test_the_first_key_after_the_prefix_may_be_cut(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    cuts = [Cut(keys=(len(SHARED),)) for _ in items]
-    prefix = shared_prefix(tiny)
-    assert not torch.equal(run(tiny, items, prefix, cuts), run(tiny, items, prefix))
 
 
 @pytest.mark.parametrize("silent", [0, 2, 3])
@@ -91,8 +83,8 @@ def test_a_window_that_hides_the_cut_keys_is_refused(mixed_windows: LanguageMode
     # With every query too far away, the layers with a window lose nothing: their curve would be flat for no reason.
     item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
     with pytest.raises(UserError, match=re.escape("In layers [2, 3] the sliding window already hides the question")):
-        run(mixed_windows, [item], no_prefix(), [Cut(keys=(5,), edges="direct")])
-    run(mixed_windows, [item], no_prefix(), [Cut(keys=(35,), edges="direct")])
+        run(mixed_windows, [item], NO_PREFIX, [Cut(keys=(5,), edges="direct")])
+    run(mixed_windows, [item], NO_PREFIX, [Cut(keys=(35,), edges="direct")])
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
@@ -109,7 +101,7 @@ def test_states_that_are_no_numbers_are_refused_with_the_precision(
     with pytest.raises(UserError) as caught:
         run(broken, items, shared_prefix(broken))
     with pytest.raises(UserError) as decoding:
-        decode(broken, [items[0].ids], no_prefix(), [[0]], 5, lambda token, so_far: False)
+        decode(broken, [items[0].ids], NO_PREFIX, [[0]], 5, lambda token, so_far: False)
     text = str(caught.value)
     assert str(decoding.value) == text  # no answer is drawn from logits that are none
     assert "NaN or infinity" in text
@@ -125,8 +117,7 @@ def test_a_hidden_cut_is_refused_whatever_runs_beside_it(mixed_windows: Language
     hidden, seen = Cut(keys=(5,), edges="direct"), Cut(keys=(35,), edges="direct")
 
     def go(*variants: Variant) -> None:
-        work = Work([far, near], no_prefix(), variants, Budget(budget))
-        refuse_idle_cuts(capture(mixed_windows, work, lambda *_: None, "test"))
+        captured(mixed_windows, [far, near], variants=variants, tokens=budget)
 
     with pytest.raises(UserError, match="sliding window"):
         go(Variant({0: seen, 1: seen}), Variant({0: hidden, 1: hidden}))  # another variant's edges do not count
@@ -139,6 +130,6 @@ def test_a_hidden_cut_is_refused_whatever_runs_beside_it(mixed_windows: Language
 def test_layers_that_are_not_there_cannot_be_cut(
     tiny_llama: LanguageModel, items: list[TokenSequence], layers: range
 ) -> None:
-    work = Work(items, no_prefix(), [Variant(dict(enumerate(make_cuts(items))), layers)])
+    variant = Variant(dict(enumerate(make_cuts(items))), layers)
     with pytest.raises(InterventionNotApplied, match="there are 0 to 3"):
-        capture(tiny_llama, work, lambda *_: None, "test")
+        captured(tiny_llama, items, variants=[variant])

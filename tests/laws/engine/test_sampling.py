@@ -8,10 +8,11 @@ import torch
 from scipy.stats import chisquare, kstest
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
-from anchorscope.engine.decode import Decoded, Sampling, decode, distribution, draw_tokens
+from anchorscope.engine.decode import Decoded, Sampling, decode, distribution, draw_tokens, step_numbers
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.streams import unnamed
-from engine_cases import SHARED, no_prefix, shared_prefix
+from engine_cases import SHARED, shared_prefix
 
 ROOM = 9
 N = 6
@@ -36,7 +37,7 @@ def sample(
     shared: bool = True,
     room: int = ROOM,
 ) -> list[Decoded]:
-    prefix = shared_prefix(lm) if shared else no_prefix()
+    prefix = shared_prefix(lm) if shared else NO_PREFIX
     every = batches or [list(range(len(prompts)))]
     return decode(lm, prompts, prefix, every, room, is_end, sampling=sampling)
 
@@ -101,7 +102,7 @@ def test_numbers_are_uniform_and_neighbours_do_not_hang_together() -> None:
     n = 100_000  # so many that a bias of 1 % of a number's range is seen, at one false alarm in 10,000
     for seeds in (unnamed(0, "test", n), np.arange(n, dtype=np.uint64)):  # seeds that follow each other serve as well
         sampling = Sampling(seeds)
-        steps = np.stack([sampling.draws(range(n), step) for step in range(4)])
+        steps = np.stack([step_numbers(sampling.seeds, np.uint64(step)) for step in range(4)])
         assert steps.min() >= 0
         assert steps.max() < 1
         assert all(kstest(step, "uniform").pvalue > 1e-4 for step in steps)
@@ -134,19 +135,6 @@ def test_what_runs_beside_a_prompt_does_not_matter(tiny: LanguageModel, prompts:
     assert [one.ids for one in again[::-1]] == [one.ids for one in whole[:N]]
 
 
-def test_log_probabilities_are_the_models_own_whatever_the_temperature(
-    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
-) -> None:
-    found = sample(tiny_llama, prompts, Sampling(unnamed(2, "test", N), 3.0, 0.9))
-    assert sum(len(one.ids) for one in found) > 8
-    for prompt, one in zip(prompts, found, strict=True):
-        with torch.no_grad():
-            logits = tiny_llama.model(torch.tensor([prompt + one.ids]), use_cache=False).logits[0]
-        wanted = torch.log_softmax(logits.double(), dim=-1)[len(prompt) - 1 : -1]
-        wanted = wanted.gather(1, torch.tensor(one.ids, dtype=torch.long)[:, None])[:, 0]
-        torch.testing.assert_close(torch.tensor(one.log_probs).double(), wanted, rtol=1e-5, atol=1e-5)
-
-
 def test_a_prompt_that_is_sampled_many_times_is_read_once(
     tiny_llama: LanguageModel, prompts: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,3 +157,16 @@ def test_a_prompt_that_is_sampled_many_times_is_read_once(
 def test_what_cannot_be_drawn_from_is_refused(temperature: float, top_p: float) -> None:
     with pytest.raises(ValueError, match="a temperature above 0, top-p above 0 and up to 1"):
         Sampling(unnamed(0, "test", 1), temperature, top_p)
+
+
+def test_log_probabilities_are_the_models_own_whatever_the_temperature(
+    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    found = sample(tiny_llama, prompts, Sampling(unnamed(2, "test", N), 3.0, 0.9))
+    assert sum(len(one.ids) for one in found) > 8
+    for prompt, one in zip(prompts, found, strict=True):
+        with torch.no_grad():
+            logits = tiny_llama.model(torch.tensor([prompt + one.ids]), use_cache=False).logits[0]
+        wanted = torch.log_softmax(logits.double(), dim=-1)[len(prompt) - 1 : -1]
+        wanted = wanted.gather(1, torch.tensor(one.ids, dtype=torch.long)[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(one.log_probs).double(), wanted, rtol=1e-5, atol=1e-5)

@@ -8,35 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from anchorscope.engine.forward import run_layers
-from anchorscope.engine.packed import Packed
+from anchorscope.engine.forward import NO_PREFIX, Packed, run_layers
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from engine_cases import assert_same, make_cuts, run, shared_prefix, together
 
 
-@pytest.mark.parametrize(("shared", "budget"), [(True, 60), (False, 10_000)])
+@pytest.mark.parametrize(("shared", "tokens"), [(True, 60), (False, 10_000)])
 def test_variants_that_share_give_what_each_gives_alone(
-    tiny: LanguageModel, items: list[TokenSequence], shared: bool, budget: int
+    tiny: LanguageModel, items: list[TokenSequence], shared: bool, tokens: int
 ) -> None:
-    prefix = shared_prefix(tiny) if shared else no_prefix()
+    prefix = shared_prefix(tiny) if shared else NO_PREFIX
     cuts = [make_cuts(items, edges) for edges in EDGES]
-    found = together(tiny, items, [CLEAN, *(Variant(dict(enumerate(one))) for one in cuts)], prefix, budget)
+    found = together(tiny, items, [CLEAN, *(Variant(dict(enumerate(one))) for one in cuts)], prefix, tokens)
     for variant, alone in enumerate([None, *cuts]):
         wanted = run(tiny, items, prefix, alone)
         for item in range(len(items)):
             assert_same(found[variant, item], wanted[item])
-
-
-def test_what_comes_before_a_cut_is_the_clean_runs(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    found = together(tiny, items, [Variant(dict(enumerate(make_cuts(items)))), CLEAN], shared_prefix(tiny))
-    kept = [place for place, position in enumerate(items[0].read_at) if position <= 8]
-    for item in range(len(items)):
-        below, last = slice(None, -1), -1  # of the last block what is read is run once per reader, two rows of a batch
-        assert torch.equal(found[0, item][kept][:, :, below], found[1, item][kept][:, :, below])  # the same row
-        assert_same(found[0, item][kept][:, :, last], found[1, item][kept][:, :, last])
-        assert not torch.equal(found[0, item], found[1, item])
 
 
 def one_layer_at_a_time(lm: LanguageModel, item: TokenSequence, cut: Cut, layers: range) -> Tensor:
@@ -45,7 +34,7 @@ def one_layer_at_a_time(lm: LanguageModel, item: TokenSequence, cut: Cut, layers
     rows = [
         BatchRows([item], [0], [variant], 0, lm.n_layers) for variant in (CLEAN, Variant({0: cut}, range(lm.n_layers)))
     ]
-    free = Packed(lm, [item], rows[0], no_prefix())
+    free = Packed(lm, [item], rows[0], NO_PREFIX)
 
     class Chosen:
         """Clean attention, and in the chosen layers the mask with every cut edge."""
@@ -82,7 +71,7 @@ def test_windows_start_in_the_middle_and_give_the_same(
 def test_all_single_layers_run_together(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     cuts = dict(enumerate(make_cuts(items)))
     single = [Variant(cuts, range(layer, layer + 1)) for layer in range(4)]
-    found = together(tiny, items, [*single, CLEAN], shared_prefix(tiny), budget=200)
+    found = together(tiny, items, [*single, CLEAN], shared_prefix(tiny), tokens=200)
     for layer in range(4):
         alone = together(tiny, items, [single[layer]], shared_prefix(tiny))
         for item in range(len(items)):

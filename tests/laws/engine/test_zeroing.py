@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from anchorscope.engine.packed import Packed
-from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
+from anchorscope.engine.forward import NO_PREFIX
+from anchorscope.engine.sequences import EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import ATTENTION, assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from engine_cases import ATTENTION, assert_same, make_cuts, run, shared_prefix, together
 from hf_reference import zeroed_reference
 
 
@@ -25,20 +25,12 @@ def test_zeroed_passes_equal_the_eager_reference_one_item_at_a_time(
         assert_same(states, zeroed_reference(tiny.model, item, cut))
 
 
-def test_many_zeroed_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    cuts = [Cut(tuple(range(index % 2, len(item.ids) - 4, 3)), how="zero") for index, item in enumerate(items)]
-    assert cuts[0].keys[0] == 0  # the very first token too
-    found = run(tiny, items, no_prefix(), cuts)
-    for item, cut, states in zip(items, cuts, found, strict=True):
-        assert_same(states, zeroed_reference(tiny.model, item, cut))
-
-
 @pytest.mark.parametrize("layers", [range(1), range(1, 3), range(3, 4)])
 def test_zeroing_in_some_layers_starts_in_the_middle(
     tiny: LanguageModel, items: list[TokenSequence], layers: range
 ) -> None:
     cuts = zeroing(items, heads=(1, 2))
-    found = together(tiny, items, [Variant(dict(enumerate(cuts)), layers)], shared_prefix(tiny), budget=60)
+    found = together(tiny, items, [Variant(dict(enumerate(cuts)), layers)], shared_prefix(tiny), tokens=60)
     for index in (0, 2):
         assert_same(found[0, index], zeroed_reference(tiny.model, items[index], cuts[index], layers))
 
@@ -48,17 +40,24 @@ def test_zeroing_nothing_is_the_clean_run_bit_for_bit(tiny: LanguageModel, items
     assert torch.equal(run(tiny, items, prefix, [Cut((), how="zero")] * len(items)), run(tiny, items, prefix))
 
 
-def test_both_kinds_of_cut_run_together(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    prefix = shared_prefix(tiny)
-    kinds = [make_cuts(items), zeroing(items), zeroing(items, "direct")]
-    mixed = {index: kinds[index % 2][index] for index in range(len(items))}  # in one variant too
-    variants = [CLEAN, *(Variant(dict(enumerate(cuts))) for cuts in kinds), Variant(mixed)]
-    in_one, in_many = (together(tiny, items, variants, prefix, budget) for budget in (10_000, 60))
-    for variant, cuts in enumerate([None, *kinds, list(mixed.values())]):
-        wanted = run(tiny, items, prefix, cuts)
-        for item in range(len(items)):
-            assert_same(in_one[variant, item], wanted[item])
-            assert_same(in_many[variant, item], wanted[item])
+def test_a_window_that_hides_what_is_to_be_zeroed_is_refused(mixed_windows: LanguageModel) -> None:
+    item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
+    with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window already hides the question"):
+        run(mixed_windows, [item], NO_PREFIX, [Cut((5,), "direct", "zero")])
+
+
+@pytest.mark.parametrize("how", ["Zero", "", "drop"])
+def test_unknown_ways_to_cut_are_refused(how: str) -> None:
+    with pytest.raises(ValueError, match="allowed: mask, zero"):
+        Cut(keys=(8,), how=how)
+
+
+def test_many_zeroed_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    cuts = [Cut(tuple(range(index % 2, len(item.ids) - 4, 3)), how="zero") for index, item in enumerate(items)]
+    assert cuts[0].keys[0] == 0  # the very first token too
+    found = run(tiny, items, NO_PREFIX, cuts)
+    for item, cut, states in zip(items, cuts, found, strict=True):
+        assert_same(states, zeroed_reference(tiny.model, item, cut))
 
 
 def test_zeroed_keys_add_up_in_the_first_layer_and_masked_ones_do_not(
@@ -73,42 +72,3 @@ def test_zeroed_keys_add_up_in_the_first_layer_and_masked_ones_do_not(
 
     assert_same(change("zero", 7) + change("zero", 9), change("zero", 7, 9))
     assert (change("mask", 7) + change("mask", 9) - change("mask", 7, 9)).abs().amax(-1).min() > 1e-4
-
-
-def test_weights_are_written_out_only_in_layers_that_zero_some(
-    tiny_llama: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fused, layers = torch.nn.functional.scaled_dot_product_attention, []
-    enter = Packed.enter
-
-    def note(self: Packed, layer: int) -> torch.Tensor | None:
-        layers.append(layer)
-        return enter(self, layer)
-
-    def count(*given: torch.Tensor, **named: object) -> torch.Tensor:
-        fused_in.add(layers[-1])
-        return fused(*given, **named)  # type: ignore[arg-type]
-
-    prefix = shared_prefix(tiny_llama)
-    monkeypatch.setattr(Packed, "enter", note)
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", count)
-    for variants, wanted in (
-        ([CLEAN, Variant(dict(enumerate(make_cuts(items))))], {0, 1, 2, 3}),
-        ([CLEAN, Variant(dict(enumerate(zeroing(items))), range(2, 3))], {0, 1, 3}),
-        ([CLEAN, Variant(dict(enumerate(zeroing(items))))], set()),
-    ):
-        fused_in: set[int] = set()
-        together(tiny_llama, items, variants, prefix)
-        assert fused_in == wanted
-
-
-def test_a_window_that_hides_what_is_to_be_zeroed_is_refused(mixed_windows: LanguageModel) -> None:
-    item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
-    with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window already hides the question"):
-        run(mixed_windows, [item], no_prefix(), [Cut((5,), "direct", "zero")])
-
-
-@pytest.mark.parametrize("how", ["Zero", "", "drop"])
-def test_unknown_ways_to_cut_are_refused(how: str) -> None:
-    with pytest.raises(ValueError, match="allowed: mask, zero"):
-        Cut(keys=(8,), how=how)

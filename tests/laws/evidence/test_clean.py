@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from anchorscope.answers.generate import Answer
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import CleanStates, run_clean, with_log_probs
@@ -45,9 +44,10 @@ def test_states_are_the_engines_at_every_position_and_site(
     found: dict[int, torch.Tensor] = {}
     capture(
         tiny_llama,
-        Work(sequences, compute_prefix(tiny_llama, (7, 8, 9, 10)), budget=Budget(1000)),
+        sequences,
+        compute_prefix(tiny_llama, (7, 8, 9, 10)),
+        [range(N)],
         lambda _, batch, states: found.update(zip(batch, states.clone(), strict=True)),
-        "test",
     )
     wanted = torch.stack([found[index] for index in range(N)], dim=3)
     assert clean.states.shape == (2, len(SITES), tiny_llama.n_layers, N, tiny_llama.d_model)

@@ -9,8 +9,7 @@ from anchorscope.answers.generate import LIST
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import key_word_writer, run_states
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.decoding import DecodePass
-from anchorscope.plan.passes import StatesPass
+from anchorscope.plan.passes import DecodePass, StatesPass
 from anchorscope.progress import Silent
 from many_workers import ManyWorkers
 from pass_cases import CASES, FIRST, PREFIX, Case, N, bits, short_sequences, with_batches

@@ -19,8 +19,7 @@ from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.decoding import plan_answers
-from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_saliency
+from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_answers, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
 from made_items import no_model, planner_of

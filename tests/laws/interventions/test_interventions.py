@@ -13,9 +13,8 @@ from torch import Tensor
 
 import made_items
 from anchorscope.catalogue import EVIDENCE
-from anchorscope.engine.capture import AttentionMass, Work, capture, refuse_idle_cuts
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.capture import AttentionMass, capture, refuse_idle_cuts
+from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.experiments.experiment import chosen_experiments
@@ -56,11 +55,6 @@ def items(draw: st.DrawFn) -> Item:
     return make_item(prefix, tuple(sorted(question)), answer_start, answer_start + draw(st.integers(1, 4)))
 
 
-def test_interventions_are_registered_under_their_own_names() -> None:
-    assert {name: one.name for name, one in INTERVENTIONS.items()} == {name: name for name in INTERVENTIONS}
-    assert {"knockout", "random", "none"} <= set(INTERVENTIONS)
-
-
 def test_every_intervention_either_cuts_edges_or_writes_texts_anew() -> None:
     assert all((one.keys is None) != (one.rewrite is None) for one in INTERVENTIONS.values())
 
@@ -82,13 +76,6 @@ def test_keys_lie_between_the_shared_prefix_and_the_answer(
 
 
 @every_cut
-@given(item=items(), seed=st.integers(0, 99))
-def test_the_same_seed_gives_the_same_cut(intervention: Intervention, item: Item, seed: int) -> None:
-    first, second = (intervention.cut(item, "all", np.random.default_rng(seed), MASS) for _ in range(2))
-    assert first == second
-
-
-@every_cut
 def test_an_item_without_exact_tokens_is_refused_by_whatever_would_cut_them(intervention: Intervention) -> None:
     # An item that keeps all its edges would count as one that the question does not matter to.
     item, rng = make_item(prefix=2, question=(), answer_start=6, length=8), np.random.default_rng(0)
@@ -97,12 +84,6 @@ def test_an_item_without_exact_tokens_is_refused_by_whatever_would_cut_them(inte
             intervention.cut(item, "all", rng, MASS)
     else:
         assert intervention.cut(item, "all", rng).n_cut == 0
-
-
-@given(items())
-def test_the_knockout_cuts_the_exact_question_tokens(item: Item) -> None:
-    cut = INTERVENTIONS["knockout"].cut(item, "all", np.random.default_rng(0))
-    assert cut.keys == item.located.question_tokens
 
 
 @given(items(), st.integers(0, 99))
@@ -120,11 +101,6 @@ def test_the_random_control_cuts_as_many_other_tokens_as_there_are(item: Item, s
     assert random_candidates(item) == others
 
 
-def test_the_random_control_never_takes_the_first_token_even_if_it_must_take_all() -> None:
-    item = make_item(prefix=0, question=(1, 3, 4, 5), answer_start=6, length=8)
-    assert INTERVENTIONS["random"].cut(item, "all", np.random.default_rng(0)).keys == (2,)
-
-
 def test_the_random_control_draws_every_candidate_and_another_set_with_another_seed() -> None:
     item = make_item(prefix=2, question=(4, 5), answer_start=12, length=14)
     drawn = [INTERVENTIONS["random"].cut(item, "all", np.random.default_rng(seed)).keys for seed in range(200)]
@@ -135,14 +111,9 @@ def test_the_random_control_draws_every_candidate_and_another_set_with_another_s
 
 
 @given(items())
-def test_the_no_op_control_cuts_nothing(item: Item) -> None:
-    none = INTERVENTIONS["none"]
-    assert none.cut(item, "all", np.random.default_rng(0)) == Cut(keys=(), edges="all")
-    assert not none.changes
-
-
-@given(items())
-def test_other_choices_cut_the_part_that_they_are_named_after(item: Item) -> None:
+def test_every_choice_cuts_what_it_is_named_after(item: Item) -> None:
+    assert INTERVENTIONS["knockout"].cut(item, "all", np.random.default_rng(0)).keys == item.located.question_tokens
+    assert INTERVENTIONS["none"].cut(item, "all", np.random.default_rng(0)) == Cut(keys=(), edges="all")
     for name in ("subject", "property", "content"):
         one = INTERVENTIONS[name]
         assert one.cut(item, "all", np.random.default_rng(0)).keys == getattr(item.located.parts, name)
@@ -165,19 +136,6 @@ def test_only_the_random_control_is_drawn_several_times_and_every_draw_has_a_nam
     assert [one.draw_name for one in drawn] == names
     assert [one.name for one in drawn] == ["knockout", "random", "random", "random", "none"]
     assert with_draws(of_experiments(EVIDENCE), 1) == list(INTERVENTIONS.values())
-
-
-@given(items(), st.integers(0, 99), st.booleans())
-def test_the_random_control_draws_from_its_candidates_whether_attention_is_known_or_not(
-    item: Item, seed: int, is_known: bool
-) -> None:
-    random = INTERVENTIONS["random"]
-    keys = random.cut(item, "all", np.random.default_rng(seed), MASS if is_known else None).keys
-    assert random.candidates is not None
-    assert set(keys) <= set(random.candidates(item)) == set(random_candidates(item))
-    assert bool(keys) == bool(random_candidates(item))
-    if not is_known:
-        assert len(keys) == min(len(item.located.question_tokens), len(random_candidates(item)))
 
 
 def planned_names(
@@ -209,10 +167,6 @@ def test_without_a_shared_prefix_there_is_no_template_to_cut() -> None:
     assert names == []
     assert missing.experiment == "template"
     assert "0 of 10 questions have template tokens" in missing.reason
-
-
-def test_only_the_no_op_controls_say_that_they_change_nothing() -> None:
-    assert [name for name, one in INTERVENTIONS.items() if not one.changes] == ["none", "patch-self"]
 
 
 def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
@@ -259,12 +213,13 @@ def run(lm: LanguageModel, some: list[Item], prefix: Prefix, cuts: list[Cut] | N
     """States [item, position, site, layer, d_model], all items in one batch."""
     found: list[Tensor] = []
     variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
-    work = Work([sequence(item) for item in some], prefix, [variant], batches=[range(len(some))])
-    refuse_idle_cuts(capture(lm, work, lambda _, batch, states: found.append(states), "test"))
+    sequences, batches = [sequence(item) for item in some], [range(len(some))]
+    edges = capture(lm, sequences, prefix, batches, lambda _, batch, states: found.append(states), [variant])
+    refuse_idle_cuts(edges())
     return found[0]
 
 
-@pytest.mark.parametrize("tiny", ["gemma2", "gpt_neox"], indirect=True)  # of cuts in other families: the engine's tests
+@pytest.mark.parametrize("tiny", ["gemma2"], indirect=True)  # of cuts in other families: the engine's tests
 @pytest.mark.parametrize("edges", EDGES)
 @every_cut
 def test_a_run_changes_after_the_first_cut_key_and_only_there(
@@ -272,7 +227,7 @@ def test_a_run_changes_after_the_first_cut_key_and_only_there(
 ) -> None:
     rng = np.random.default_rng(0)
     cuts = [intervention.cut(item, edges, rng, MASS) for item in some]
-    prefix = compute_prefix(tiny, some[0].located.input_ids[:4]).first(1 if intervention.whole else 4)
+    prefix = compute_prefix(tiny, some[0].located.input_ids[: 1 if intervention.whole else 4])
     clean, after = run(tiny, some, prefix, None), run(tiny, some, prefix, cuts)
     for index, (item, cut) in enumerate(zip(some, cuts, strict=True)):
         first = min(cut.keys, default=len(item.located.input_ids))

@@ -11,19 +11,19 @@ from anchorscope.answers.template import make_template
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.catalogue import POSITIONS, REWRITE
 from anchorscope.datasets.question import Question
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.capture import capture
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.effects import Scoring, measure, run_clean
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
-from anchorscope.interventions.rewrites import DONORS, exchanged, other_words
+from anchorscope.interventions.rewrites import DONORS, exchanged
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
+from anchorscope.plan.passes import plan_answers
 from anchorscope.probes.crossfit import ProbeSet, score_states
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_all
@@ -107,11 +107,6 @@ def test_the_answer_is_kept_and_read_at_the_same_places(world: World, rewriting:
         assert (one.n_changed > 0) == rewriting.changes
 
 
-@every_rewriting
-def test_the_same_seed_gives_the_same_texts(world: World, rewriting: Intervention) -> None:
-    assert world.runs(rewriting, 3) == world.runs(rewriting, 3)
-
-
 @pytest.mark.parametrize("name", sorted(ANY_DONOR))
 def test_every_item_has_several_different_donors(world: World, name: str) -> None:
     runs = world.runs(REWRITINGS[name])
@@ -136,11 +131,6 @@ def test_a_donor_of_the_same_relation_brings_another_subject_of_any_length(world
     for text in texts(world, "patch-same", "capital-0"):
         assert text.startswith("What is the capital of ")
         assert text.removeprefix("What is the capital of ").removesuffix("?") in PLACES[1:]
-
-
-def test_any_donor_brings_its_property_as_well(world: World) -> None:
-    bringing = [text for item in range(8) for text in texts(world, "patch-random", f"capital-{item}")]
-    assert any("What is the anthem of" in text for text in bringing)
 
 
 def test_the_control_leaves_the_exact_words_alone(world: World) -> None:
@@ -187,11 +177,6 @@ def test_a_name_said_twice_is_replaced_twice_and_what_the_donor_lacks_stays(worl
     assert exchanged(twice, donor) == "Is New Gorhul the New Gorhul whose capital is old?"
     silent = with_words(donor, replace(donor.words, property_spans=()))
     assert exchanged(named(world.items, "anthem-1"), silent) == "Which anthem does New Gorhul sing in winter?"
-
-
-def test_other_words_are_none_of_the_exact_ones(world: World) -> None:
-    item = named(world.items, "capital-0")
-    assert [item.question.question[start:end] for start, end in other_words(item)] == ["What", "is", "the", "of"]
 
 
 def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
@@ -246,8 +231,8 @@ def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewrit
     scorer = scoring.scorer("cpu")
     for place in range(0, len(runs), 7):  # each alone, from its first token on
         found = []
-        alone = Work([runs[place].sequence], Prefix(ids=(), keys=(), values=()))
-        capture(lm, alone, lambda _, batch, states, into=found: into.append(states), "alone")
+        alone = [runs[place].sequence]
+        capture(lm, alone, NO_PREFIX, [[0]], lambda _, batch, states, into=found: into.append(states))
         wanted = scorer.score([runs[place].item], found[0])[0].numpy()
         assert np.abs(effect.logits[place] - wanted).max() < 1e-4
     found = run_clean(world.executor, world.planner, world.items, POSITIONS, Silent(), False, "all", 0)
@@ -263,12 +248,6 @@ def test_an_answer_that_is_right_to_every_question_has_donors_all_the_same(world
     ]
     runs = world.runs(REWRITINGS["patch-random"], items=items)
     assert {one.item for one in runs} == set(range(len(items)))
-
-
-def test_a_question_patched_with_itself_stays_as_it_is_however_its_names_are_written(world: World) -> None:
-    for text in ("Is ARBEL the Arbel of arbel?", "What  is the capital of New Gorhul, or New gorhul ?"):
-        item = respoken(world, text, subject="Arbel" if "Arbel" in text else "New Gorhul", asked="capital")
-        assert exchanged(item, item) == " ".join(text.split())
 
 
 def test_too_few_items_to_rewrite_are_told_with_the_reason(world: World) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.models.attention import masked_attention, per_group
+from anchorscope.models.families import masked_attention, per_group
 
 
 def parts(heads: int, key_heads: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,10 +1,8 @@
 """Where a model's parts are, which model it is, and what cannot be used."""
 
 import copy
-import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2For
 from anchorscope import plugins
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.errors import UserError
-from anchorscope.models.attention import OneSequence
-from anchorscope.models.families import FAMILIES, Family
+from anchorscope.models.families import FAMILIES, Family, OneSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from tiny_models import SIZES, TINY, tiny_model
@@ -46,12 +43,9 @@ def test_every_part_is_where_the_table_says(tiny: LanguageModel) -> None:
     assert [id(one) for one in tiny.layers[0].parameters()] == [id(one) for one in block_of(tiny, 0).parameters()]
 
 
-@pytest.mark.parametrize("kind", [kind for family in FAMILIES for kind in family.model_types])
-def test_every_listed_architecture_has_a_tiny_model(kind: str, save_tiny: Callable[[str], Path]) -> None:
-    # A family that is added without one would pass none of the laws.
-    if kind == "gemma3":
-        return  # the text model inside the one with images, see below
-    assert json.loads((save_tiny(kind) / "config.json").read_text())["model_type"] == kind
+def test_every_listed_architecture_has_a_tiny_model() -> None:
+    # A family that is added without one would pass none of the laws; gemma3 is the one with images, see below.
+    assert {kind for family in FAMILIES for kind in family.model_types} - {"gemma3"} == set(TINY)
 
 
 @pytest.mark.every_family
@@ -66,27 +60,6 @@ def test_a_block_is_the_sum_of_its_parts(tiny: LanguageModel) -> None:
     whole = whole[0] if isinstance(whole, tuple) else whole
     torch.testing.assert_close(found.residual, whole, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(stream + found.attention + found.mlp, found.residual, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.every_family
-def test_logits_are_the_models_own(tiny: LanguageModel) -> None:
-    ids = torch.tensor([[256, 5, 80, 13]])
-    streams: list[torch.Tensor] = []
-    hook = block_of(tiny, -1).register_forward_hook(
-        lambda module, given, output: streams.append(output[0] if isinstance(output, tuple) else output)
-    )
-    with torch.no_grad():
-        wanted = tiny.model(ids).logits
-        hook.remove()
-        torch.testing.assert_close(tiny.logits(streams[0]), wanted)
-
-
-@pytest.mark.every_family
-def test_windows_are_known_layer_by_layer(tiny: LanguageModel) -> None:
-    all_slide, every_other_slides = ("mistral", "phi3"), ("gemma2", "gemma3_text", "olmo3")
-    kind = tiny.model.config.model_type
-    wanted = [8] * 4 if kind in all_slide else [8, None, 8, None] if kind in every_other_slides else [None] * 4
-    assert [tiny.sliding_window(layer) for layer in range(4)] == wanted
 
 
 @pytest.mark.parametrize(("uses", "windows"), [(True, [None, None, None, 16]), (False, [None] * 4)])
@@ -188,19 +161,13 @@ def test_gemma_is_given_its_first_token(tiny: LanguageModel) -> None:
     assert tiny.needs_bos == (256 if "gemma" in tiny.model.config.model_type else None)
 
 
-@pytest.mark.parametrize("part", ["rotary_emb", "embed_tokens", "norm"])
+@pytest.mark.parametrize("part", ["rotary_emb", "norm"])
 def test_a_model_without_one_of_its_parts_is_refused(tiny_llama: LanguageModel, part: str) -> None:
     model = copy.deepcopy(tiny_llama.model)
     delattr(model.model, part)
     text = refused(lambda: wrap(model, tokenizer=None, name="wrapped"))
-    assert "'wrapped' does not have the parts of its architecture" in text
+    assert "'wrapped' does not compute what its architecture 'llama' says" in text
     assert part in text
-
-
-def test_a_model_without_layers_is_refused(tiny_llama: LanguageModel) -> None:
-    model = copy.deepcopy(tiny_llama.model)
-    model.model.layers = model.model.layers[:0]
-    assert "does not have the parts" in refused(lambda: wrap(model, tokenizer=None, name="hollow"))
 
 
 def test_positions_beyond_a_learned_table_are_refused() -> None:
@@ -221,8 +188,8 @@ def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, 
     assert model.config._attn_implementation == kernel
 
 
-@pytest.mark.every_family
-def test_identity_says_which_model_gave_the_numbers(tiny: LanguageModel) -> None:
+def test_identity_says_which_model_gave_the_numbers(tiny_llama: LanguageModel) -> None:
+    tiny = tiny_llama
     identity = tiny.identity()
     assert identity.name == tiny.name
     assert identity.source == "an object already loaded"
@@ -233,36 +200,8 @@ def test_identity_says_which_model_gave_the_numbers(tiny: LanguageModel) -> None
     assert identity.fingerprint == tiny.fingerprint()
 
 
-def test_the_same_weights_have_the_same_fingerprint(tiny: LanguageModel) -> None:
-    assert wrap(copy.deepcopy(tiny.model), tiny.tokenizer, name="another name").fingerprint() == tiny.fingerprint()
-
-
-def test_one_changed_weight_in_any_tensor_changes_the_fingerprint(tiny: LanguageModel) -> None:
-    model = copy.deepcopy(tiny.model)
-    lm = wrap(model, tiny.tokenizer)
-    seen = {lm.fingerprint()}
-    for tensor in model.state_dict().values():
-        with torch.no_grad():
-            tensor.view(-1)[0] += 0.5
-        seen.add(lm.fingerprint())
-    assert len(seen) == len(model.state_dict()) + 1
-
-
-@pytest.mark.parametrize("place", [0, 1, 4_000, 5_999])
-def test_a_whole_row_that_changed_is_noticed_wherever_it_is(tiny: LanguageModel, place: int) -> None:
-    # The first value and the last count as much as any other.
-    model = copy.deepcopy(tiny.model)
-    lm = wrap(model, tiny.tokenizer)
-    first = lm.fingerprint()
-    embedding = lm.embedding.weight.data.view(-1)
-    assert len(embedding) > 8_192  # twice the number of samples
-    embedding[place : place + 3] += 1
-    changed = lm.fingerprint()
-    embedding[-1] += 1
-    assert len({first, changed, lm.fingerprint()}) == 3
-
-
-def test_the_configuration_belongs_to_the_fingerprint(tiny: LanguageModel) -> None:
+def test_the_configuration_belongs_to_the_fingerprint(tiny_llama: LanguageModel) -> None:
+    tiny = tiny_llama
     # The same weights with another rotary base or window are another model.
     model = copy.deepcopy(tiny.model)
     model.config.pad_token_id = 7

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.models.fingerprint import _WORDS, model_fingerprint, tensor_sums, tokenizer_fingerprint
+from anchorscope.models.language_model import _WORDS, model_fingerprint, tensor_sums, tokenizer_fingerprint
 from tiny_models import byte_tokenizer, tiny_model
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.float64, torch.int64)

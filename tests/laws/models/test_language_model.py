@@ -7,8 +7,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, LlamaConfig, PretrainedConfig
 
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.capture import capture
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel, context_length
@@ -84,8 +84,7 @@ ITEM = TokenSequence(ids=(256, *range(40, 60)), answer_start=18, read_at=(20,))
 
 def final_states(lm: LanguageModel) -> torch.Tensor:
     found: list[torch.Tensor] = []
-    work = Work([ITEM], Prefix(ids=(), keys=(), values=()))
-    capture(lm, work, lambda _, batch, states: found.append(states), "test")
+    capture(lm, [ITEM], NO_PREFIX, [[0]], lambda _, batch, states: found.append(states))
     return found[0]
 
 

@@ -4,6 +4,7 @@ import gc
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ import torch
 from anchorscope.models.process_settings import (
     attention_kernels,
     few_collections,
-    one_thread,
     product_kernels,
     quiet_transformers,
+    threads,
     true_float32,
     workers_of_one_thread,
 )
@@ -35,7 +36,7 @@ SETTINGS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[]
     "garbage": (few_collections, lambda: gc.get_threshold()[0], 100_000),
     "kernels": (attention_kernels, cudnn, False),
     "quiet": (quiet_transformers, verbosity, 40),
-    "threads": (one_thread, torch.get_num_threads, 1),
+    "threads": (partial(threads, 1), torch.get_num_threads, 1),
 }
 
 
@@ -100,10 +101,10 @@ def test_many_threads_in_any_order_leave_nothing_behind(setting: Any) -> None:
                 if read() != held:
                     wrong.append(read())
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
+    workers = [threading.Thread(target=work) for _ in range(6)]
+    for thread in workers:
         thread.start()
-    for thread in threads:
+    for thread in workers:
         thread.join()
     assert not wrong
     assert read() == before
@@ -116,7 +117,7 @@ def test_workers_have_one_thread_each_and_the_caller_keeps_its_own() -> None:
         with workers_of_one_thread(2) as pool:
             assert set(pool.map(lambda _: torch.get_num_threads(), range(8))) == {1}
         assert torch.get_num_threads() == 3
-        with one_thread(), workers_of_one_thread(2) as pool:
+        with threads(1), workers_of_one_thread(2) as pool:
             list(pool.map(lambda _: None, range(8)))
         assert torch.get_num_threads() == 3
     finally:

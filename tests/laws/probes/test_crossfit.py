@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -19,7 +19,6 @@ from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import Standardised
-from anchorscope.progress import Silent
 from anchorscope.stats.streams import unnamed
 
 N_FOLDS, N_LAYERS = 4, 3
@@ -66,7 +65,6 @@ def labelled_groups(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
     return rng.random(n) < draw(st.floats(0.4, 0.6)), rng.integers(0, draw(st.integers(60, 300)), size=n), seed
 
 
-@settings(max_examples=40)
 @given(labelled_groups())
 def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
     drawn: tuple[np.ndarray, np.ndarray, int],
@@ -84,7 +82,6 @@ def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
             assert not set(groups[learns]) & set(groups[folds == fold])
 
 
-@settings(max_examples=40)
 @given(labelled_groups())
 def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple[np.ndarray, np.ndarray, int]) -> None:
     labels, groups, seed = drawn
@@ -159,15 +156,6 @@ def test_the_probes_of_a_fold_do_not_depend_on_the_items_of_that_fold(
     assert (change[0, others] > 0.02).all()  # the probes that did learn from these items notice
 
 
-def test_shapes_follow_probe_fold_layer(example: Example, fitted: ProbeSet) -> None:
-    d = example.states.shape[-1]
-    assert fitted.weight.shape == (len(PROBES), N_FOLDS, N_LAYERS, d)
-    assert fitted.bias.shape == (len(PROBES), N_FOLDS, N_LAYERS)
-    assert fitted.strength.shape == fitted.inner_auc.shape == (len(PROBES), N_FOLDS, N_LAYERS)
-    assert set(np.unique(fitted.strength)) <= set(STRENGTHS)
-    assert fitted.unconverged == ()
-
-
 def test_choices_and_probes_are_those_of_scikit_learn(example: Example, fitted: ProbeSet) -> None:
     splits = example.splits
     chosen = set()
@@ -214,45 +202,6 @@ def test_the_reference_layer_is_where_the_inner_auc_is_best(fitted: ProbeSet) ->
     assert (fitted.reference[0] == np.argmax(SIGNAL)).all()
 
 
-def test_a_layer_without_signal_is_near_chance_and_one_with_signal_is_not(fitted: ProbeSet) -> None:
-    full = fitted.inner_auc[0].mean(axis=0)
-    assert abs(full[0] - 0.5) < 0.15
-    assert full[1] > full[2] > 0.65
-
-
-def test_layers_do_not_depend_on_each_other(example: Example, fitted: ProbeSet) -> None:
-    alone = fit_one(example.states[1:2], example.splits)
-    assert (alone.strength[..., 0] == fitted.strength[..., 1]).all()
-    torch.testing.assert_close(alone.weight[:, :, 0], fitted.weight[:, :, 1], rtol=1e-3, atol=1e-5)
-    torch.testing.assert_close(alone.bias[:, :, 0], fitted.bias[:, :, 1], rtol=1e-3, atol=1e-5)
-
-
-def test_some_of_the_probes_can_be_fitted_alone(example: Example, fitted: ProbeSet) -> None:
-    # A refit wants only `full`; it must be the same probe.
-    splits = example.splits
-    only = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
-    alone = fit_one(example.states, only)
-    assert alone.weight.shape[0] == 1
-    assert (alone.strength[0] == fitted.strength[0]).all()
-    torch.testing.assert_close(alone.weight[0], fitted.weight[0], rtol=1e-3, atol=1e-3)
-
-
-def test_probes_that_did_not_converge_are_named(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logistic, "MAX_ITERATIONS", 1)
-    found = fit_one(example.states, example.splits).unconverged
-    possible = {
-        f"mlp/final layer {layer} probe {probe} fold {fold}{what}"
-        for layer in range(N_LAYERS)
-        for probe in PROBES
-        for fold in range(N_FOLDS)
-        for what in ("", " (inner folds)")
-    }
-    assert set(found) <= possible
-    assert len(found) == len(set(found))
-    # One step is enough only where hardly anything is learned, at the weakest strengths of the layer without signal.
-    assert {name for name in possible if " layer 1 " in name} <= set(found)
-
-
 def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
     example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,58 +223,18 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
     assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]
 
 
-def test_an_inner_fold_that_did_not_converge_is_named_too(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    per_probe = INNER_FOLDS * len(STRENGTHS)
-
-    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> logistic.Solution:
-        found = solve(data, sets, columns_at_once)
-        converged = torch.ones_like(found.converged)
-        if len(sets.members) > len(sets.scaled_on):
-            converged[:, (PROBES.index("a") * N_FOLDS + 1) * per_probe + 5] = False  # one strength of one inner fold
-        return replace(found, converged=converged)
-
-    monkeypatch.setattr(grid_search, "solve", one_fails)
-    assert fit_one(example.states, example.splits).unconverged == tuple(
-        f"mlp/final layer {layer} probe a fold 1 (inner folds)" for layer in range(N_LAYERS)
-    )
-
-
-class Told(Silent):
-    """Listens and remembers."""
-
-    def __init__(self) -> None:
-        self.events: list[object] = []
-
-    def start(self, title: str, total: int) -> None:
-        self.events.append((title, total))
-
-    def advance(self, units: int) -> None:
-        self.events.append(units)
-
-    def finish(self) -> None:
-        self.events.append("done")
-
-
-def test_progress_counts_layers(example: Example) -> None:
-    one, two = Told(), Told()
-    fit_probes(example.states[None], example.splits, ["refit knockout"], progress=one)
-    fit_probes(torch.stack([example.states] * 2), example.splits, ["mlp/final", "residual/final"], progress=two)
-    assert (one.events[0], two.events[0]) == (("probes refit knockout", N_LAYERS), ("probes", 2 * N_LAYERS))
-    for told, total in ((one, N_LAYERS), (two, 2 * N_LAYERS)):
-        assert told.events[-1] == "done"
-        assert sum(unit for unit in told.events[1:-1] if isinstance(unit, int)) == total
-
-
 def test_places_come_back_in_their_order_whatever_the_chunks(example: Example, fitted: ProbeSet) -> None:
     states = torch.stack([example.states, example.states.flip(0)]).to(torch.float64)  # any precision
-    whole = fit_probes(states, example.splits, ["mlp/final", "residual/final"])
+    splits = example.splits
+    only = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
+    whole = fit_probes(states, only, ["mlp/final", "residual/final"])
     # So little memory that layers come one by one, columns in parts, and the items of a layer are streamed.
     for memory in (400_000, 60_000):
-        small = fit_probes(states, example.splits, ["mlp/final", "residual/final"], memory=memory)
+        small = fit_probes(states, only, ["mlp/final", "residual/final"], memory=memory)
         for one, other in zip(whole, small, strict=True):
             assert (one.strength == other.strength).all()
             torch.testing.assert_close(one.weight, other.weight, rtol=1e-3, atol=1e-5)
             torch.testing.assert_close(one.bias, other.bias, rtol=1e-3, atol=1e-5)
             assert one.inner_auc == pytest.approx(other.inner_auc, abs=1e-6)
-    torch.testing.assert_close(whole[0].weight, fitted.weight, rtol=1e-3, atol=1e-5)
-    torch.testing.assert_close(whole[1].weight, fitted.weight.flip(2), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(whole[0].weight, fitted.weight[:1], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(whole[1].weight, fitted.weight[:1].flip(2), rtol=1e-3, atol=1e-3)

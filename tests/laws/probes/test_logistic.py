@@ -180,17 +180,6 @@ def test_columns_do_not_depend_on_their_neighbours() -> None:
         torch.testing.assert_close(alone.logits[0], together.logits[column], rtol=1e-3, atol=1e-3)
 
 
-def test_states_of_any_precision_are_accepted() -> None:
-    problem = make_problem(120, 20, "plain")
-    low = problem.states.to(torch.bfloat16)
-    found = Problem(low, problem.labels, problem.scaled_on, problem.members, problem.scaling, problem.strengths).fit()
-    same = Problem(
-        low.float(), problem.labels, problem.scaled_on, problem.members, problem.scaling, problem.strengths
-    ).fit()
-    assert found.weight.dtype == torch.float32
-    assert torch.equal(found.weight, same.weight)
-
-
 @pytest.mark.parametrize("most", [1, 4, 12, 400])
 def test_a_column_counts_as_converged_only_if_its_gradient_is_small(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     problem = make_problem(120, 200, "outliers")

@@ -8,17 +8,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.probes.crossfit import make_splits, refit_logits
-from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.probes.logistic import TrainingSets, fit_layers
-from anchorscope.probes.permuted_labels import (
+from anchorscope.probes.crossfit import (
     PERMUTATIONS,
     dealt_anew,
+    make_splits,
     null_scores,
     permuted_areas,
     permuted_truth,
+    refit_logits,
     share_at_least,
 )
+from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.logistic import TrainingSets, fit_layers
 from anchorscope.progress import Silent
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed

@@ -4,13 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, compile_threshold
-from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.batching import compile_threshold
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant
 from anchorscope.models import language_model
 from anchorscope.models.families import run_block
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import assert_same, make_cuts, shared_prefix
+from engine_cases import assert_same, captured, make_cuts, shared_prefix
 
 
 def test_compiled_blocks_give_the_same_from_few_graphs(
@@ -30,8 +29,7 @@ def test_compiled_blocks_give_the_same_from_few_graphs(
     found: dict[bool, list[Tensor]] = {False: [], True: []}
     for is_compiled, states in found.items():
         variants = [CLEAN, Variant(cuts), *(Variant(cuts, range(layer, layer + 1)) for layer in range(4))]
-        work = Work(items, shared_prefix(lm), variants, Budget(300), compiled=is_compiled)
-        capture(lm, work, lambda _, batch, some, into=states: into.append(some.clone()), "test")  # type: ignore[misc]
+        states += captured(lm, items, shared_prefix(lm), variants, 300, compiled=is_compiled)[0].values()
     for plain, fast in zip(found[False], found[True], strict=True):
         assert_same(fast, plain)
     assert len(found[True]) > 6  # several batches, of different numbers of tokens, through four layers

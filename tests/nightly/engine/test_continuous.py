@@ -11,16 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.engine import continuous, keys_values
-from anchorscope.engine.capture import Work, capture
+from anchorscope.engine import continuous
+from anchorscope.engine import decode as decode_module
 from anchorscope.engine.continuous import Continuous, Drawing, Order, Row
-from anchorscope.engine.decode import Decoded, Sampling, decode
-from anchorscope.engine.keys_values import Growing
+from anchorscope.engine.decode import Decoded, Growing, Sampling, decode
+from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.stats.streams import unnamed
-from engine_cases import SHARED, assert_same, no_prefix
+from engine_cases import SHARED, assert_same, captured
 from tiny_models import build_tiny, byte_tokenizer, tiny_model
 
 ROOM = 9
@@ -53,7 +53,7 @@ def alone(lm: LanguageModel, sampled: Sequence[int] = ()) -> list[Decoded]:
     found = []
     for number, (prompt, _) in enumerate(PROMPTS):
         sampling = Sampling(SEEDS[[number]], 1.3, 0.9) if number in sampled else None
-        found += decode(lm, [prompt], no_prefix(), [[0]], ROOM, is_end, sampling=sampling)
+        found += decode(lm, [prompt], NO_PREFIX, [[0]], ROOM, is_end, sampling=sampling)
     return found
 
 
@@ -131,26 +131,18 @@ def test_states_and_statistics_are_those_of_a_pass_over_the_whole(tiny: Language
     for row in rows:
         start = len(row.order.prompt)
         whole = TokenSequence((*row.order.prompt, *row.ids), start, tuple(range(start - 1, start + len(row.ids))))
-        found = captured(tiny, whole)
+        found = read_again(tiny, whole)
         for site, layer in PLACES:
             states = [row.state((site, layer), position) for position in whole.read_at]
             assert_same(torch.stack(states), found[0][:, SITES.index(site), layer])
         assert_same(torch.tensor(row.told).reshape(-1, 3).T, found[1])
 
 
-def captured(lm: LanguageModel, whole: TokenSequence) -> tuple[torch.Tensor, torch.Tensor]:
+def read_again(lm: LanguageModel, whole: TokenSequence) -> tuple[torch.Tensor, torch.Tensor]:
     """States and statistics of one item."""
-    states: list[torch.Tensor] = []
     told: list[torch.Tensor] = []
-    capture(
-        lm,
-        Work([whole], no_prefix(), answers_of=[0]),
-        lambda _, batch, found: states.append(found[0].clone()),
-        "test",
-        None,
-        lambda _, batch, found, lengths: told.append(found.clone()),
-    )
-    return states[0], told[0]
+    states, _ = captured(lm, [whole], answers_of=[0], receive_answers=lambda _, __, scores, ___: told.append(scores))
+    return states[0, 0], told[0]
 
 
 def test_what_prompts_share_is_computed_once(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +175,7 @@ def test_a_long_prompt_keeps_nobody_waiting(tiny_llama: LanguageModel) -> None:
 def test_a_row_may_turn_out_longer_and_moves(tiny_llama: LanguageModel) -> None:
     never = lambda token, so_far: False  # noqa: E731
     batch = Continuous(tiny_llama)
-    (wanted,) = decode(tiny_llama, [PROMPTS[1][0]], no_prefix(), [[0]], 80, never)
+    (wanted,) = decode(tiny_llama, [PROMPTS[1][0]], NO_PREFIX, [[0]], 80, never)
     beside = batch.join(order(0))
     row = batch.join(Order(PROMPTS[1][0], 4, never, longer=lambda ids: 80 if len(ids) == 4 else 0))
     all_out(batch)
@@ -248,10 +240,10 @@ def test_memory_does_not_grow(tiny_llama: LanguageModel) -> None:
 
 
 def test_memory_that_runs_out_while_rows_are_added_leaves_the_others() -> None:
-    cache = Growing(no_prefix(), 2, 8)
+    cache = Growing(NO_PREFIX, 2, 8)
     cache.write(0, torch.arange(2), torch.zeros(2, dtype=torch.long), torch.ones(2, 1, 4), torch.ones(2, 1, 4))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keys_values, "_longer", lambda store, rows: (_ for _ in ()).throw(MemoryError()))
+        patch.setattr(decode_module, "_longer", lambda store, rows: (_ for _ in ()).throw(MemoryError()))
         with pytest.raises(MemoryError):
             cache.grow(4)
     assert cache.rows == 2  # so that the next one asks for room again
@@ -283,12 +275,12 @@ def test_a_row_that_memory_does_not_let_grow_ends_where_it_stands(
     tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     never = lambda token, so_far: False  # noqa: E731
-    (wanted,) = decode(tiny_llama, [PROMPTS[1][0]], no_prefix(), [[0]], 4, never)
+    (wanted,) = decode(tiny_llama, [PROMPTS[1][0]], NO_PREFIX, [[0]], 4, never)
     batch = Continuous(tiny_llama)
     beside = batch.join(order(4))  # on the wider shelf
     row = batch.join(Order(PROMPTS[1][0], 4, never, longer=lambda ids: 80 if len(ids) == 4 else 0))
     batch.step()
-    wider = batch.shelves.wide_enough(len(PROMPTS[1][0]) + 81)
+    wider = batch._wide_enough(len(PROMPTS[1][0]) + 81)
     assert wider is beside.shelf is not row.shelf
 
     def full(*given: object) -> None:

@@ -13,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, memory_facts
-from anchorscope.engine.saliency import ALL, Loss, Saliency, saliency
+from anchorscope.engine.batching import memory_facts, plan_batches
+from anchorscope.engine.forward import NO_PREFIX
+from anchorscope.engine.saliency import ALL, Loss, Saliency, refuse_no_gradient, saliency
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from engine_cases import ERRORS, LENGTHS, SHARED, no_prefix, shared_prefix, with_little_memory
+from engine_cases import LENGTHS, SHARED, shared_prefix
 from hf_reference import eager, watch, weighed
 
 TOPS = (3, 1, 2, 3, 0)
@@ -47,9 +48,13 @@ def losses(batch: list[int], states: Tensor) -> Tensor:
     return torch.stack([probe_losses(one, item) for item, one in zip(batch, states, strict=True)])
 
 
-def salient(lm: LanguageModel, items: list[TokenSequence], shared: bool = True, **others: Any) -> Saliency:
-    prefix = shared_prefix(lm) if shared else no_prefix()
-    return saliency(lm, items, prefix, **{"keys": KEYS, "loss": losses, "top": TOPS, **others})
+def salient(
+    lm: LanguageModel, items: list[TokenSequence], shared: bool = True, tokens: int = 10_000, **others: Any
+) -> Saliency:
+    prefix = shared_prefix(lm) if shared else NO_PREFIX
+    batches = plan_batches([len(item.ids) - prefix.length for item in items], tokens)
+    given = {"keys": KEYS, "loss": losses, "tops": TOPS, "batches": batches, **others}
+    return refuse_no_gradient(saliency(lm, items, prefix, **given))
 
 
 def reference(model: Any, item: TokenSequence, index: int) -> NDArray[np.float32]:
@@ -117,27 +122,25 @@ def test_what_is_summed_is_what_it_says(tiny: LanguageModel, items: list[TokenSe
 
 def test_neither_prefix_nor_batches_matter(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     wanted = salient(tiny, items).values
-    for shared, budget in ((False, None), (False, 20), (True, 45)):
-        assert_close(salient(tiny, items, shared, budget=budget and Budget(budget)).values, wanted)
+    for shared, tokens in ((False, 10_000), (False, 20), (True, 45)):
+        assert_close(salient(tiny, items, shared, tokens).values, wanted)
 
 
-def test_one_loss_and_one_layer_for_all(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+def test_a_loss_may_be_one_number_per_item(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     def log_odds(batch: list[int], states: Tensor) -> Tensor:
         assert states.shape == (len(batch), 9, 3, 3, 32)
         return torch.stack([one[PLACE, 0, 2] @ probe(0) for one in states])
 
-    each, all_of_them = (salient(tiny_llama, items, loss=log_odds, top=top) for top in ([2] * 5, 2))
-    assert all_of_them.values.shape == (5, 1, 4, 4, 4)
-    np.testing.assert_array_equal(each.values, all_of_them.values)
-    last = salient(tiny_llama, items, loss=lambda batch, states: states[:, PLACE, 1, 3] @ probe(1), top=None)
-    assert (last.of(ALL)[:, :, 3] > 0).all()
+    found = salient(tiny_llama, items, loss=log_odds, tops=[2] * 5)
+    assert found.values.shape == (5, 1, 4, 4, 4)
+    assert (found.of(ALL)[:, :, :3] > 0).all()
 
 
 def test_a_state_before_the_answer_has_itself_for_a_query(
     tiny_llama: LanguageModel, items: list[TokenSequence]
 ) -> None:
     before = [replace(item, read_at=(item.answer_start - 1,)) for item in items]
-    given = {"loss": lambda batch, states: states[:, 0, 0, 0] @ probe(0), "top": 0}
+    given = {"loss": lambda batch, states: states[:, 0, 0, 0] @ probe(0), "tops": [0] * 5}
     found = salient(tiny_llama, before, **given)
     within = [replace(item, answer_start=item.answer_start - 1) for item in before]
     np.testing.assert_array_equal(found.values, salient(tiny_llama, within, **given).values)
@@ -153,11 +156,11 @@ def test_blocks_above_the_loss_are_not_run(tiny_llama: LanguageModel, items: lis
     try:
         prefix = shared_prefix(tiny_llama)
         ran.clear()
-        saliency(tiny_llama, items, prefix, KEYS, losses, TOPS)
+        saliency(tiny_llama, items, prefix, KEYS, losses, TOPS, [[1, 4], [0, 2, 3]])
     finally:
         for hook in hooks:
             hook.remove()
-    assert ran == [0, 1, 2, 3, 0, 1, 2, 0, 1, 0]  # items that end at the same layer run together
+    assert ran == [0, 1, 0, 1, 2, 3]
 
 
 def model_as_it_is(model: Any) -> list[tuple[str, bool, Tensor | None]]:
@@ -207,56 +210,11 @@ def test_nothing_is_held_after_a_batch(tiny_llama: LanguageModel, items: list[To
 
     gc.disable()
     try:
-        salient(tiny_llama, items, loss=watched, budget=Budget(20))
+        salient(tiny_llama, items, loss=watched, tokens=20)
     finally:
         gc.enable()
     assert len(seen) == 5
     assert alive == [0] * 5
-
-
-@pytest.mark.parametrize("kind", ERRORS)
-def test_saliency_is_the_same_with_little_memory(
-    tiny_llama: LanguageModel, items: list[TokenSequence], kind: str
-) -> None:
-    told: list[int] = []
-    budget = Budget(10_000, told.append)
-    found = salient(with_little_memory(tiny_llama, 30, ERRORS[kind]), items, budget=budget)
-    assert_close(found.values, salient(tiny_llama, items).values)
-    assert not told  # passes without gradients need far less and keep their budget
-    assert budget.tokens == 10_000
-
-
-class NarrowWayBack(torch.autograd.Function):
-    """Forward anything passes; backward there is memory for two items."""
-
-    @staticmethod
-    def forward(context: Any, states: Tensor) -> Tensor:
-        return states.clone()
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Tensor:
-        if len(gradient) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return gradient
-
-
-def test_memory_may_run_out_on_the_way_back(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    sizes: list[int] = []
-
-    def narrow(batch: list[int], states: Tensor) -> Tensor:
-        sizes.append(len(batch))
-        return losses(batch, NarrowWayBack.apply(states))
-
-    found = salient(tiny_llama, items, loss=narrow, top=3, budget=Budget(10_000))
-    assert_close(found.values, salient(tiny_llama, items).values)
-    assert sizes[0] == 5
-    assert max(sizes[-3:]) <= 2
-
-
-def test_a_single_item_that_does_not_fit_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    small = with_little_memory(tiny_llama, 13, ERRORS["GPU"])  # enough for the self-check and the prefix
-    with pytest.raises(UserError, match="a single item of 25 tokens"):
-        salient(small, items, budget=Budget(10_000))
 
 
 @pytest.mark.every_family
@@ -274,7 +232,8 @@ def test_what_is_kept_for_the_way_back_is_within_what_is_planned(
 
     equal = [items[2]] * 4
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
-        saliency(tiny, equal, shared_prefix(tiny), {}, lambda batch, states: states[:, -1, 0, 3].sum(dim=-1))
+        loss: Loss = lambda batch, states: states[:, -1, 0, 3].sum(dim=-1)  # noqa: E731
+        saliency(tiny, equal, shared_prefix(tiny), {}, loss, [3] * 4, [range(4)])
     n_own = len(items[2].ids) - len(SHARED)
     per_token = sum(storage.nbytes() for storage in kept.values()) / (4 * n_own) / tiny.n_layers
     assert 0.3 < per_token / memory_facts(tiny).bytes_kept_per_token(n_own, len(items[2].ids)) < 1.05
@@ -295,12 +254,6 @@ def constant(batch: list[int], states: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"top": [4, 0, 0, 0, 0]}, "at layer 4, and there are 0 to 3"),
-        ({"top": -1}, "at layer -1"),
-        ({"top": [1, 2]}, "top has 2"),
-        ({"keys": {"exact": [(8,)]}}, "exact has 1"),
-        ({"keys": {ALL: [(8,)] * 5}}, "'all' is made here"),
-        ({"keys": {"exact": [(8,)] * 4 + [(27,)]}}, "exact of item 4 names key 27 of 0 to 26"),
         ({"loss": constant}, "without a gradient"),
         ({"loss": lambda batch, states: states.sum(dim=(1, 2, 3, 4))[:1]}, "shape .1,. for 5 items"),
     ],
@@ -309,14 +262,12 @@ def test_what_cannot_be_asked_is_refused(
     tiny_llama: LanguageModel, items: list[TokenSequence], change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        salient(tiny_llama, items, **{"top": 3, **change})
+        salient(tiny_llama, items, **{"tops": [3] * 5, **change})
 
 
 def test_positions_that_are_not_run_are_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     with pytest.raises(ValueError, match="only 6 to 14 are run"):
         salient(tiny_llama, [replace(items[0], read_at=(5,)), *items[1:]])
-    with pytest.raises(ValueError, match="item 1 answers from 4, inside the shared prefix"):
-        salient(tiny_llama, [items[0], replace(items[1], answer_start=4), *items[2:]])
 
 
 def test_a_loss_that_no_attention_reaches_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:

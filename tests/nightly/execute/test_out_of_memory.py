@@ -1,7 +1,7 @@
 """Memory that runs out: the whole pass is planned with half the tokens and run anew, on whichever worker it happened;
 its numbers are those of a pass that was planned so from the start."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.engine import batching
-from anchorscope.engine.batching import MemoryRanOut
-from anchorscope.errors import UserError
+from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.run_passes import run_states
@@ -36,18 +34,14 @@ def largest(work: Any) -> int:
 
 def run_out_after(monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
     """Lets memory run out at the very end of the so-manieth batch, counted from 0; how many items each batch had."""
-    fits, seen = batching._fits, []
+    seen: list[int] = []
 
-    def watched(run: Callable[[list[int]], None], batch: list[int]) -> bool:
-        seen.append(len(batch))
-
-        def short_of_memory(items: list[int]) -> None:
-            run(items)
+    def advance(self: Silent, n: int) -> None:
+        seen.append(n)
+        if len(seen) == number + 1:
             raise torch.OutOfMemoryError
 
-        return fits(short_of_memory if len(seen) == number + 1 else run, batch)
-
-    monkeypatch.setattr(batching, "_fits", watched)
+    monkeypatch.setattr(Silent, "advance", advance)
     return seen
 
 

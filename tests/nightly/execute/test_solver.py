@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from accelerated import Accelerated
-from anchorscope.engine.batching import MemoryRanOut
-from anchorscope.errors import UserError
+from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.evidence.tables import evidence_tables
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
@@ -19,8 +18,15 @@ from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import FUNCTIONS, DeviceWork, plan_device_work
-from anchorscope.probes.crossfit import fit_final_probes, fit_probes, make_splits, refit_logits, score_clean
-from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
+from anchorscope.probes.crossfit import (
+    fit_final_probes,
+    fit_probes,
+    make_splits,
+    permuted_areas,
+    permuted_truth,
+    refit_logits,
+    score_clean,
+)
 from anchorscope.progress import Silent
 from anchorscope.question_share.principal import principal_states
 from anchorscope.question_share.shares import (

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.capture import capture
 from anchorscope.engine.sequences import Variant
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.mediation import EXPERIMENT, OPPOSITE, OTHER, SAME, Pair, analyse, draw_pairs, plan_patches
@@ -169,6 +169,6 @@ def test_patched_runs_are_scored_by_the_probe_that_never_saw_the_target(
             one = Variant(layers=range(layer, layer + 1), patches={item: patches[item]})
             kept: list[Any] = []
             prefix = tiny_world.executor.worker.prefix(tiny_world.prefix)
-            capture(tiny_llama, Work(sequences, prefix, [one]), lambda _, batch, got, to=kept: to.append(got), "alone")
+            capture(tiny_llama, sequences, prefix, [[item]], lambda _, batch, got, to=kept: to.append(got), [one])
             wanted = scorer.score([item], kept[0])[0, position, site, 0].numpy()
             assert scored.logits[:, place] == pytest.approx(wanted, abs=1e-3)

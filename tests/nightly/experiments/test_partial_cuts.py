@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.engine.packed import CutRows, visible
+from anchorscope.engine.forward import CutRows, visible
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.experiments import partial_cuts
 from anchorscope.experiments.experiment import ExperimentInputs

@@ -66,7 +66,8 @@ def test_both_losses_and_the_share_are_what_the_definition_says(
 
     keys = {"question": [small.used_items[item].located.question_tokens for item in items]}
     tops = [int(layer) for layer in small.reference[items]]
-    wanted = saliency(tiny_llama, sequences, compute_prefix(tiny_llama, small.prefix), keys, losses, tops)
+    batches = [[index] for index in range(len(items))]
+    wanted = saliency(tiny_llama, sequences, compute_prefix(tiny_llama, small.prefix), keys, losses, tops, batches)
     sums = {name: wanted.of(name).sum(axis=(2, 3)) for name in ("question", ALL)}
     assert (flow * wrong)[items] == pytest.approx(sums["question"][:, 0], rel=1e-3)
     assert flow[items] == pytest.approx(sums["question"][:, 1], rel=1e-3)

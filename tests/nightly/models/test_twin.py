@@ -13,19 +13,17 @@ from accelerate.hooks import AlignDevicesHook, ModelHook, add_hook_to_module
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.capture import capture
+from anchorscope.engine.forward import NO_PREFIX, compute_prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.models.attention import NAME
+from anchorscope.models.families import ATTENTION
 from anchorscope.models.language_model import LanguageModel, make_twin
 from anchorscope.models.wrapping import wrap
 from tiny_models import byte_tokenizer, tiny_model
 
 ITEMS = [TokenSequence((256, *range(40, 60), seed), answer_start=18, read_at=(15, 20, 21)) for seed in range(3)]
 WAYS = [CLEAN, Variant({item: Cut((8, 9, 10)) for item in range(len(ITEMS))})]
-NONE = Prefix(ids=(), keys=(), values=())
 IDS = torch.tensor([ITEMS[0].ids])
 
 
@@ -37,7 +35,7 @@ def passes(lm: LanguageModel, meanwhile: Callable[[], None] = lambda: None) -> T
         meanwhile()
         found.update({(variant, item): one.clone() for item, one in zip(batch, states, strict=True)})
 
-    capture(lm, Work(ITEMS, NONE, WAYS, batches=[[0, 1, 2]]), receive, "test")
+    capture(lm, ITEMS, NO_PREFIX, [[0, 1, 2]], receive, WAYS)
     return torch.stack([found[key] for key in sorted(found)])
 
 
@@ -108,7 +106,8 @@ def test_nothing_is_written_to_the_users_model(model: Any) -> None:
 
     passes(lm, look)
     compute_prefix(lm, ITEMS[0].ids[:5])
-    saliency(lm, ITEMS, NONE, {"first": [(8,)] * 3}, lambda batch, states: states[:, -1, 2, -1].pow(2).sum(-1))
+    keys, tops = {"first": [(8,)] * 3}, [lm.n_layers - 1] * 3
+    saliency(lm, ITEMS, NO_PREFIX, keys, lambda batch, states: states[:, -1, 2, -1].pow(2).sum(-1), tops, [[0, 1, 2]])
     lm.fingerprint()
     assert torch.equal(logits(model), before)
     assert everything(model) == kept
@@ -174,12 +173,12 @@ def test_weights_that_change_later_are_seen() -> None:
 
 def test_a_twin_has_parts_and_settings_of_its_own() -> None:
     model = tiny_model("gemma3_text")
-    twin = make_twin(model, NAME)
+    twin = make_twin(model, ATTENTION)
     theirs = {id(module) for module in model.modules()}
     assert not theirs & {id(module) for module in twin.modules()}
     assert len({id(module.config) for module in twin.modules() if hasattr(module, "config")}) == 1
     assert twin.config is not model.config
-    assert (twin.config._attn_implementation, model.config._attn_implementation) == (NAME, "sdpa")
+    assert (twin.config._attn_implementation, model.config._attn_implementation) == (ATTENTION, "sdpa")
     assert [id(one) for one in twin.parameters()] == [id(one) for one in model.parameters()]
     assert [id(one) for one in twin.buffers()] == [id(one) for one in model.buffers()]
     twin.lm_head.register_forward_hook(lambda *given: None)
@@ -199,7 +198,7 @@ def test_hooks_of_accelerate_are_left_behind_or_turned_to_the_twin() -> None:
 
     model, hook = tiny_model("llama"), Counts()
     part = add_hook_to_module(model.model.layers[0].mlp, hook)
-    plain = make_twin(model, NAME)
+    plain = make_twin(model, ATTENTION)
     assert not {"_hf_hook", "_old_forward", "forward"} & set(vars(plain.model.layers[0].mlp))
     moving = make_twin(model, "eager", moves_inputs=True)
     torch.testing.assert_close(logits(moving), logits(model))
