@@ -11,7 +11,7 @@ import pytest
 from anchorscope import plugins
 from anchorscope.answers.grade import Grader
 from anchorscope.catalogue import OWN_DETECTORS, OWN_EVIDENCE
-from anchorscope.datasets.rows import Unusable
+from anchorscope.datasets.question import Unusable
 from anchorscope.errors import UserError
 from repo import SOURCES
 
@@ -19,7 +19,7 @@ Install = Callable[..., None]
 MODULE = """
 from anchorscope.answers.grade import Grader, grade
 from anchorscope.datasets.formats import Format
-from anchorscope.datasets.rows import Unusable
+from anchorscope.datasets.question import Unusable
 
 
 def broken(answer, accepted, question):

@@ -9,7 +9,8 @@ import torch
 
 from anchorscope.evidence.effects import Effect, Measurements
 from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.steps.formats import MEASUREMENTS, PROBE_SETS
+from anchorscope.steps import make
+from anchorscope.steps.formats import format_for
 
 
 def probe_sets() -> dict[str, ProbeSet]:
@@ -27,7 +28,9 @@ def measurements() -> Measurements:
     return Measurements([Effect("knockout", "all", items, items + 1, np.ones((3, 1, 1, 1, 2), np.float32))], [])
 
 
-@pytest.mark.parametrize(("form", "value"), [(PROBE_SETS, probe_sets()), (MEASUREMENTS, measurements())])
+@pytest.mark.parametrize(
+    ("form", "value"), [(format_for(make.probes), probe_sets()), (format_for(make.knockout_effects), measurements())]
+)
 def test_the_same_value_is_the_same_bytes_and_comes_back(form: Any, value: Any, tmp_path: Path) -> None:
     written = []
     for number in range(6):
