@@ -5,8 +5,7 @@ import hashlib
 import pytest
 
 from anchorscope.errors import Incomplete, UserError
-from anchorscope.execute.content_hash import content_hash
-from anchorscope.execute.coordinator import DEPTH, MORE, Coordinator, Counts, Disagreement, Task
+from anchorscope.execute.coordinator import DEPTH, Coordinator, Disagreement, Task
 from anchorscope.execute.pool import Done, Failed, MemoryRanOut
 from simulated_pool import Actor, SimulatedPool, packed, result
 
@@ -74,51 +73,6 @@ def test_what_came_with_the_event_that_ends_a_run_is_taken_too():
     found.pool.wait = wait
     found.run(6, first=10)
     assert (found.counts.lost, found.counts.done) == (0, len(found.results))
-
-
-def test_nothing_to_do_is_done_at_once():
-    assert Setting(Actor()).run(0).pool.now == 0.0
-
-
-def test_everyones_first_task_comes_before_anyones_second():
-    found = Setting(Actor(), Actor(), Actor())
-    found.coordinator.ready(5.0)
-    found.run(4)
-    assert [worker for worker, _ in found.pool.submitted[:3]] == ["w0", "w1", "w2"]
-
-
-@pytest.mark.parametrize(("seconds", "n_workers", "more"), [(1.0, 2, 0), (0.1, 2, MORE), (1.0, 1, MORE)])
-def test_lines_are_as_long_as_the_depth_and_longer_for_quick_and_only_workers(seconds, n_workers, more):
-    for depth in (1, 2, 5):
-        found = Setting(*[Actor(seconds=seconds) for _ in range(n_workers)], depth=depth)
-        found.coordinator.ready(5.0)
-        found.coordinator.run([], found.take)
-        submit, longest = found.pool.submit, 0
-
-        def submitting(*one, found=found, submit=submit):
-            nonlocal longest
-            longest = max(longest, *(len(line.tasks) for line in found.coordinator._lines.values()))
-            submit(*one)
-
-        found.pool.submit = submitting
-        found.run(12 * n_workers)
-        assert longest == depth + more
-
-
-def test_results_that_were_looked_at_late_and_together_do_not_make_a_worker_quick():
-    found = Setting(Actor(), Actor(), lease=1e6)
-    found.coordinator.ready(5.0)
-    tasks = [Task(f"task-{number}", lambda number=number: packed(f"task-{number}")) for number in range(12)]
-    steps, events = found.coordinator.steps(tasks, found.take, len(tasks)), []
-    found.pool.wait = lambda seconds: [events.pop() for _ in events[:]]
-    next(steps)
-    found.pool.now += 20  # whoever merged was busy for as long as two shards took
-    late = ("task-2", "task-0")
-    events += [Done("w0", task, content_hash([result(task)]), result(task)) for task in late]
-    for _ in range(2):
-        next(steps)
-    assert list(found.results) == ["task-0", "task-2"]
-    assert len(found.coordinator._lines["w0"].tasks) == DEPTH
 
 
 def test_a_blob_is_sent_to_each_worker_once_and_again_to_its_replacement():
@@ -199,23 +153,6 @@ def test_no_worker_left_is_incomplete_within_the_lease(spare):
         found.run()
     assert found.pool.now == 4.0 + LEASE
     assert len(found.results) == 2
-
-
-def test_where_no_more_workers_can_come_nobody_waits_for_them():
-    found = Setting(Actor(script=["die"]), spare=[Actor(begins=False, joins_after=2.0)] * 3)
-    with pytest.raises(Incomplete, match="no room for it"):
-        found.run()
-    assert found.pool.now < LEASE
-
-
-def test_a_replacement_that_comes_within_the_lease_goes_on():
-    found = Setting(Actor(script=["die"]), spare=[Actor(joins_after=LEASE - 1)]).run()
-    assert found.counts.done == 6
-
-
-def test_a_late_worker_is_given_work():
-    found = Setting(Actor(), Actor(joins_after=5)).run(30)
-    assert sum(worker == "w1" for worker, _ in found.pool.submitted) > 8
 
 
 def test_a_worker_that_fails_a_task_does_not_get_it_again_while_there_are_others():
@@ -340,21 +277,3 @@ def test_a_worker_that_is_refused_is_ended_and_its_results_are_not_looked_at():
     found.pool._later(0.5, Done("w0", "task-0", hashlib.sha256(b"old").hexdigest(), b"old"))
     found.run()
     assert "w0" not in {worker for worker, _ in found.pool.submitted}
-
-
-def test_the_coordinators_own_time_is_counted_without_its_waiting():
-    found = Setting(Actor(), Actor())
-    take = found.take
-
-    def slowly(task, body, sha256):
-        found.pool.now += 0.125
-        take(task, body, sha256)
-
-    found.take = slowly
-    assert found.run(16).counts.seconds == 2.0
-
-
-def test_counts_since_earlier_ones_are_those_of_one_run():
-    before = Counts(workers=2, done=5, retried=1, bytes_sent=10, seconds=1.0)
-    after = Counts(workers=1, done=9, retried=1, lost=1, bytes_sent=30, seconds=1.5)
-    assert after.since(before) == Counts(workers=1, done=4, lost=1, bytes_sent=20, seconds=0.5)

@@ -1,7 +1,6 @@
 """A worker: states and scores of every item in its own slot, and no model before it is due."""
 
 import copy
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import Part, StatesPart
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
-from anchorscope.execute.wire import pack, pack_result, unpack
+from anchorscope.execute.wire import pack_result
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
@@ -26,7 +25,7 @@ from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
-from made_items import no_model, planner_of
+from made_items import planner_of
 
 N, N_FOLDS, N_PREFIX = 20, 2, 5
 
@@ -98,18 +97,6 @@ def test_every_item_is_in_its_own_slot(tiny_llama: LanguageModel, whole: StatesP
     assert first is not None
     assert second is not None
     assert not torch.allclose(first[:, :, 1::2], second, atol=1e-2)  # the cut was made
-
-
-def test_kept_places_are_in_the_order_in_which_they_were_asked_for(tiny_llama: LanguageModel) -> None:
-    work, worker = make_work(tiny_llama), Worker(tiny_llama)
-    places = [(position, site) for position in range(2) for site in range(len(SITES))]
-    everything = run_part(worker, replace(work, keep=(tuple(places),))).variants[0].states
-    assert everything is not None
-    for keep in (((1, 2), (0, 0)), ((0, 1),), ((0, 2), (1, 0), (1, 1))):
-        found = run_part(worker, replace(work, keep=(keep,))).variants
-        assert found[0].states is not None
-        assert torch.equal(found[0].states, everything[[places.index(place) for place in keep]])
-        assert found[1].states is None  # nothing is kept of a variant that is not spoken of
 
 
 def test_scores_are_those_of_the_states_by_each_items_own_fold(tiny_llama: LanguageModel, whole: StatesPart) -> None:
@@ -249,12 +236,6 @@ def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: Language
         run_states(Confused(), make_work(tiny_llama), Silent())
 
 
-def test_a_load_that_fails_is_not_hidden() -> None:
-    load: Callable[[], LanguageModel] = no_model
-    with pytest.raises(AssertionError, match="nobody was expected to need the model"):
-        _ = LocalExecutor(load).worker
-
-
 def test_parts_of_shards_that_were_launched_one_after_the_other_may_be_asked_for_later_and_elsewhere(
     tiny_llama: LanguageModel,
 ) -> None:
@@ -278,15 +259,3 @@ def test_a_gpu_is_not_waited_for_while_a_shard_is_launched(gpu_llama: LanguageMo
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert content_hash(pack_result(launched.part())) == expected
-
-
-def test_a_shard_in_which_nobody_has_the_first_of_many_cuts_travels(tiny_llama: LanguageModel) -> None:
-    sequences, cut = make_sequences(), Cut((6, 7))
-    variants = [Variant({0: cut}), *(Variant(dict.fromkeys(range(N), cut)) for _ in range(8))]
-    work = planner_of(tiny_llama, 200).states("some", sequences, sequences[0].ids[:N_PREFIX], variants)
-    shards = replace(work, probes=make_probes(tiny_llama)).shards()
-    parts = [Worker(tiny_llama).run(shard, Silent()) for shard in shards]
-    assert any(isinstance(part, StatesPart) and part.variants[0].logits is None for part in parts)
-    for part in parts:
-        body = pack(part, apart=False).body
-        assert pack(unpack(body, {}), apart=False).body == body

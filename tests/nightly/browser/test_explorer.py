@@ -1,11 +1,9 @@
 """The explorer of single items in a browser: finds, filters, opens, marks, and shows other people's text as text."""
 
 import base64
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from anchorscope.report.items.explorer_data import item_data
@@ -74,35 +72,6 @@ def choose(page, label: str, value: str) -> None:
 
 def count(page) -> str:
     return page.locator(".explorer-list .count").text_content()
-
-
-def test_an_items_share_is_told_with_its_call(tmp_path, open_page):
-    findings, _ = make_items(n=6)
-    columns = {"question_share": 0.62, "question_share_low": 0.2, "question_share_high": 0.95}
-    told = [pl.lit(value).alias(name) for name, value in columns.items()]
-    items = findings.items.with_columns(*told, pathway_call=pl.lit("undetermined"))
-    shares = {"item_share": 0.7, "item_share_low": 0.4, "item_share_high": 0.9}
-    worded = [("popqa", "popqa-0", "wordings", "", name, value) for name, value in shares.items()]
-    worded.append(("popqa", "popqa-0", "wordings", "odd wordings", "item_share", 0.66))
-    further = pl.DataFrame(worded, schema=findings.experiment_items.schema, orient="row")
-    opened = open_page(write_run(replace(findings, items=items, experiment_items=further), tmp_path))
-    facts = opened.locator(".item-facts").inner_text()
-    assert "70 % [40, 90] over all; odd wordings 66 %" in facts
-    choose(opened, "call by share", "undetermined")
-    assert count(opened) == "16 items"
-    assert "62 % [20, 95] of its evidence, an estimate for one item; undetermined" in facts
-
-
-def test_it_opens_with_the_first_item(page, findings):
-    item = record(findings, "popqa", "popqa-0")
-    assert (count(page), chosen(page)) == ("124 items", "popqa-0")
-    assert page.locator(".item-body .question").text_content() == item.question
-    assert page.locator(".item-body mark").all_text_contents() == ["capital", "Bern"]
-    facts = page.locator(".item-facts").inner_text()
-    assert "Bern · Bern City" in facts
-    assert ("✓ true" if item.truthful else "✗ false") in facts
-    assert "All 124 items of the run are in this page" in page.locator("#explorer > .explorer-note").text_content()
-    assert "#" not in page.url, "looking at a page does not change its address"
 
 
 def test_the_numbers_are_those_of_the_item(page, findings):
@@ -246,15 +215,6 @@ def test_an_item_has_an_address(report, open_page, page):
     page.wait_for_url(lambda url: "#item=popqa/a/b" in url)
     named.evaluate("(text) => { location.hash = text; }", page.url.split("#")[1])
     playwright.expect(named.locator(".item-name code")).to_have_text(f"a/b {MARKUP}")
-
-
-def test_a_narrow_dark_page(report, open_page):
-    narrow = open_page(report, viewport={"width": 380, "height": 800}, color_scheme="dark")
-    narrow.locator(".item-row").nth(2).click()
-    assert chosen(narrow) == "popqa-2"
-    assert narrow.evaluate("document.documentElement.scrollWidth") <= 380
-    dark = narrow.evaluate("getComputedStyle(document.querySelector('.explorer-item')).backgroundColor")
-    assert sum(map(int, dark.strip("rgb()").split(","))) < 200
 
 
 def test_six_thousand_items_stay_fluid(findings, report, open_page, tmp_path):

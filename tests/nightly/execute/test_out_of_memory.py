@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,9 +12,7 @@ from anchorscope.engine import batching
 from anchorscope.engine.batching import MemoryRanOut
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.run_passes import run_states
-from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import SaliencyPass
 from anchorscope.probes.crossfit import Scorer
@@ -135,16 +132,3 @@ def test_a_pass_that_cannot_be_made_smaller_ends_whatever_a_worker_says(sensitiv
         run_states(executor, work, Silent())
     assert executor.told == sorted(set(executor.told), reverse=True)
     assert [len(batch) for batch in executor.shards[-1].batches] == [1]
-
-
-def test_a_worker_divides_no_batch_itself(sensitive: LanguageModel) -> None:
-    small, seen = with_little_memory(sensitive, 30)
-    work = planner_of(sensitive, 40).states("clean", short_sequences(), PREFIX)
-    worker = Worker(small)
-    with pytest.raises(MemoryRanOut):
-        worker.run(work, Silent())
-    assert len([tokens for tokens in seen if tokens > len(PREFIX)]) == 1
-    fits = work.replanned(24, N_LAYERS)
-    part = worker.run(fits, Silent())  # and it is none the worse for it
-    assert isinstance(part, StatesPart)
-    assert part.variants[0].items.tolist() == list(np.arange(len(work.sequences)))

@@ -11,7 +11,7 @@ import torch
 from anchorscope.artefacts.shards import ShardStore, StoreWriter
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import Incomplete
-from anchorscope.execute import pool_executor, run_passes
+from anchorscope.execute import run_passes
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.merging import merge_states
 from anchorscope.execute.parts import StatesPart
@@ -177,17 +177,6 @@ def test_a_shard_that_comes_twice_is_computed_once(tiny_llama, shards, alone):
     assert executor.status()["done"] == 5
 
 
-def test_shards_beyond_what_is_held_are_packed_once_more(tiny_llama, shards, alone, monkeypatch):
-    monkeypatch.setattr(pool_executor, "_HELD", 3 * len(pack(shards[0]).body))
-    executor, _ = executor_of(tiny_llama)
-    assert bodies(executor.map(shards, Silent())) == alone
-
-
-def test_no_shards_are_no_parts(tiny_llama):
-    executor, _ = executor_of(tiny_llama)
-    assert list(executor.map([], Silent())) == []
-
-
 def test_a_pass_that_fails_ends_its_bar_and_keeps_what_it_has(tiny_llama, shards, tmp_path):
     store = ShardStore(tmp_path / "clean-0123456789ab.shards")
     heard = Heard()
@@ -220,27 +209,6 @@ def test_a_pass_that_is_left_early_leaves_nothing_behind(tiny_llama, shards, alo
     again, pool = executor_of(tiny_llama, store)
     assert bodies(again.map(shards, Silent())) == alone
     assert pool.n_run == len(shards) - done
-
-
-def test_a_shard_that_comes_again_after_it_was_given_comes_from_the_store_or_is_computed_anew(
-    tiny_llama, shards, alone, tmp_path
-):
-    order = [0, 1, 2, 3, 4, 5, 0]
-    with StoreWriter(ShardStore(tmp_path / "clean-0123456789ab.shards")) as kept:
-        for store in (None, kept):
-            executor, _ = executor_of(tiny_llama, store, answers=0)
-            assert bodies(executor.map([shards[place] for place in order], Silent())) == [alone[one] for one in order]
-            assert executor.status()["done"] == len(order)
-
-
-def test_a_pass_that_is_left_late_does_not_end_the_one_under_way(tiny_llama, shards, alone):
-    executor, _ = executor_of(tiny_llama, answers=0)
-    left = executor.map(shards, Silent())
-    next(left)
-    parts = executor.map(shards, Silent())
-    first = next(parts)
-    left.close()
-    assert bodies([first, *parts]) == alone
 
 
 def test_a_merge_that_fails_frees_the_workers(tiny_llama, shards):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.errors import UserError
 from anchorscope.execute.pool import Joined, Lost
 from anchorscope.execute.process_pool import ProcessPool
 from anchorscope.execute.worker_memory import read_places
@@ -99,20 +98,6 @@ def test_a_large_result_comes_whole_whether_or_not_its_memory_may_be_read(monkey
         pool.close()
 
 
-def test_what_is_sent_to_a_worker_that_is_gone_is_dropped():
-    pool = ProcessPool(1, replacements=0, entry=DEAD)
-    try:
-        pool.start({"model": "some"})
-        pool.submit("w1", "task", b"x" * 10_000_000, {})
-        (lost,) = all_events(pool, 1)
-        pool.submit("w1", "task", b"", {})
-        pool.discard("w1", "again")
-        assert lost.worker == "w1"
-        assert pool.wait(0.1) == []
-    finally:
-        pool.close()
-
-
 def test_a_process_that_does_not_listen_holds_nobody_up():
     pool = ProcessPool(1, entry=("-c", "import time; time.sleep(600)"))
     try:
@@ -123,11 +108,6 @@ def test_a_process_that_does_not_listen_holds_nobody_up():
         assert pool.wait(0.1) == []
     finally:
         pool.close()
-
-
-def test_no_workers_at_all():
-    with pytest.raises(UserError, match="allowed: 1 or more"):
-        ProcessPool(0)
 
 
 def test_workers_are_copies_of_one_process(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ import socket
 import sys
 import threading
 import time
-import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
 
@@ -18,9 +17,8 @@ import needs
 from anchorscope.errors import UserError
 from anchorscope.execute import ray_pool
 from anchorscope.execute.content_hash import content_hash
-from anchorscope.execute.pool import ERROR, USER, Done, Failed, Joined, Lost
-from anchorscope.execute.ray_pool import RayPool, _Actor, _body
-from anchorscope.execute.ray_worker import RayWorker
+from anchorscope.execute.pool import Done, Failed, Joined, Lost
+from anchorscope.execute.ray_pool import RayPool, _Actor
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.loading import load
 from small_shards import hashes_here, packed_shards, small_shards
@@ -70,53 +68,6 @@ def test_more_gpus_than_a_worker_can_have():
         RayPool(None, 1, devices_per_worker=2).start({"model": "some"})
     with pytest.raises(UserError, match="allowed: 1 or more"):
         RayPool(None, 0)
-
-
-def test_tasks_are_taken_in_their_order_whatever_ray_does():
-    """Ray may run the second call first; what the first one brought has to be there."""
-    from anchorscope.execute.warm_worker import Answer
-
-    class Warm:
-        def __init__(self) -> None:
-            self.taken: list[bytes] = []
-
-        def take(self, body, blobs):
-            self.taken.append(body)
-            return Future()
-
-        def finish(self, running):
-            return Answer([b"part"], "hash")
-
-    worker, warm = RayWorker(), Warm()
-    worker._worker = warm  # type: ignore[assignment]
-
-    def call(number: int) -> threading.Thread:
-        header = json.dumps({"number": number, "blobs": []}).encode()
-        thread = threading.Thread(target=worker.compute, args=(header, str(number).encode()))
-        thread.start()
-        return thread
-
-    threads = [call(number) for number in (2, 1)]
-    assert warm.taken == []
-    threads.append(call(0))
-    for thread in threads:
-        thread.join(30)
-    assert warm.taken == [b"0", b"1", b"2"]
-
-
-@pytest.mark.parametrize("value", [b"bytes", np.zeros(3), np.zeros((2, 2), np.uint8), None])
-def test_what_is_no_array_of_bytes_is_no_result(value):
-    with pytest.raises(TypeError, match="in place of an array of bytes"):
-        _body(value)
-
-
-def test_a_result_lies_in_memory_of_its_own():
-    shared = np.arange(5, dtype=np.uint8)
-    shared.flags.writeable = False
-    found = _body(shared)
-    found[0] = 7  # as those may who work with it
-    assert bytes(found) == bytes([7, 1, 2, 3, 4])
-    assert shared[0] == 0
 
 
 class Reference:
@@ -197,58 +148,6 @@ def test_a_result_that_does_not_come_ends_the_worker(two, monkeypatch):
     assert pool.wait(0.1) == []
 
 
-def test_memory_that_is_missing_here_is_no_fault_of_the_worker(two, monkeypatch):
-    def no_room(value):
-        raise MemoryError("here")
-
-    pool, handles = two
-    monkeypatch.setattr(ray_pool, "_body", no_room)
-    pool.submit("w1", "t", b"", {})
-    handles["w1"].answer(TOLD, np.ones(3, np.uint8))
-    with pytest.raises(MemoryError, match="here"):
-        pool.wait(30.0)
-    assert list(pool._live) == ["w1", "w2"]
-
-
-def test_an_answer_that_is_called_off_ends_the_worker(two):
-    pool, handles = two
-    pool.submit("w1", "t", b"", {})
-    handles["w1"].calls[-1][0].waiting.cancel()
-    (lost,) = _events(pool, 1, 30.0)
-    assert (lost.worker, "CancelledError" in lost.reason) == ("w1", True)
-
-
-def test_what_comes_after_the_end_is_nobodys(two):
-    pool, handles = two
-    for name in handles:
-        pool.submit(name, "hangs", b"", {})
-        handles[name].answer(TOLD)
-        pool.submit(name, "late", b"", {})
-    pool.discard("w1", "as a test wants it")
-    handles["w1"].calls[0][1].waiting.set_result(np.ones(3, np.uint8))
-    handles["w1"].answer(TOLD, np.ones(3, np.uint8))
-    assert pool.wait(0.2) == []
-    began = time.monotonic()
-    pool.close()
-    assert time.monotonic() - began < 5
-    handles["w2"].answer(TOLD, np.ones(3, np.uint8))
-    assert pool.wait(0.0) == []
-    pool.close()
-
-
-@pytest.mark.parametrize(
-    ("told", "body"),
-    [("text", None), (b"no JSON", None), (b"{}", None), (KeyboardInterrupt(), None), (TOLD, b"bytes"), (TOLD, 3)],
-)
-def test_what_is_no_answer_ends_the_worker(two, told, body):
-    pool, handles = two
-    pool.submit("w1", "t", b"", {})
-    handles["w1"].answer(told, body)
-    (lost,) = _events(pool, 1, 30.0)
-    assert lost.reason.startswith("it sent what is no answer")
-    assert list(pool._live) == ["w2", "w3"]
-
-
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_failure_of_rays_ends_the_worker_once(two, place):
     ray = needs.ray()
@@ -263,111 +162,6 @@ def test_a_failure_of_rays_ends_the_worker_once(two, place):
     assert lost.reason.startswith("ObjectLostError: ")
     assert pool.wait(0.2) == []
     assert list(pool._live) == ["w2", "w3"]
-
-
-@pytest.mark.parametrize(("failure", "left"), [(USER, ["w2"]), (ERROR, ["w2", "w3"])])
-def test_a_worker_that_is_refused_for_good_is_not_replaced(two, failure, left):
-    pool, handles = two
-    handles["w1"].begun.waiting.set_result(json.dumps({"kind": "refused", "failure": failure, "text": "why"}).encode())
-    assert _events(pool, 1, 30.0) == [Lost("w1", "why")]
-    assert list(pool._live) == left
-
-
-def test_ray_is_not_left_while_a_worker_is_being_killed(two, monkeypatch):
-    """The whole process would end: a thread may not be inside Ray when it is shut down."""
-    pool, handles = two
-    killed, go_on, told = [], threading.Event(), []
-
-    def kill(handle, no_restart):
-        assert go_on.wait(30)
-        killed.append(handle)
-
-    monkeypatch.setattr("ray.kill", kill)
-    monkeypatch.setattr("ray.shutdown", lambda: told.append(len(killed)))
-    pool._ours, first = True, handles["w1"]
-    pool.discard("w1", "it hangs")
-    threading.Timer(0.2, go_on.set).start()
-    pool.close()
-    assert told == [3], "all were killed, also the one before the end"
-    assert first in killed
-
-
-def test_a_worker_that_cannot_be_killed_keeps_ray(two, monkeypatch):
-    pool, _ = two
-    go_on, told = threading.Event(), []
-    monkeypatch.setattr(ray_pool, "_KILL", 0.1)
-    monkeypatch.setattr("ray.kill", lambda handle, no_restart: go_on.wait(30))
-    monkeypatch.setattr("ray.shutdown", lambda: told.append("left"))
-    pool._ours = True
-    pool.close()
-    assert not told
-    go_on.set()
-    pool._killing[-1].join(30)
-    pool.close()
-    assert told == ["left"]
-
-
-def test_a_pool_that_was_never_started_is_closed():
-    RayPool(None, 1).close()
-
-
-def test_results_are_taken_in_by_threads_hashed_and_let_go(monkeypatch):
-    """With a local Ray, whose workers send arrays as large as they are asked for."""
-    ray = needs.ray()
-    begun, go_on, copied = threading.Event(), threading.Event(), _body
-
-    class Sender(RayWorker):
-        def begin(self, job):
-            return json.dumps({"kind": "joined", "hello": {}}).encode()
-
-        def compute(self, header, body, *blobs):
-            told = {"failure": "", "text": "", "sha256": body.decode()}
-            return json.dumps(told).encode(), np.frombuffer(body, np.uint8).repeat(2**22)
-
-    def slow(value):
-        if value[0] == ord("s"):
-            begun.set()
-            assert go_on.wait(100)
-        return copied(value)
-
-    monkeypatch.setattr(ray_pool, "_body", slow)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    pool = RayPool(None, 2, replacements=0, worker_class=Sender)
-    try:
-        pool.start({"model": "some", "threads": 1})
-        first, second = [one.worker for one in _events(pool, 2)]
-        pool.submit(first, "slow", b"slow", {})
-        assert begun.wait(100), "without anybody who waits for events"
-        pool.submit(second, "quick", b"quick", {})
-        found = _events(pool, 1)
-        assert [(one.worker, one.task) for one in found] == [(second, "quick")]
-        go_on.set()
-        found += _events(pool, 1)
-        for one in found:
-            assert one.body.nbytes == len(one.task) * 2**22
-            assert one.received == content_hash([one.body])
-            assert one.sha256 == one.task
-        ours = [weakref.ref(one.body) for one in found]
-        del one
-        found.clear()
-        assert _comes_true(lambda: all(one() is None for one in ours)), "no thread holds what it has passed on"
-        assert _comes_true(lambda: _in_store(ray) == 0), "no future and no reference holds Ray's copy"
-    finally:
-        go_on.set()
-        pool.close()
-
-
-def _comes_true(condition, seconds=60.0):
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.1)
-    return condition()
-
-
-def _in_store(ray):
-    """Bytes of results that Ray holds."""
-    key = "object_store_memory"
-    return ray.cluster_resources()[key] - ray.available_resources()[key]
 
 
 def test_a_local_ray_gives_the_same_bits_on_loopback_with_a_token(save_tiny, monkeypatch):

@@ -154,16 +154,6 @@ def test_a_shard_that_runs_no_item_of_a_variant_takes_part_all_the_same(
         assert states.shape[2] == len(items)
 
 
-def test_the_parts_of_a_variant_are_those_of_its_items(work: StatesPass, whole: StatesPart) -> None:
-    assert [one.items.tolist() for one in whole.variants] == [list(range(N)), list(range(N)), list(range(0, N, 3)), [4]]
-    for variant, places in zip(whole.variants, work.keep, strict=True):
-        assert variant.logits is not None
-        assert variant.logits.shape == (len(variant.items), 2, len(SITES), 2, 4)
-        assert (variant.states is None) == (not places)
-        if variant.states is not None:
-            assert variant.states.shape == (len(places), 4, len(variant.items), 32)
-
-
 def test_log_probs_are_merged_by_sequence() -> None:
     first, second = (VariantPart(np.array([item], dtype=np.int64), None, None) for item in (1, 0))
     edges = EdgeCounts(np.zeros((1, 2), np.int64), np.zeros((1, 2), bool), untouched=False)
@@ -172,10 +162,6 @@ def test_log_probs_are_merged_by_sequence() -> None:
 
 
 # A cut that took nothing is noticed over all parts together.
-
-
-def counts(lost: list[list[int]], asked: list[list[bool]], untouched: bool = False) -> EdgeCounts:
-    return EdgeCounts(np.array(lost, dtype=np.int64), np.array(asked, dtype=bool), untouched)
 
 
 def is_refused(edges: EdgeCounts) -> bool:
@@ -206,15 +192,6 @@ def test_merged_counts_are_refused_where_some_layer_lost_nothing_in_any_part(par
     assert is_refused(EdgeCounts.sum(parts)) == any(idle)
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_an_item_that_lost_nothing_anywhere_is_noticed_in_whichever_part_it_is(place: int) -> None:
-    parts = [counts([[3, 3]], [[True, True]]) for _ in range(2)]
-    refuse_idle_cuts(EdgeCounts.sum(parts))
-    parts[place] = replace(parts[place], untouched=True)
-    with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
-        refuse_idle_cuts(EdgeCounts.sum(parts))
-
-
 def direct_cuts(lm: LanguageModel, keys: Sequence[int], layers: range | None = None) -> StatesPass:
     """Items of 30 tokens, the answer from 27 on, each with its cut of direct edges, and a batch of its own."""
     sequences = [TokenSequence(tuple(range(item, item + 30)), 27, (29,)) for item in range(len(keys))]
@@ -241,13 +218,6 @@ def test_a_part_that_took_nothing_in_a_layer_is_fine_where_another_did(short_sig
     assert_same_counts(merged.edges, run_part(worker, work).edges)
 
 
-def test_parts_that_all_took_nothing_in_a_layer_are_refused_together(short_sighted: LanguageModel) -> None:
-    work = direct_cuts(short_sighted, [FAR, FAR + 1, FAR + 2])
-    for executor in (ManyWorkers(short_sighted), LocalExecutor(lambda: short_sighted)):
-        with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window"):
-            run_states(executor, work, Silent())
-
-
 def test_an_untouched_item_is_noticed_however_many_others_were_touched(short_sighted: LanguageModel) -> None:
     work = direct_cuts(short_sighted, [NEAR, NEAR + 1, FAR, NEAR], range(2, 4))
     worker = Worker(short_sighted)
@@ -262,9 +232,3 @@ def assert_same_counts(found: EdgeCounts, wanted: EdgeCounts) -> None:
     assert np.array_equal(found.lost, wanted.lost)
     assert np.array_equal(found.asked, wanted.asked)
     assert found.untouched == wanted.untouched
-
-
-def test_a_local_executor_gives_what_a_worker_gives(
-    sensitive: LanguageModel, work: StatesPass, whole: StatesPart
-) -> None:
-    assert_equal(run_states(LocalExecutor(lambda: sensitive), work, Silent()), whole)

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import tempfile
 
 from anchorscope.execute.starter import Starter
@@ -46,21 +45,3 @@ def test_a_copy_that_cannot_be_made_fails_alone() -> None:
     finally:
         starter.close()
     assert starter._process.poll() is not None
-
-
-def test_whoever_asks_when_it_is_gone_is_told_at_once() -> None:
-    starter = Starter(("-c", "raise SystemExit(9)"), os.environ)
-    ours, theirs = socket.socketpair()
-    try:
-        with ours, theirs, tempfile.TemporaryFile() as printed:
-            asked = starter.start(theirs.fileno(), printed.fileno())
-            asked.wait(10)
-            assert asked.returncode in (1, 9)  # it was not asked any more, or never told of a worker
-            starter._process.wait(10)
-            again = starter.start(theirs.fileno(), printed.fileno())
-            again.wait(10)
-            assert again.returncode in (1, 9)
-    except subprocess.TimeoutExpired:
-        raise AssertionError("somebody waits for a worker that will never be") from None
-    finally:
-        starter.close()

@@ -4,7 +4,6 @@ import gc
 import os
 import socket
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -15,7 +14,6 @@ from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.capture import EdgeCounts
 from anchorscope.execute import frames as frames_file
 from anchorscope.execute import merging, worker_memory
-from anchorscope.execute.content_hash import CHUNK
 from anchorscope.execute.frames import OFFERED_FROM, Closed, Frames
 from anchorscope.execute.merging import merge_states
 from anchorscope.execute.parts import StatesPart, VariantPart
@@ -113,24 +111,6 @@ def test_what_was_offered_stays_until_it_was_read(ends):
     assert gone() is None
 
 
-def test_several_large_results_of_many_threads_do_not_mix(ends, reads):
-    worker, coordinator = ends
-    parts = [[bytes([number]) * 5, bytes([number]) * OFFERED_FROM] for number in range(4)]
-    threads = [sent(worker, {"n": number}, {"body": parts[number]}) for number in range(4)]
-    for _ in threads:
-        header, found = coordinator.receive()
-        assert found["body"] == b"".join(parts[header["n"]])
-    for thread in threads:
-        thread.join(10)
-    assert len(reads) == 4
-
-
-def test_pieces_of_any_number_and_size_come_in_their_order():
-    pieces = [np.full(7 + n % 3, n % 251, np.uint8).data for n in range(1_300)]
-    pieces[700:700] = [b"", np.arange(2 * CHUNK + 5, dtype=np.uint8).data]
-    assert bytes(read_places(os.getpid(), places_of(pieces))) == b"".join(pieces)
-
-
 @pytest.mark.parametrize(("refusal", "n_tried"), [(PermissionError(1, "not allowed"), 1), (MemoryError(), 2)])
 def test_where_memory_cannot_be_read_results_go_through_the_socket(ends, monkeypatch, refusal, n_tried):
     """What is forbidden is not tried again; what there was no room for is."""
@@ -150,31 +130,6 @@ def test_where_memory_cannot_be_read_results_go_through_the_socket(ends, monkeyp
     assert len(tried) == n_tried
 
 
-@pytest.mark.parametrize("where", ["no such system", "the process is not known"])
-def test_elsewhere_results_go_through_the_socket(monkeypatch, where):
-    if where == "no such system":
-        monkeypatch.setattr(frames_file, "CAN_READ", False)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        worker, coordinator = Frames(ours, offers=True), Frames(theirs)
-        receiving = threading.Thread(target=receive_all, args=(worker,))
-        receiving.start()
-        pieces = pack_result(PART)
-        thread = sent(worker, {}, {"body": pieces})
-        assert coordinator.receive()[1]["body"] == b"".join(pieces)
-        thread.join(10)
-        worker.close()
-        receiving.join(10)
-
-
-def test_nobody_who_has_no_process_is_read_and_no_place_that_is_none():
-    nobody = 2**22 + 1  # more than Linux has numbers for
-    with pytest.raises(OSError, match="No such process"):
-        read_places(nobody, [(1, 5)])
-    with pytest.raises(OSError, match="Bad address"):
-        read_places(os.getpid(), [(8, 5)])
-
-
 def test_more_pieces_than_the_system_reads_at_once_and_a_read_that_stops_early(monkeypatch):
     pieces = [np.full(3, n % 251, np.uint8).data for n in range(2_500)]
     read = worker_memory._process_vm_readv
@@ -184,16 +139,6 @@ def test_more_pieces_than_the_system_reads_at_once_and_a_read_that_stops_early(m
 
     monkeypatch.setattr(worker_memory, "_process_vm_readv", short)
     assert bytes(read_places(os.getpid(), places_of(pieces))) == b"".join(pieces)
-
-
-def test_an_offer_that_nobody_could_answer_is_not_waited_for(ends):
-    worker, coordinator = ends
-    coordinator._connection.sendall(b"\0\0\0\0\0\0\0\2[]")  # ends the thread that receives
-    until = time.monotonic() + 10
-    while not worker._is_ended and time.monotonic() < until:
-        time.sleep(0.01)
-    with pytest.raises(Closed):
-        worker.send({}, {"body": pack_result(PART)})
 
 
 def test_one_who_waits_for_an_answer_is_told_that_nobody_is_there(ends):

@@ -1,7 +1,6 @@
 """Single items: they average to the curves, agree with the rule that sorted them, and fit into a page."""
 
 import base64
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import ItemRecord, record, records
 from anchorscope.report.page_writer import embedded_json
 from report_items_synthetic import curves_of, make_items, with_texts
-from report_synthetic import make_findings
 
 LAYERS = 12
 
@@ -90,8 +88,6 @@ def test_an_item_that_is_not_used_has_nothing_measured(found):
     assert len(unused) == 4
     for one in unused:
         assert (one.effects, dict(one.pathways), one.reference_layer, one.probability_before) == ((), {}, None, None)
-
-
 
 
 def numbers(packed: str, kind: str) -> np.ndarray:
@@ -180,12 +176,6 @@ def test_what_does_not_fit_is_left_out_in_order(run):
             assert drawn == {"knockout", "random", "none"}
     assert used == 0
     assert item_data(findings, whole * 2)["all_further"]
-
-
-
-
-
-
 
 
 @pytest.mark.parametrize(("layers", "interventions"), [(30, 15), (64, 15)])
