@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,8 @@ from anchorscope.finished import open_finished
 from anchorscope.kept_states import KeptStates, kept_bytes, place_of, read_layer, read_whole
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.sources import build_shape
-from anchorscope.models.wrapping import has_room_for_twin
-from anchorscope.plan.passes import Planner
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
-from anchorscope.steps.detection_steps import DetectionSteps
 from hf_reference import eager, masked, watch
 from small_facts import rows
 from whole_runs import N_LAYERS, SmallRun, Stop, quick, stopping, watching
@@ -186,14 +182,6 @@ def test_confidence_is_that_of_transformers_own_logits(kept: Looked, row: int) -
     assert item["confidence_mean"] == pytest.approx(found["log_prob_mean"], abs=1e-4)
 
 
-def test_the_random_cut_changes_other_numbers_than_the_knockout(kept: Looked) -> None:
-    features = kept.run.features("facts")
-    for name in ("log_prob_mean", "log_prob_min"):
-        runs = [features[f"{run}{name}"].to_numpy() for run in ("", "knockout_", "random_")]
-        assert all(np.abs(one - other).max() > 1e-3 for one in runs for other in runs if one is not other)
-    assert (features["log_prob_min"] <= features["log_prob_mean"]).all()
-
-
 @pytest.mark.parametrize("row", ROWS)
 def test_p_true_is_asked_in_the_runs_prompt(kept: Looked, row: int) -> None:
     item, tokenizer = kept.items[row], kept.lm.tokenizer
@@ -255,28 +243,6 @@ def test_states_of_other_texts_and_other_weights_are_transformers_own(kept: Look
     )
 
 
-def test_states_at_other_places_are_refused_in_one_line(kept: Looked) -> None:
-    for options in ({"site": "residual"}, {"position": "answer_end"}):
-        with pytest.raises(UserError, match=r"has no states at .*; it has mlp/final, at layers 0–1\.") as told:
-            kept.run.states("facts", 1, "question-only", **options)
-        assert "\n" not in str(told.value)
-    kept.run.states("facts", 1, "knockout", site="residual")
-    with pytest.raises(UserError, match="has no states at mlp/final/2"):
-        kept.run.states("facts", 2, "boost-answer-3")
-
-
-def test_what_was_not_kept_is_told_with_the_word_that_keeps_it(small_run: SmallRun) -> None:
-    run = open_run(small_run.finished)
-    with pytest.raises(UserError, match=r"kept no features of 'facts'.*--keep detection\."):
-        run.features("facts")
-    with pytest.raises(UserError, match=r"kept no question-only states of 'facts'.*--keep detection\."):
-        run.states("facts", 0, "question-only")
-    with pytest.raises(UserError, match=r"kept no knockout states of 'facts'.*--keep states-cut\."):
-        run.states("facts", 0, "knockout")
-    with pytest.raises(UserError, match=r"kept no clean states of 'facts'.*--keep states\."):
-        run.states("facts", 0)
-
-
 def numbers(path: Path) -> dict[str, bytes]:
     """All that was kept for detectors, to the last byte."""
     names = ["states/facts/features.parquet", *(place_of("facts", name) for name in DETECTION_RUNS)]
@@ -327,32 +293,6 @@ def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tm
             quick(kept.recipe, out)
         assert {one for one in made if "detection" in one} == {"facts/detection-states"}
         assert numbers(out) == numbers(kept.path)
-
-
-def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    recipe = small_run.recipe.model_copy(update={"keep": ("detection",)})
-    size = kept_bytes(len(DETECTION_RUNS), N_LAYERS, 80, 32, 4)
-    with watching() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * size - 1))
-        patch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a pass is run"))
-        with pytest.raises(UserError, match=r"Keeping states takes .* GB free; name fewer layers"):
-            quick(recipe, out)
-    assert made == []
-    open_finished(out)
-
-
-@pytest.mark.parametrize(("free", "fits"), [(200, True), (100, False)])
-def test_a_gpu_without_room_for_a_second_model_is_told(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    model = torch.nn.Linear(25, 1, bias=False)  # 100 bytes; a fifth more is wanted
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 1000))
-    has_room = has_room_for_twin(SimpleNamespace(device=torch.device("cuda:0"), model=model))
-    assert has_room == fits
-    planner = Planner(n_layers=4, n_heads=4, windows=(None,) * 4, batch_tokens=100, has_room_for_twin=has_room)
-    job = SimpleNamespace(planner=planner, folder=SimpleNamespace(tell=told.append))
-    assert DetectionSteps._has_room_for_another_model(SimpleNamespace(job=job, name="facts")) == fits
-    assert [line.startswith("facts: states of random-weights are left out") for line in told] == [True] * (not fits)
 
 
 def test_a_file_of_states_holds_what_was_put_in_at_its_places(tmp_path: Path) -> None:
