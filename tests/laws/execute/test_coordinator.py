@@ -1,13 +1,16 @@
 """The coordinator against workers that die, hang, answer twice or wrongly, join late, come back; time is simulated."""
 
+import contextlib
 import hashlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.coordinator import DEPTH, Coordinator, Disagreement, Task
-from anchorscope.execute.pool import Done, Failed, MemoryRanOut
-from simulated_pool import Actor, SimulatedPool, packed, result
+from anchorscope.execute.pool import Done, MemoryRanOut
+from simulated_pool import FAULTS, Actor, SimulatedPool, packed, result
 
 LEASE = 10.0
 
@@ -54,27 +57,6 @@ def test_every_task_is_done_once_and_the_work_is_shared():
     assert not found.told
 
 
-def test_what_came_with_the_event_that_ends_a_run_is_taken_too():
-    """Workers outlive a run: one whose answer nobody took would be thought to be at it for ever."""
-    found = Setting(Actor(), Actor())
-    found.coordinator.ready(5.0)
-    wait = found.pool.wait
-
-    def together(seconds):
-        events = wait(seconds)
-        if any(isinstance(one, Done) for one in events):
-            return [Failed("w0", "task-0", "memory", "no room"), *(one for one in events if one.worker != "w0")]
-        return events
-
-    found.pool.wait = together
-    with pytest.raises(MemoryRanOut):
-        found.run(4)
-    assert "task-1" in found.results
-    found.pool.wait = wait
-    found.run(6, first=10)
-    assert (found.counts.lost, found.counts.done) == (0, len(found.results))
-
-
 def test_a_blob_is_sent_to_each_worker_once_and_again_to_its_replacement():
     found = Setting(Actor(script=["ok", "ok", "die"]), spare=[Actor()]).run(8, blobs=("probes",))
     sent = [(worker, blobs) for worker, _, blobs in found.pool.blobs if blobs]
@@ -94,44 +76,12 @@ def test_a_worker_that_dies_is_replaced_and_its_tasks_go_first():
     assert all(len(found.had(task)) == 2 for task in lost)
 
 
-def test_the_others_go_on_where_there_is_no_replacement():
-    found = Setting(Actor(script=["die"]), Actor()).run(6)
-    assert found.counts.workers == 1
-
-
 def test_a_worker_that_hangs_is_ended_when_its_lease_is_over():
     found = Setting(Actor(script=["ok", "hang"]), Actor(), spare=[Actor()]).run(30)
     assert [name for name, _ in found.pool.discarded] == ["w0"]
     assert "took longer than 10 s for shard task-" in found.pool.discarded[0][1]
     assert found.counts.lost == 1, "the pool tells of it once more"
     assert found.pool.now < 40
-
-
-def test_the_lease_runs_from_when_a_task_is_first_in_line():
-    """Two of 9 s in one line: the second is handed out 18 s before it is done, and yet within its lease."""
-    found = Setting(Actor(script=["slow"] * 4)).run(4)
-    assert not found.pool.discarded
-    assert found.pool.now == 37.0
-
-
-def test_a_coordinator_that_was_late_itself_looks_at_what_came_before_it_ends_anyone():
-    found = Setting(Actor(), Actor())
-    take = found.take
-
-    def slowly(task, body, sha256):
-        found.pool.now += 60 if task == "task-0" else 0  # as if the disk had been slow
-        take(task, body, sha256)
-
-    found.take = slowly
-    found.run(8)
-    assert not found.pool.discarded
-    assert found.counts.lost == 0
-
-
-def test_a_hanging_worker_is_ended_though_others_send_results_all_the_time():
-    found = Setting(Actor(script=["hang"]), Actor(seconds=0.25)).run(200)
-    assert found.pool.discarded
-    assert min(place for place, (_, task) in enumerate(found.pool.submitted) if found.had(task)[1:]) < 60
 
 
 def test_a_task_that_ends_three_workers_ends_the_run_and_its_neighbours_do_not():
@@ -165,37 +115,10 @@ def test_a_worker_that_fails_a_task_does_not_get_it_again_while_there_are_others
     assert alone.counts.retried == 2
 
 
-def test_a_task_that_fails_three_times_is_incomplete_with_the_errors_own_words():
-    with pytest.raises(Incomplete, match=r"never came back whole .*worker w0: error in task-0"):
-        Setting(Actor(script=["error"] * 20)).run()
-
-
 def test_damaged_bytes_are_computed_again():
     found = Setting(Actor(script=["wrong"]), Actor()).run(5)
     assert found.counts.retried == 1
     assert any("their sha256 differs" in text for text in found.told)
-
-
-def test_a_second_result_that_is_equal_is_counted_and_not_told():
-    found = Setting(Actor(script=["twice"] * 9)).run(9)
-    assert found.counts.duplicates > 3
-    assert found.counts.done == 9
-
-
-def test_a_worker_that_comes_back_after_it_was_ended_is_believed_or_compared():
-    found = Setting(Actor(script=["late"]), Actor(), spare=[Actor(joins_after=700)])
-    found.run(6)
-    found.pool.now = 500.5
-    found.run(3, first=6)
-    assert found.counts.duplicates == 1
-    alone = Setting(Actor(script=["late"]), spare=[Actor(joins_after=600)], lease=550.0).run(1)
-    assert alone.counts.done == 1
-
-
-def test_the_late_result_of_a_task_that_waits_again_is_taken():
-    found = Setting(Actor(script=["late"]), spare=[Actor(joins_after=495.0, script=["slow"])], lease=499.0).run(1)
-    assert found.pool.now == 501.0
-    assert found.counts.done == 1
 
 
 def test_two_results_that_differ_end_the_run_and_name_both_workers():
@@ -226,41 +149,11 @@ def test_a_users_mistake_ends_the_run_with_its_line():
         Setting(Actor(script=["user"])).run()
 
 
-def test_failures_of_tasks_that_nobody_wants_any_more_are_not_looked_at():
-    found = Setting(Actor(script=["user"]), Actor(script=["user"]))
-    found.coordinator.ready(5.0)
-    with pytest.raises(UserError, match="user in task-0"):
-        found.run(2)
-    found.run(4, first=10)
-
-
-def test_what_the_caller_raises_goes_through_and_the_next_run_is_whole():
-    found = Setting(Actor(), Actor())
-    take, found.take = found.take, lambda task, body, sha256: 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        found.run()
-    found.take = take
-    found.run()
-
-
-def test_ready_waits_for_all():
-    found = Setting(Actor(), Actor(joins_after=8))
-    found.coordinator.ready(20.0)
-    assert (found.pool.now, found.counts.workers) == (8.0, 2)
-
-
 def test_fewer_workers_than_asked_is_one_line():
     found = Setting(Actor(), Actor(begins=False), n_workers=3)
     with pytest.raises(UserError, match=r"^3 workers .* and 1 came within 20 s \(lost: no room for it\)\. .*--workers"):
         found.coordinator.ready(20.0)
     assert found.pool.now == 20.0
-
-
-def test_nobody_waits_for_workers_that_cannot_come():
-    found = Setting(Actor(begins=False), spare=[Actor(begins=False)] * 3)
-    with pytest.raises(UserError, match="1 workers were asked for, and 0 came"):
-        found.coordinator.ready(2000.0)
-    assert found.pool.now < 10
 
 
 def test_a_worker_that_is_refused_is_ended_and_its_results_are_not_looked_at():
@@ -277,3 +170,86 @@ def test_a_worker_that_is_refused_is_ended_and_its_results_are_not_looked_at():
     found.pool._later(0.5, Done("w0", "task-0", hashlib.sha256(b"old").hexdigest(), b"old"))
     found.run()
     assert "w0" not in {worker for worker, _ in found.pool.submitted}
+
+
+# Whatever workers do.
+
+
+def actors(faults, min_size=1, max_size=4):
+    one = st.builds(
+        Actor,
+        script=st.lists(st.sampled_from(faults), max_size=6),
+        joins_after=st.sampled_from([0.0, 1.0, 5.0, 40.0]),
+        seconds=st.sampled_from([0.25, 1.0, 1.0]),
+        begins=st.sampled_from([True, True, True, False]),
+    )
+    return st.lists(one, min_size=min_size, max_size=max_size)
+
+
+def play(pool, n_tasks, depth, runs=1):
+    """Runs of tasks after each other; what came of each, and how they ended."""
+    coordinator = Coordinator(pool, lambda hello: None, LEASE, depth=depth, clock=pool.clock)
+    results = {}
+
+    def take(task, body, sha256):
+        assert task not in results, "done twice"
+        results[task] = body
+
+    ended = None
+    for run in range(runs):
+        tasks = [f"{run}-{number}" for number in range(n_tasks)]
+        try:
+            coordinator.run([Task(one, lambda one=one: packed(one)) for one in tasks], take)
+            assert set(results) >= set(tasks), "a run that ends has done all of its tasks"
+        except (Incomplete, Disagreement) as error:
+            ended = error
+    return coordinator, results, ended
+
+
+@given(actors(FAULTS), actors(FAULTS, 0, 8), st.integers(0, 25), st.integers(1, 3))
+def test_every_task_is_done_once_and_rightly_or_the_run_is_incomplete(first, spare, n_tasks, depth):
+    pool = SimulatedPool(first, spare)
+    coordinator, results, ended = play(pool, n_tasks, depth, runs=2)
+    assert all(body == result(task) for task, body in results.items())
+    assert not isinstance(ended, Disagreement), "nobody gave a wrong result"
+    assert coordinator.counts.done == len(results)
+    assert len(pool.submitted) <= 2 * n_tasks + coordinator.counts.retried
+    assert len(results) == 2 * n_tasks or ended is not None
+
+
+@given(actors((*FAULTS, "lie")), actors((*FAULTS, "lie"), 0, 6), st.integers(1, 25), st.integers(1, 3))
+def test_a_wrong_result_is_found_wherever_there_are_two(first, spare, n_tasks, depth):
+    pool = SimulatedPool(first, spare)
+    told, wait = {}, pool.wait
+
+    def listening(seconds):
+        events = wait(seconds)
+        for event in events:
+            if hasattr(event, "body") and not event.body.endswith(b"!"):
+                told.setdefault(event.task, set()).add(event.body)
+        return events
+
+    pool.wait = listening
+    _, _, ended = play(pool, n_tasks, depth)
+    if isinstance(ended, Disagreement):
+        assert any(len(bodies) > 1 for bodies in told.values())
+    elif ended is None:
+        assert all(len(bodies) == 1 for bodies in told.values())
+
+
+@given(actors(("die", "hang", "wrong", "error")), actors(("die", "hang", "wrong", "error"), 0, 6))
+def test_a_run_that_cannot_end_says_so_soon_after_the_last_worker_went(first, spare):
+    """Nobody ever does anything right, as far as the scripts go."""
+    pool = SimulatedPool(first, spare)
+    last, wait = [0.0], pool.wait
+
+    def listening(seconds):
+        before = pool.now
+        events = wait(seconds)
+        last[0] = max(last[0], pool.now if events else before)
+        return events
+
+    pool.wait = listening
+    with contextlib.suppress(Incomplete):
+        play(pool, 5, 2)
+    assert pool.now <= last[0] + LEASE + 60

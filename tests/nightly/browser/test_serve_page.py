@@ -2,40 +2,24 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import playwright.sync_api as playwright
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.keys import Keys
 from browser_fixtures import OpenServed, check
 from browser_pages import PALE
-from detector_cases import probes_of, trained_on
-from running import Running, running
+from running import Running
+from serve_fixtures import *  # noqa: F403
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"'><svg/onload=window.hacked=1> "
     "\u202eabc\u202c ‏שלום‏ מה בירת פרו? {{7*7}} ${window.hacked=1} javascript:window.hacked=1"
 )
 KEY = "a-key-of-sixteen-letters"
-
-
-@pytest.fixture(scope="module")
-def served(tiny_llama: LanguageModel) -> Iterator[Running]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("running.made_detectors", _detectors)
-        with running(tiny_llama) as found:
-            yield found
-
-
-def _detectors(lm: LanguageModel) -> list:
-    rows = ({"low": 0.5, "high": 0.6, "n": 40, "said": 0.55, "true": 0.61},)
-    card = trained_on(lm).card
-    probed = {"layer_probes": probes_of(lm), "sha256": "a" * 64}
-    return [trained_on(lm, card=replace(card, calibration=rows), **probed), trained_on(lm, name="other", **probed)]
 
 
 def test_check_cut_and_compare(open_served: OpenServed) -> None:
@@ -184,9 +168,7 @@ def _refusing(status: int, code: str) -> Callable[[playwright.Route], None]:
     return answer
 
 
-def test_a_key_is_asked_for_only_where_the_server_wants_one(
-    open_served: OpenServed, tiny_llama: LanguageModel, served: Running
-) -> None:
+def test_a_key_is_asked_for_only_where_the_server_wants_one(open_served: OpenServed, served: Running) -> None:
     assert open_served().locator("#key-form").is_hidden()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(served.service, "setting", _with_keys(served))
