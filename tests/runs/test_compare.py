@@ -94,10 +94,6 @@ def test_what_measures_the_same_in_another_way_is_flagged(option: str, tmp_path:
     assert one.record()["kind"] == "flag"
 
 
-def test_runs_that_differ_in_nothing_but_the_model_have_no_flags(tmp_path: Path) -> None:
-    assert found(pair(tmp_path, evidence=("layers",), batch_tokens=77, device="cuda")) == {}
-
-
 def test_runs_without_a_common_dataset_are_refused(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, model_findings(name, datasets=(name,))) for name in ("popqa", "nq")]
     with pytest.raises(UserError, match=r"datasets: PopQA in popqa; NQ in nq .*--allow datasets\."):
@@ -130,34 +126,6 @@ def test_at_least_two_different_folders_are_needed(tmp_path: Path) -> None:
             open_runs(paths)
 
 
-def test_a_manifest_that_says_too_little_is_told(tmp_path: Path) -> None:
-    runs = pair(tmp_path)
-    manifest = json.loads((runs[1] / "manifest.json").read_text())
-    del manifest["model"]["fingerprint"], manifest["model"]["parameters"]
-    del manifest["schema_version"], manifest["seal"]  # as the first version wrote it
-    (runs[1] / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=r"its manifest.json has model.parameters: field required"):
-        open_runs(runs)
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (("a",), r"one name per run, .* and there is 1 \('a'\) for 2 runs. For example: --names A,B\.$"),
-        (("a", "b", "c"), r"there are 3 \('a', 'b', 'c'\) for 2 runs"),
-        (("a", " "), r"one of 'a', '' is empty"),
-        (("", "b"), r"one of '', 'b' is empty"),
-        (("a", "a"), r"'a' is given twice"),
-        ("a,a", r"'a' is given twice"),
-        (("a,b", "c"), r"'a,b', 'c' has a comma"),
-    ],
-)
-def test_names_that_do_not_fit_are_told(names: str | tuple[str, ...], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        anchorscope.compare(pair(tmp_path), out=tmp_path / "out", names=names)
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
     monkeypatch.chdir(tmp_path)
@@ -182,19 +150,6 @@ def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--quiet"])
     assert result.exit_code == 0, result.stderr
     assert {name: (made.path / name).read_bytes() for name in first} == first
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"allow": "sight"}, "Unknown difference 'sight'; .* Did you mean 'site'?"),
-        ({"assignment": "planar"}, "Unknown assignment 'planar'; .* Did you mean 'plain'?"),
-        ({"order": "sizes"}, "Unknown order 'sizes'; allowed: given, size"),
-    ],
-)
-def test_a_wrong_choice_is_told_with_the_right_ones(options: dict[str, str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        anchorscope.compare([], out=tmp_path, **options)
 
 
 def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison]) -> None:

@@ -11,7 +11,6 @@ from anchorscope.execute.wire import Packed
 
 FAULTS = ("ok", "slow", "die", "hang", "late", "twice", "wrong", "error")
 """What a worker can do with a task; all but `late` are over when it says so. None of them is a wrong result."""
-OTHERS = ("lie", "memory", "user")
 
 
 def result(task: str) -> bytes:

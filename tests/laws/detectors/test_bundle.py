@@ -57,15 +57,6 @@ def test_a_bundle_is_two_files_and_holds_the_whole_detector(trained: TrainedDete
     assert write_bundle(tmp_path / "made" / "probe", trained) == sha256  # in its own place
 
 
-def test_nothing_else_is_overwritten(trained: TrainedDetector, tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("all of it")
-    with pytest.raises(UserError, match=r"is no bundle \(it holds 'thesis.tex'\)"):
-        write_bundle(tmp_path, trained)
-    with pytest.raises(UserError, match="it is a file"):
-        write_bundle(tmp_path / "thesis.tex", trained)
-    assert (tmp_path / "thesis.tex").read_text() == "all of it"
-
-
 @given(data=st.data())
 def test_no_byte_can_change_unseen(trained: TrainedDetector, data: st.DataObject) -> None:
     files = pack(trained).files
@@ -134,19 +125,6 @@ def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(trained: Train
     weights = save(tensors)
     told = altered({**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest())
     refused(told, "hold NaN or infinity")
-
-
-def test_probes_of_every_layer_are_kept(trained: TrainedDetector) -> None:
-    with_probes = replace(trained, layer_probes=made_layer_probes())
-    packed = pack(with_probes)
-    again = unpack(packed.files, "here")
-    assert pack(again).files == packed.files
-    assert again.layer_probes is not None
-    assert again.layer_probes.layers == (0, 1, 2, 3)
-    assert torch.equal(again.layer_probes.weight, made_layer_probes().weight)
-    np.testing.assert_array_equal(again.layer_probes.means, made_layer_probes().means)
-    assert again.layer_probes.cut_means is None
-    assert again.needs == trained.needs  # they are no part of the score
 
 
 def test_a_bundle_of_the_first_version_is_read(trained: TrainedDetector) -> None:

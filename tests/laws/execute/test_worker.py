@@ -1,7 +1,5 @@
 """A worker: states and scores of every item in its own slot, and no model before it is due."""
 
-import copy
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +11,11 @@ from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.execute import worker as worker_module
-from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import Part, StatesPart
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
-from anchorscope.execute.wire import pack_result
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
@@ -66,11 +61,6 @@ def run_part(worker: Worker, shard: Shard) -> StatesPart:
     part: Part = worker.run(shard, Silent())
     assert isinstance(part, StatesPart)
     return part
-
-
-@pytest.fixture
-def gpu_llama(tiny_llama: LanguageModel) -> LanguageModel:
-    return wrap(copy.deepcopy(tiny_llama.model).to("cuda"), tiny_llama.tokenizer, name="tiny llama")
 
 
 @pytest.fixture(scope="module")
@@ -121,48 +111,6 @@ def test_only_the_log_odds_that_are_wanted_come_back(tiny_llama: LanguageModel, 
         assert np.array_equal(found.logits, wanted.logits[:, 1:2, 2:3, 1:2])  # the same batches, so the same bits
         assert silent.logits is None
         assert silent.states is not None
-
-
-def test_keys_and_values_of_a_shared_beginning_are_computed_once(
-    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[tuple[int, ...]] = []
-    compute = worker_module.compute_prefix
-
-    def counted(lm: LanguageModel, ids: tuple[int, ...]) -> object:
-        made.append(ids)
-        return compute(lm, ids)
-
-    monkeypatch.setattr(worker_module, "compute_prefix", counted)
-    worker, work = Worker(tiny_llama), make_work(tiny_llama)
-    for shard in (*work.shards(), replace(work, prefix=work.prefix[:1]), work):
-        run_part(worker, shard)
-    assert made == [work.prefix, work.prefix[:1]]
-
-
-class Counting:
-    """Loads a model when asked, and counts how often."""
-
-    def __init__(self, lm: LanguageModel) -> None:
-        self.lm, self.loads = lm, 0
-
-    def __call__(self) -> LanguageModel:
-        self.loads += 1
-        return self.lm
-
-
-def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: LanguageModel) -> None:
-    load = Counting(tiny_llama)
-    executor = LocalExecutor(load)
-    work = make_work(tiny_llama)
-    parts = executor.map(work.shards(), Silent())
-    assert list(executor.map([], Silent())) == []
-    assert not executor.divides
-    assert load.loads == 0  # nothing was asked of it yet
-    assert len(list(parts)) == len(work.batches) > 1
-    assert executor.describe().planner.n_layers == tiny_llama.n_layers
-    run_states(executor, work, Silent())
-    assert load.loads == 1
 
 
 def test_answers_that_are_given_need_no_pass_and_others_are_generated(tiny_llama: LanguageModel) -> None:
@@ -234,28 +182,3 @@ def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: Language
 
     with pytest.raises(AssertionError, match="a worker gave DecodedPart where StatesPart was due"):
         run_states(Confused(), make_work(tiny_llama), Silent())
-
-
-def test_parts_of_shards_that_were_launched_one_after_the_other_may_be_asked_for_later_and_elsewhere(
-    tiny_llama: LanguageModel,
-) -> None:
-    shards = make_work(tiny_llama).shards()
-    assert len(shards) > 2
-    worker = Worker(tiny_llama)
-    expected = [content_hash(pack_result(worker.run(shard, Silent()))) for shard in shards]
-    launched = [worker.launch(shard, Silent()) for shard in shards]
-    with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda one: content_hash(pack_result(one.part())), reversed(launched)))
-    assert found == expected[::-1]
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="only a GPU can be waited for")
-def test_a_gpu_is_not_waited_for_while_a_shard_is_launched(gpu_llama: LanguageModel) -> None:
-    worker, shard = Worker(gpu_llama), make_work(gpu_llama).shards()[0]
-    expected = content_hash(pack_result(worker.run(shard, Silent())))
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        launched = worker.launch(shard, Silent())
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert content_hash(pack_result(launched.part())) == expected

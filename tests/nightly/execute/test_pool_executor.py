@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +10,8 @@ import torch
 from anchorscope.artefacts.shards import ShardStore, StoreWriter
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import Incomplete
-from anchorscope.execute import run_passes
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.merging import merge_states
-from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor, task_id
 from anchorscope.execute.wire import pack, unpack
@@ -169,14 +166,6 @@ def test_another_class_of_machines_and_another_shard_have_other_names(tiny_llama
     assert all(len(name) == 32 for name in names)
 
 
-def test_a_shard_that_comes_twice_is_computed_once(tiny_llama, shards, alone):
-    executor, pool = executor_of(tiny_llama)
-    order = [0, 1, 0, 2, 1]
-    assert bodies(executor.map([shards[place] for place in order], Silent())) == [alone[place] for place in order]
-    assert pool.n_run == 3
-    assert executor.status()["done"] == 5
-
-
 def test_a_pass_that_fails_ends_its_bar_and_keeps_what_it_has(tiny_llama, shards, tmp_path):
     store = ShardStore(tmp_path / "clean-0123456789ab.shards")
     heard = Heard()
@@ -186,14 +175,6 @@ def test_a_pass_that_fails_ends_its_bar_and_keeps_what_it_has(tiny_llama, shards
             list(executor.map(shards, heard))
     assert heard.lines[-1] == "finish"
     assert len(store.ids()) == 2
-
-
-def test_parts_are_given_while_others_are_computed(tiny_llama, shards, alone):
-    executor, pool = executor_of(tiny_llama, answers=0)
-    parts = executor.map(shards, Silent())
-    assert pack(next(parts)).body == alone[0]
-    assert pool.n_run < len(shards)
-    assert bodies(parts) == alone[1:]
 
 
 def test_a_pass_that_is_left_early_leaves_nothing_behind(tiny_llama, shards, alone, tmp_path):
@@ -209,19 +190,3 @@ def test_a_pass_that_is_left_early_leaves_nothing_behind(tiny_llama, shards, alo
     again, pool = executor_of(tiny_llama, store)
     assert bodies(again.map(shards, Silent())) == alone
     assert pool.n_run == len(shards) - done
-
-
-def test_a_merge_that_fails_frees_the_workers(tiny_llama, shards):
-    executor, _ = executor_of(tiny_llama, answers=0)
-    heard = Heard()
-
-    def fail(found):
-        next(found)
-        raise RuntimeError("on purpose")
-
-    executor.divides, executor.counted = True, lambda planned, done: None
-    work = SimpleNamespace(shards=lambda: shards, batches=shards)
-    with pytest.raises(RuntimeError, match="on purpose") as held:
-        run_passes._run(executor, work, heard, StatesPart, fail)
-    assert heard.lines[-1] == "finish", "before anybody looks at the error"
-    assert held.value.__traceback__ is not None

@@ -5,41 +5,13 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from anchorscope.execute.pool import Joined, Lost
 from anchorscope.execute.process_pool import ProcessPool
-from anchorscope.execute.worker_memory import read_places
 from repo import SUPPORT
 
 DEAD = ("-c", "import sys; print('no ' * 3 + 'luck', file=sys.stderr); sys.exit(9)")
 STAND_IN = ("-P", str(SUPPORT / "faulty.py"), "stand-in")
 """Workers without a model, which begin at once."""
-
-LARGE = (
-    "-P",
-    "-c",
-    """
-import socket, sys, threading
-from anchorscope.execute.content_hash import content_hash
-from anchorscope.execute.frames import Closed, Frames
-
-def receive():
-    try:
-        while True:
-            frames.receive()
-    except Closed:
-        pass
-
-frames = Frames(socket.socket(fileno=int(sys.argv[1])), offers=True)
-frames.receive()
-threading.Thread(target=receive).start()
-frames.send({"kind": "joined", "hello": {}})
-pieces = [bytes([number]) * 500_000 for number in range(5)]
-frames.send({"kind": "done", "task": "task", "sha256": content_hash(pieces)}, {"body": pieces})
-""",
-)
-"""A process with one large result."""
 
 
 def all_events(pool, number, seconds=300.0):
@@ -71,29 +43,6 @@ def test_a_process_that_dies_is_replaced_so_often():
         assert sorted(one.worker for one in lost) == ["w1", "w2", "w3", "w4"]
         assert all("exit code 9" in one.reason and "no no no luck" in one.reason for one in lost)
         assert pool.wait(0.2) == []
-    finally:
-        pool.close()
-
-
-@pytest.mark.parametrize("is_allowed", [True, False])
-def test_a_large_result_comes_whole_whether_or_not_its_memory_may_be_read(monkeypatch, is_allowed):
-    asked = []
-
-    def read(process, places):
-        asked.append(process)
-        if not is_allowed:
-            raise PermissionError
-        return read_places(process, places)
-
-    monkeypatch.setattr("anchorscope.execute.frames.read_places", read)
-    pool = ProcessPool(1, entry=LARGE)
-    try:
-        pool.start({"model": "some"})
-        joined, done = all_events(pool, 2)
-        assert isinstance(joined, Joined)
-        assert asked == [pool._live[joined.worker]._process.pid]
-        assert bytes(done.body) == b"".join(bytes([number]) * 500_000 for number in range(5))
-        assert done.sha256 == done.received
     finally:
         pool.close()
 

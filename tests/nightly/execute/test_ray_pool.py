@@ -1,25 +1,18 @@
 """Workers on a local Ray: the same bits, on loopback and with a token; and what cannot be is told in one line."""
 
 import hashlib
-import json
 import os
 import socket
 import sys
 import threading
 import time
-from concurrent.futures import Future
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import needs
 from anchorscope.errors import UserError
-from anchorscope.execute import ray_pool
-from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.pool import Done, Failed, Joined, Lost
-from anchorscope.execute.ray_pool import RayPool, _Actor
-from anchorscope.execute.worker_job import WorkerJob
+from anchorscope.execute.ray_pool import RayPool
 from anchorscope.models.loading import load
 from small_shards import hashes_here, packed_shards, small_shards
 
@@ -68,100 +61,6 @@ def test_more_gpus_than_a_worker_can_have():
         RayPool(None, 1, devices_per_worker=2).start({"model": "some"})
     with pytest.raises(UserError, match="allowed: 1 or more"):
         RayPool(None, 0)
-
-
-class Reference:
-    """In place of one of Ray's: a test says when it is ready."""
-
-    def __init__(self) -> None:
-        self.waiting = Future()
-
-    def future(self):
-        return self.waiting
-
-
-class Handle:
-    """In place of an actor's."""
-
-    def __init__(self) -> None:
-        self.begun, self.calls = Reference(), []
-        self.begin = SimpleNamespace(remote=lambda job: self.begun)
-        self.compute = SimpleNamespace(options=lambda **options: SimpleNamespace(remote=self._compute))
-
-    def _compute(self, *parts):
-        self.calls.append((Reference(), Reference()))
-        return self.calls[-1]
-
-    def answer(self, told, body=None):
-        """Gives the last call's answer, and its body where there is one."""
-        self.calls[-1][0].waiting.set_result(told)
-        if body is not None:
-            self.calls[-1][1].waiting.set_result(body)
-
-
-TOLD = json.dumps({"failure": "", "text": "", "sha256": "some"}).encode()
-
-
-@pytest.fixture
-def two(monkeypatch):
-    """A pool without a cluster, and the handles of its workers; it has two, and two in place of lost ones."""
-    needs.ray()
-    pool, handles = RayPool(None, 2), {}
-
-    def begin(self):
-        self._named += 1
-        name = f"w{self._named}"
-        handles[name] = Handle()
-        self._live[name] = _Actor(name, handles[name], WorkerJob("some"), self._events)
-
-    monkeypatch.setattr(RayPool, "_begin", begin)
-    monkeypatch.setattr("ray.kill", lambda handle, no_restart: None)  # Ray's would start a cluster
-    pool._left = 2
-    pool._begin()
-    pool._begin()
-    yield pool, handles
-    pool.close()
-
-
-def test_a_result_that_hangs_on_its_way_holds_up_no_other_worker(two):
-    pool, handles = two
-    for name in handles:
-        pool.submit(name, "t", b"", {})
-    handles["w1"].answer(TOLD)
-    handles["w2"].answer(TOLD, np.ones(3, np.uint8))
-    (done,) = pool.wait(30.0)
-    assert done == Done("w2", "t", "some", done.body, content_hash([b"\1\1\1"]))
-    handles["w1"].calls[-1][1].waiting.set_result(np.ones(3, np.uint8))
-    (done,) = pool.wait(30.0)
-    assert (done.worker, bytes(done.body)) == ("w1", b"\1\1\1")
-
-
-def test_a_result_that_does_not_come_ends_the_worker(two, monkeypatch):
-    pool, handles = two
-    monkeypatch.setattr(ray_pool, "_FETCH", 0.2)
-    pool.submit("w1", "t", b"", {})
-    handles["w1"].answer(TOLD)
-    (lost,) = _events(pool, 1, 30.0)
-    assert lost == Lost("w1", "its result was ready, and did not come within 0.2 s")
-    assert list(pool._live) == ["w2", "w3"]
-    handles["w1"].calls[-1][1].waiting.set_result(np.ones(3, np.uint8))  # nobody minds
-    assert pool.wait(0.1) == []
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_failure_of_rays_ends_the_worker_once(two, place):
-    ray = needs.ray()
-    pool, handles = two
-    for task in ("t1", "t2"):
-        pool.submit("w1", task, b"", {})
-    for call in handles["w1"].calls:
-        if place:
-            call[0].waiting.set_result(TOLD)
-        call[place].waiting.set_exception(ray.exceptions.ObjectLostError("ab", "owner", "stack"))
-    (lost,) = _events(pool, 1, 30.0)
-    assert lost.reason.startswith("ObjectLostError: ")
-    assert pool.wait(0.2) == []
-    assert list(pool._live) == ["w2", "w3"]
 
 
 def test_a_local_ray_gives_the_same_bits_on_loopback_with_a_token(save_tiny, monkeypatch):

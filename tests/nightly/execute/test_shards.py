@@ -205,19 +205,6 @@ FAR, NEAR = 5, 25
 """Keys that a window of six hides from the answer, or does not."""
 
 
-def test_a_part_that_took_nothing_in_a_layer_is_fine_where_another_did(short_sighted: LanguageModel) -> None:
-    work = direct_cuts(short_sighted, [FAR, NEAR])
-    worker = Worker(short_sighted)
-    idle, seen = (run_part(worker, shard) for shard in work.shards())
-    assert is_refused(idle.edges)  # alone its cut took nothing in the upper layers
-    with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window"):
-        merge_states([idle], 2)
-    refuse_idle_cuts(seen.edges)
-    merged = merge_states([idle, seen], 2)
-    assert merged.edges.lost[0].all()
-    assert_same_counts(merged.edges, run_part(worker, work).edges)
-
-
 def test_an_untouched_item_is_noticed_however_many_others_were_touched(short_sighted: LanguageModel) -> None:
     work = direct_cuts(short_sighted, [NEAR, NEAR + 1, FAR, NEAR], range(2, 4))
     worker = Worker(short_sighted)
@@ -226,9 +213,3 @@ def test_an_untouched_item_is_noticed_however_many_others_were_touched(short_sig
     for executor in (ManyWorkers(short_sighted), LocalExecutor(lambda: short_sighted)):
         with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
             run_states(executor, work, Silent())
-
-
-def assert_same_counts(found: EdgeCounts, wanted: EdgeCounts) -> None:
-    assert np.array_equal(found.lost, wanted.lost)
-    assert np.array_equal(found.asked, wanted.asked)
-    assert found.untouched == wanted.untouched

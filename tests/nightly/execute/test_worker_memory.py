@@ -13,7 +13,7 @@ import torch
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.capture import EdgeCounts
 from anchorscope.execute import frames as frames_file
-from anchorscope.execute import merging, worker_memory
+from anchorscope.execute import merging
 from anchorscope.execute.frames import OFFERED_FROM, Closed, Frames
 from anchorscope.execute.merging import merge_states
 from anchorscope.execute.parts import StatesPart, VariantPart
@@ -128,34 +128,6 @@ def test_where_memory_cannot_be_read_results_go_through_the_socket(ends, monkeyp
         assert coordinator.receive()[1]["body"] == b"".join(pieces)
         thread.join(10)
     assert len(tried) == n_tried
-
-
-def test_more_pieces_than_the_system_reads_at_once_and_a_read_that_stops_early(monkeypatch):
-    pieces = [np.full(3, n % 251, np.uint8).data for n in range(2_500)]
-    read = worker_memory._process_vm_readv
-
-    def short(process, ours, n_ours, theirs, n_theirs, flags):
-        return read(process, ours, n_ours, theirs, min(n_theirs, 700), flags)
-
-    monkeypatch.setattr(worker_memory, "_process_vm_readv", short)
-    assert bytes(read_places(os.getpid(), places_of(pieces))) == b"".join(pieces)
-
-
-def test_one_who_waits_for_an_answer_is_told_that_nobody_is_there(ends):
-    worker, coordinator = ends
-    found = []
-
-    def send() -> None:
-        with pytest.raises(Closed):
-            worker.send({}, {"body": pack_result(PART)})
-        found.append(True)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    thread.join(0.2)
-    coordinator.close()
-    thread.join(10)
-    assert found
 
 
 @pytest.mark.parametrize("with_answers", [False, True])

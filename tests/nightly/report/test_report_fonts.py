@@ -4,13 +4,10 @@ import re
 import zlib
 from io import BytesIO
 
-import pytest
-from fontTools.subset import Options
 from fontTools.ttLib import TTFont
 from matplotlib.font_manager import findfont
 
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.charts.pdf_fonts import outlines_only
 from report_synthetic import make_findings
 
 
@@ -36,20 +33,3 @@ def test_glyphs_are_those_of_the_font_without_tables_for_shaping(tmp_path):
             assert list(points) == list(own["glyf"][glyph].getCoordinates(own["glyf"])[0])
             n_outlines += len(points) > 0
     assert n_outlines > 20
-
-
-def test_fonttools_is_left_as_it_was(monkeypatch):
-    usual = list(Options._drop_tables_default)
-    with outlines_only():
-        assert "GSUB" in Options().drop_tables
-
-    def fail() -> None:
-        with outlines_only():
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert Options._drop_tables_default == usual
-    monkeypatch.delattr(Options, "_drop_tables_default")
-    with outlines_only():
-        assert not hasattr(Options, "_drop_tables_default")

@@ -125,12 +125,6 @@ def test_a_run_is_not_gone_on_with_elsewhere_unless_that_is_allowed(
     assert any("another numerics class" in line for line in manifest["events"])
 
 
-def test_a_model_in_memory_stays_in_this_process(small_recipe: Recipe, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="in memory runs in this process"):
-        quick(small_recipe, tmp_path / "run", loaded=(object(), object()), choice=choose("processes:2"))
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_run_keeps_the_number_of_threads_that_it_was_begun_with(small_run: SmallRun, tmp_path: Path) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
     before = torch.get_num_threads()

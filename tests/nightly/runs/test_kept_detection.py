@@ -29,7 +29,7 @@ from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
-from anchorscope.kept_states import KeptStates, kept_bytes, place_of, read_layer, read_whole
+from anchorscope.kept_states import place_of
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.sources import build_shape
 from anchorscope.recipe import Recipe
@@ -107,24 +107,6 @@ def logits(model: Any, ids: tuple[int, ...], mask: Tensor) -> Tensor:
     other = eager(model)
     with torch.no_grad(), masked(other, [mask] * N_LAYERS):
         return other(torch.tensor([ids]), use_cache=False).logits[0]
-
-
-def test_every_file_is_there_listed_and_as_large_as_was_told(kept: Looked) -> None:
-    hashes = kept.run.manifest["sha256"]
-    files = {path.relative_to(kept.path).as_posix() for path in (kept.path / "states").rglob("*") if path.is_file()}
-    cuts = ("knockout", "random", "random 2")
-    assert files == {
-        "states/facts/features.parquet",
-        *(place_of("facts", name) for name in ("clean", *cuts, *DETECTION_RUNS)),
-    }
-    assert files < set(hashes)
-    n_places = (1 + len(cuts)) * len(SITES) + len(DETECTION_RUNS)
-    size = kept_bytes(n_places, N_LAYERS, 80, 32, 4)
-    assert kept.told == [
-        f"facts: states, states-cut, detection of 80 items take {size / 1e6:,.1f} MB in the run folder"
-    ]
-    written = sum((kept.path / name).stat().st_size for name in files if name.endswith("safetensors"))
-    assert size < written < 1.6 * size  # what is more is headers: item names, tensor names
 
 
 def test_columns_are_those_of_the_contract_and_all_numbers(kept: Looked) -> None:
@@ -269,20 +251,6 @@ def test_a_finished_run_that_is_asked_for_detection_alone_does_only_what_is_new_
     assert made == []
 
 
-def test_what_was_kept_is_read_back_without_the_model_and_goes_when_it_is_no_longer_asked_for(
-    kept: Looked, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(kept.path, tmp_path / "run"))
-    with watching() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("no pass has to be run"))
-        quick(kept.recipe.model_copy(update={"bootstrap": 101}), out)
-        states = ["facts/clean-states", "facts/cut-states", "facts/detection-states"]
-        assert sorted(made) == sorted([*states, "facts/question-share", "facts/tables"])
-        assert numbers(out) == numbers(kept.path)
-        quick(kept.recipe.model_copy(update={"bootstrap": 101, "keep": ("states", "states-cut")}), out)
-    assert numbers(out) == {}
-
-
 def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tmp_path: Path) -> None:
     for name in ("states/facts/features.parquet", place_of("facts", "boost-answer-1")):
         out = Path(shutil.copytree(kept.path, tmp_path / Path(name).stem))
@@ -293,23 +261,6 @@ def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tm
             quick(kept.recipe, out)
         assert {one for one in made if "detection" in one} == {"facts/detection-states"}
         assert numbers(out) == numbers(kept.path)
-
-
-def test_a_file_of_states_holds_what_was_put_in_at_its_places(tmp_path: Path) -> None:
-    states = torch.arange(2 * 1 * 3 * 4 * 5, dtype=torch.float32).view(2, 1, 3, 4, 5)
-    ids = tuple("abcd")
-    one = KeptStates("set", "some", states, ("final", "answer_end"), (0, 2), ids, "key", ("residual",))
-    one.write(tmp_path)
-    place = tmp_path / one.place
-    assert torch.equal(read_layer(place, "residual", "answer_end", 2), states[1, 0, 2])
-    with pytest.raises(UserError, match="at layers 0, 2"):
-        read_layer(place, "residual", "final", 1)
-    assert read_whole(place, "key", 3) is None  # a layer is missing
-    KeptStates("set", "some", states, ("final", "answer_end"), (0, 1, 2), ids, "key", ("residual",)).write(tmp_path)
-    whole = read_whole(place, "key", 3)
-    assert whole is not None
-    assert torch.equal(whole, states)
-    assert read_whole(place, "other key", 3) is None
 
 
 def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from anchorscope.artefacts.run_folder import open_run
@@ -30,7 +29,6 @@ KEPT = {"cut-states", "refits", "permuted-refits", "tables"}
 CUT = {"principal-states", *SHARES, *KEPT, *FOUND}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *TABLES}
 STATES = {"clean-states", "log-probs", "final-probes", *PROBED, *CUT}
-DETECTION = {"detection-samples", "detection-columns", "detection-states"}
 USED = {"attention-mass", "detection-columns", "detection-states", *STATES}
 LABELS = {"labels", "detection-samples", *USED}
 ANSWERS = {"answers", "tokens", *LABELS}
@@ -258,40 +256,4 @@ def test_an_extended_run_does_only_what_is_new_and_gives_what_one_asked_for_all_
         assert quick(recipe, out) == []
     assert made == []
 
-
-def test_a_run_that_is_asked_for_less_keeps_the_experiments_that_it_has_and_says_so(
-    small_run: SmallRun, tmp_path: Path
-) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    more = make_recipe({**small_run.recipe.model_dump(), "evidence": ("template",)})
-    quick(more, out)
-    both = tables_of(out)
-    with watching() as made:
-        assert quick(small_run.recipe, out) == ["experiments that are there already are kept: template"]
-    assert made == []
-    assert tables_of(out) == both
-    assert "template" in pl.read_parquet(out / "effects.parquet")["intervention"].unique()
     # Starting over forgets them: `test_user_files.py`.
-
-
-def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told(
-    small_run: SmallRun, tmp_path: Path
-) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    place = write_questions(tmp_path / "facts.jsonl")
-    recipe = small_run.recipe.model_copy(update={"datasets": (f"file:{place}",)})
-    with watching() as made:
-        quick(recipe, out)  # the same content elsewhere
-    assert made == []
-    assert tables_of(out) == small_run.tables
-    place.unlink()
-    with watching() as made:
-        (line,) = quick(recipe, out)
-    assert line == f"{place} cannot be read any more; the questions that were read from it are used"
-    assert made == []
-    write_questions(place, rows()[:78])
-    with watching() as made:
-        told = quick(recipe, out)
-    assert told[0] == "facts/questions is made anew: question file of facts changed"
-    assert {name.removeprefix("facts/") for name in made} == ALL - EFFECTS - FOUND - DETECTION | {"effects-knockout"}
-    assert tables_of(out) != small_run.tables

@@ -9,7 +9,7 @@ import pytest
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import PlannedStep, Silent
 from anchorscope.recipe import Recipe, make_recipe
-from whole_runs import SmallRun, Stop, stopping
+from whole_runs import SmallRun
 
 
 class Watching(Silent):
@@ -56,23 +56,6 @@ def test_what_is_planned_is_made(small_run: SmallRun, which: str, options: dict[
     assert planned == {name for name in told.made if name != "template"}
     measured = [step for step in told.plans[-1] if step.seconds is not None and step.cost]
     assert any(step.seconds for step in measured)  # from which the time left is known at once
-
-
-def test_the_first_plan_of_a_new_run_names_the_steps_that_the_next_one_finds(
-    small_run: SmallRun, tmp_path: Path
-) -> None:
-    listener = Watching()
-    everything = {"evidence": ("all",), "keep": ("detection",), "random_weights": True}
-    recipe = make_recipe({**small_run.recipe.model_dump(), **everything})
-    with stopping("facts/clean-states"), pytest.raises(Stop):
-        run_recipe(recipe, tmp_path / "run", progress=listener)
-    first, second = listener.plans
-    assert to_make(first) == to_make(second) | {"facts/answers", "facts/labels", "facts/tokens"}
-    assert {"facts/effects-patching", "facts/experiment-saliency", "facts/detection-states"} <= to_make(second)
-    assert {step.name for step in second if step.seconds is not None} >= {"facts/questions", "facts/answers"}
-    costs = {step.name: step.cost for step in second}
-    assert costs["facts/answers"] == 0  # they were supplied
-    assert costs["facts/effects-knockout"] > costs["facts/clean-states"] > 0
 
 
 def test_a_finished_run_plans_nothing(small_run: SmallRun, tmp_path: Path) -> None:

@@ -140,21 +140,6 @@ def test_a_run_that_lost_its_index_is_listed_by_its_manifest_and_not_touched(
     assert open_finished(out).recipe == open_finished(small_run.finished).recipe
 
 
-@pytest.mark.parametrize("which", ["half_done", "finished"])
-def test_without_index_and_manifest_nothing_is_claimed_and_nothing_touched(
-    which: str, small_run: SmallRun, tmp_path: Path
-) -> None:
-    out = small_run.copy(which, tmp_path / "run")
-    HARM["flip"](out / "index.json")
-    if which == "finished":
-        HARM["halve"](out / "manifest.json")
-    before = files_of(out)
-    assert not verify(out).whole
-    with pytest.raises(UserError, match="nothing was changed"):
-        quick(small_run.recipe, out)
-    assert files_of(out) == before
-
-
 def test_an_index_that_names_files_elsewhere_is_not_believed(small_run: SmallRun, tmp_path: Path) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     mine = tmp_path / "mine.txt"

@@ -206,26 +206,6 @@ def test_other_names_and_methods_are_refused(server: ViewServer) -> None:
     assert get(server, "/files/older/recipe.toml", "DELETE")[0] == 501
 
 
-@pytest.mark.parametrize(("screen", "arguments", "opened"), [(":0", [], 1), (":0", ["--no-browser"], 0), ("", [], 0)])
-def test_the_browser_is_opened_where_there_is_a_screen(
-    runs: Path, screen: str, arguments: list[str], opened: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr("webbrowser.open", seen.append)
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setenv("DISPLAY", screen)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-
-    def stop(_: ViewServer) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ViewServer, "serve_forever", stop)
-    result = ask(runs, *arguments)
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert len(seen) == opened
-    assert all(address in result.stderr for address in seen)
-
-
 def test_ctrl_c_ends_it_quietly(runs: Path) -> None:
     code = (
         "import sys, signal, threading, os, urllib.request\n"

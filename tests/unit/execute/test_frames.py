@@ -75,22 +75,3 @@ def test_closing_wakes_who_waits(ends):
     assert found
     with pytest.raises(Closed):
         ours.send({})
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (b'{"header":{},"parts":{"a":9},"places":{"a":[[1,9]]}}', "offer"),
-        (b'{"header":{},"parts":{"a":9},"offer":0,"places":{"a":[7]}}', "unpack"),
-        (b'{"header":{},"parts":{"a":9},"offer":0,"places":{"a":[[1,8]]}}', "places that are not those of 9 bytes"),
-        (b'{"header":{},"parts":{"a":9},"offer":0,"places":{"a":[[-1,9]]}}', "places that are not"),
-        (b'{"header":{},"parts":{"a":Infinity}}', "infinity"),
-        (b'{"answer":5,"told":"taken"}', "5"),
-        (b"[" * 100_000, "recursion"),
-    ],
-)
-def test_offers_and_answers_that_are_none_and_headers_without_a_bottom_end_the_connection(ends, text, why):
-    ours, theirs = ends
-    ours.sendall(struct.pack("!Q", len(text)) + text)
-    with pytest.raises(Closed, match=why):
-        Frames(theirs).receive()

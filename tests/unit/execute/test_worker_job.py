@@ -7,7 +7,7 @@ import pytest
 
 from anchorscope.errors import UserError
 from anchorscope.execute.process_pool import ProcessPool, visible_gpus
-from anchorscope.execute.worker_job import WorkerJob, gpu_shares, share_job, thread_settings
+from anchorscope.execute.worker_job import WorkerJob, gpu_shares, share_job
 
 
 def test_a_job_travels_as_plain_json():
@@ -42,11 +42,6 @@ def test_shares_that_cannot_be(device, each, words):
         share_job(WorkerJob("some", device=device), each)
 
 
-def test_no_gpu_is_given_to_two_workers():
-    assert gpu_shares(2, 2, ["0", "1", "2", "3", "4"]) == ["0,1", "2,3"]
-    assert gpu_shares(3, 1, ["GPU-a", "GPU-b", "GPU-c"]) == ["GPU-a", "GPU-b", "GPU-c"]
-
-
 def test_more_workers_than_gpus(monkeypatch):
     with pytest.raises(UserError, match=r"3 workers with 2 GPUs each.*this machine has 5; at most 2"):
         gpu_shares(3, 2, ["0", "1", "2", "3", "4"])
@@ -54,11 +49,6 @@ def test_more_workers_than_gpus(monkeypatch):
     assert visible_gpus() == ["3", "5"]
     with pytest.raises(UserError, match="this machine has 2"):
         ProcessPool(3).start({"model": "some", "device": "cuda"})
-
-
-def test_threads_are_set_in_every_library():
-    assert thread_settings(0) == {}
-    assert set(thread_settings(2)) == {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}
 
 
 def test_a_worker_reads_its_job_before_torch_is_there():
