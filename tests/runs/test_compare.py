@@ -182,26 +182,6 @@ def test_the_curves_are_those_of_the_runs(compared: tuple[list[Path], Comparison
     assert drawn.height == (12 + 16 + 8) * 2
 
 
-def test_another_comparison_is_replaced_as_a_whole_and_nothing_else_is(tmp_path: Path) -> None:
-    for name in ("old", "foreign"):
-        (tmp_path / name).mkdir()
-    hashes = {name: hashlib.sha256(b"old").hexdigest() for name in ("report.md", "curves.csv", "figures/delta_p.csv")}
-    (tmp_path / "old" / "comparison.json").write_text(json.dumps({"sha256": hashes}))
-    (tmp_path / "old" / "figures").mkdir()
-    for name in hashes:
-        (tmp_path / "old" / name).write_text("old")
-    with fresh_folder(tmp_path / "old", []) as folder:
-        (folder / "comparison.json").write_text('{"new": 1}')
-        (folder / "curves.csv").write_text("new")
-    assert sorted(path.name for path in (tmp_path / "old").iterdir()) == ["comparison.json", "curves.csv"]
-    assert (tmp_path / "old" / "curves.csv").read_text() == "new"
-    assert read_comparison(tmp_path / "old") == {"new": 1}
-    (tmp_path / "foreign" / "thesis.tex").write_text("mine")
-    with pytest.raises(UserError, match=r"holds other things \(thesis.tex\)"), fresh_folder(tmp_path / "foreign", []):
-        pytest.fail("nothing may be written")
-    assert (tmp_path / "foreign" / "thesis.tex").read_text() == "mine"
-
-
 def test_a_folder_that_is_there_stays_the_same_folder_and_what_was_changed_in_it_is_moved_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,18 +224,6 @@ def test_a_comparison_that_was_changed_is_told_when_it_is_read(
     with pytest.raises(UserError, match=r"comparison.json is damaged"):
         Comparison(out)
     assert [one.file for one in anchorscope.verify(out, progress=None).problems] == ["comparison.json"]
-
-
-@pytest.mark.parametrize("manifest", [None, "{}", '{"sha256": {"figures/delta_p.png": ""}}'])
-def test_files_that_only_have_the_names_of_a_comparison_are_not_deleted(manifest: str | None, tmp_path: Path) -> None:
-    out = tmp_path / "paper"
-    (out / "figures").mkdir(parents=True)
-    (out / "figures" / "mine.png").write_text("")
-    if manifest is not None:
-        (out / "comparison.json").write_text(manifest)
-    with pytest.raises(UserError, match=r"holds other things \(.*figures/mine.png\)"), fresh_folder(out, []):
-        pytest.fail("nothing may be written")
-    assert (out / "figures" / "mine.png").exists()
 
 
 def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

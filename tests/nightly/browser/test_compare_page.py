@@ -88,21 +88,6 @@ def test_the_share_comes_first_with_its_controls_on_one_axis(page) -> None:
     assert {"Random words cut", "Key words cut (PopQA)"} <= set(names)
 
 
-def test_a_share_is_read_off_its_panel_and_controls_can_be_taken_away(page) -> None:
-    large = page.locator(SHARE_PANELS).nth(1)
-    large.focus()
-    page.keyboard.press("Home")
-    for _ in range(17):
-        page.keyboard.press("ArrowRight")
-    told = large.locator(".readout tr").filter(has_text="Key words cut (PopQA)")
-    assert float(told.locator(".value").inner_text()) == pytest.approx(0.70, abs=0.006)
-    page.locator(f"{SHARES} .legend button.toggle").filter(has_text="Random words cut").click()
-    assert large.locator("svg.lines .plot .series").count() == 6
-    page.locator(SHARES).get_by_role("radio", name="thirds").check()
-    assert large.locator("svg.lines .plot .series").count() == 4
-    assert "cs-shown=thirds" in page.url
-
-
 def test_the_rule_changes_every_panel(page, compared) -> None:
     before = page.locator(f"{PANELS} .line").first.get_attribute("d")
     page.locator(VIEW).get_by_role("group", name="Sorted by the rule").get_by_role("radio", name="corrected").check()

@@ -161,17 +161,6 @@ def test_a_control_shows_other_curves(page, findings, control, value, about):
     assert _at_layer(page, 15)["Q-Anchored (PopQA)"] == pytest.approx(expected, abs=0.051)
 
 
-def test_bands_random_control_and_relative_depth(page):
-    view = _more(page)
-    view.get_by_label("95 % bands").uncheck()
-    assert page.locator(f"{CHART} .band").count() == 0
-    view.locator(".legend .entry[data-series='c0'] .toggle").click()
-    assert page.locator(f"{CHART} .series.quiet").count() == 0
-    view.get_by_label("Relative depth").check()
-    assert page.locator(f"{CHART} .label.x").text_content() == "Relative depth"
-    assert page.locator(f"{CHART} .tick.x").all_text_contents() == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
-
-
 def test_the_legend_switches_lines(page):
     button = page.get_by_role("button", name="Q-Anchored (PopQA)").first
     button.click()

@@ -1,11 +1,8 @@
 """The page of `anchorscope serve` in a real browser, on a real server with a tiny model."""
 
-import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
-import playwright.sync_api as playwright
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -128,44 +125,6 @@ def test_history_stays_in_the_browser_and_can_be_cleared(open_served: OpenServed
     check(page, "What is the capital of Chile?", "Santiago")
     assert page.evaluate("localStorage.getItem('anchorscope-history')") is None
     assert page.locator("#about-detector").inner_text().count("made up") == 1
-
-
-WRONG = [
-    (503, "model_loading", "The model is still loading."),
-    (429, "queue_full", "The server is busy. Try again in 7 s."),
-    (504, "deadline_exceeded", "longer than the server allows"),
-    (0, "", "The server cannot be reached."),
-    (422, "invalid_request", "<b>said</b> so"),
-]
-
-
-def test_what_goes_wrong_is_told(open_served: OpenServed) -> None:
-    page = open_served(expected=("Failed to load resource",))
-    page.locator("#model-name", has_text="tiny llama").wait_for()
-    page.get_by_label("Check an answer").check()
-    page.fill("#question", "Who?")
-    page.fill("#answer-0", "Me")
-    for status, code, told in WRONG:
-        page.route("**/v1/score", _refusing(status, code))
-        page.click("#go")
-        page.wait_for_selector("#state:not([hidden])")
-        assert told in page.locator("#state").inner_text()
-        page.unroute("**/v1/score")
-        page.click("#go")
-        page.wait_for_selector("#state", state="hidden")
-        page.wait_for_selector(".verdict .probability")
-
-
-def _refusing(status: int, code: str) -> Callable[[playwright.Route], None]:
-    body = json.dumps({"error": {"message": "<b>said</b> so", "type": "t", "param": None, "code": code}})
-
-    def answer(route: playwright.Route) -> None:
-        if status:
-            route.fulfill(status=status, body=body, headers={"Retry-After": "7"}, content_type="application/json")
-        else:
-            route.abort()
-
-    return answer
 
 
 def test_a_key_is_asked_for_only_where_the_server_wants_one(open_served: OpenServed, served: Running) -> None:

@@ -68,24 +68,6 @@ def test_it_draws_the_share_with_its_controls(page, findings):
     assert shown["Random words cut (PopQA)"] == pytest.approx(_share(findings, 17, intervention="random"), abs=0.0051)
 
 
-def test_the_thirds_are_two_lines_of_each_dataset(page, findings):
-    page.locator("#share-view").get_by_role("radio", name="thirds").check()
-    assert page.locator(f"{CHART} .series").count() == 4
-    dashed = {
-        line.get_attribute("data-series")[0]: line.locator(".line").get_attribute("stroke-dasharray")
-        for line in page.locator(f"{CHART} .series").all()
-    }
-    assert dashed["u"] is None
-    assert dashed["l"]
-    shown = _at_layer(page, 17)
-    assert shown["Upper third (TriviaQA)"] == pytest.approx(
-        _share(findings, 17, dataset="triviaqa", group="upper third"), abs=0.0051
-    )
-    truths = page.locator("#share-view").get_by_role("group", name="Answers")
-    assert truths.get_by_role("radio", name="false").is_disabled()  # the run measured thirds of all answers alone
-    assert "qs-shown=thirds" in page.url
-
-
 def test_the_numbers_are_there_as_a_table(page, findings):
     table = page.locator("#chart details table.numbers").first
     assert table.locator("tbody tr").count() == 2 * LAYERS

@@ -65,21 +65,6 @@ def test_a_step_that_surely_goes_the_other_way_refutes_the_trend():
     assert "surely goes the other way" in found["text"]
 
 
-def test_datasets_together():
-    names = ("popqa", "triviaqa", "nq")
-    small, large = run_of(-40, 10**8, datasets=names, step=10), run_of(-60, 10**9, datasets=names, step=1)
-    spread = reading([small, large], "spread_at_end", None)
-    assert spread["value"] == pytest.approx(-18)
-    assert spread["verdict"] == "holds"
-    assert "becomes narrower" in spread["text"]
-    depth = reading([small, large], "trough_depth", None)
-    assert (depth["value"], depth["key"]) == (pytest.approx(-20), True)
-    alone = reading([small, large], "trough_depth", "nq")
-    assert not alone["key"]
-    assert depth["ci_high"] - depth["ci_low"] < alone["ci_high"] - alone["ci_low"]  # a mean of three knows more
-    assert {one["assignment"] for one in read_across([small, large])} == {"plain", "corrected"}
-
-
 def shared(share, parameters, *, datasets=("popqa", "nq"), random=0.08, **world):
     run = run_of(-40, parameters, datasets=datasets)
     return with_shares(run, World(share=share, random=random, **world))

@@ -13,7 +13,7 @@ from anchorscope.report.earlier_readings.claim import NO_DRAWS, RANDOM_WEIGHTS, 
 from anchorscope.report.earlier_readings.claims import CLAIMS, READINGS
 from anchorscope.report.earlier_readings.judging import claims_records, claims_table, judge
 from anchorscope.stats.estimate import Estimate
-from claims_synthetic import BACK, DEPTH, DOWN, FLAT, LOW, PAPER, falling_to, four, judged, run_with, verdicts
+from claims_synthetic import BACK, DOWN, FLAT, LOW, PAPER, four, judged, run_with, verdicts
 from repo import DOCS
 
 
@@ -40,40 +40,6 @@ def test_the_end_of_a_curve_has_one_of_three_shapes(q, shape):
     found = verdicts(run_with({"atlas": (q, FLAT)}))
     assert {name for name in ("recovers", "stays_low", "falls_on") if found[name] == "holds"} == {shape}
     assert {found[name] for name in ("recovers", "stays_low", "falls_on")} == {"holds", "does not hold"}
-
-
-@pytest.mark.parametrize(
-    ("a", "near", "falls"),
-    [
-        (FLAT + 4, "holds", "does not hold"),
-        (falling_to(-40, 0.3), "does not hold", "holds"),
-        (falling_to(-15, 0.3), "does not hold", "does not hold"),
-    ],
-)
-def test_the_a_anchored_curve_is_flat_or_falls(a, near, falls):
-    found = verdicts(run_with({"atlas": (LOW, a)}))
-    assert (found["a_near_zero"], found["a_falls"]) == (near, falls)
-
-
-def test_datasets_side_by_side():
-    asked = ("datasets_similar", "order_kept", "datasets_converge", "anchoring_over_dataset")
-    apart = {name: LOW * factor for name, factor in zip(PAPER, (1, 0.85, 0.7, 0.55), strict=True)}
-    found = verdicts(four(apart), only=asked)
-    assert found["datasets_similar"] == "holds"  # 27 points
-    assert found["order_kept"] == "holds"
-    assert found["datasets_converge"] == "undecided"
-    assert found["anchoring_over_dataset"] == "holds"
-    assert verdicts(four(apart | {"nq": LOW * 0.4}), only=asked)["datasets_similar"] == "does not hold"  # 36 points
-    crossing = apart | {"nq": np.where(DEPTH > 0.8, -75.0, LOW * 0.55)}
-    assert verdicts(four(crossing), only=asked)["order_kept"] == "does not hold"
-    meeting = {
-        name: np.interp(DEPTH, [0, 0.5, 1], [0, depth, -80])
-        for name, depth in zip(PAPER, (-20, -30, -40, -50), strict=True)
-    }
-    assert verdicts(four(meeting), only=asked)["datasets_converge"] == "holds"
-    fanning = {name: falling_to(depth, 1.0) for name, depth in zip(PAPER, (-2, -6, -10, -80), strict=True)}
-    found = verdicts(four(fanning), only=asked)
-    assert (found["datasets_converge"], found["anchoring_over_dataset"]) == ("does not hold", "does not hold")
 
 
 def test_random_weights_are_no_evidence():
