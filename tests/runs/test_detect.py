@@ -294,27 +294,6 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
         story.detect([], out=tmp_path / "out")
 
 
-def test_folders_that_are_not_ours_are_left_alone(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter.tex").write_text("mine")
-    (tmp_path / "x.anchorscope-partial").mkdir()
-    (tmp_path / "x.anchorscope-partial" / "mine.txt").write_text("mine")
-    inside, before = list(run.rglob("*")), list(tmp_path.rglob("*"))
-    for out, message in (
-        (tmp_path / "thesis", "holds other things (chapter.tex); choose an empty or new one with --out."),
-        (tmp_path / "file", "is a file, not a folder"),
-        (tmp_path / "file" / "below", "cannot be written"),
-        (tmp_path / "x", "x.anchorscope-partial' holds other things (mine.txt)"),
-        (run, "holds other things"),
-        (run / "states", "holds other things"),
-        ("", "The folder's name is empty"),
-    ):
-        assert message in refused(command(run, "--out", out)), out
-        assert nothing_new(tmp_path, before), out
-        assert nothing_new(run, inside), out
-
-
 @pytest.mark.usefixtures("unprinted")
 def test_what_is_stopped_leaves_what_was_there(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**QUICK, "tosses": 0, "detectors": ("probe",), "bundles": ("probe",)}

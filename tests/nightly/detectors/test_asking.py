@@ -9,14 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.detectors import asking as asking_module
 from anchorscope.detectors import ended_answers
 from anchorscope.detectors.answer_text import AnswerText
 from anchorscope.detectors.asking import Asking, Wish, Written
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.detectors.scoring import Score
-from anchorscope.engine import batching
 from anchorscope.engine.continuous import Continuous, Row
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -297,20 +295,3 @@ def test_what_cannot_be_asked_is_refused_before_it_joins(wish: Wish, name: str |
             refused(wish, name)
         assert "\n" not in str(told.value)
     assert len(asking) == 0
-
-
-def test_no_more_answers_are_under_way_than_memory_holds_keys_and_values_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm, small = talker(), 800
-    held = 2 * lm.n_layers * int(lm.config.num_key_value_heads) * lm.d_model // lm.n_heads * lm.dtype.itemsize
-    facts = batching.memory_facts(lm)
-    assert replace(facts, free=small * held / 0.15).slots == pytest.approx(small, abs=1)  # 15 % of what is free
-    monkeypatch.setattr(asking_module, "memory_facts", lambda lm: replace(facts, free=small * held / 0.15))
-    asking = Asking(lm, detectors(), most_tokens=10**6)
-    planned = asking._plan(Wish("Who?"), "probe")
-    assert planned.cost < planned.n_slots  # what is shared is held for each
-    tickets = [asking.join(Wish("Who?"), "probe") for _ in range(5)]
-    room = small // planned.n_slots
-    assert 1 < room < 5
-    assert [one is not None for one in tickets] == [place < room for place in range(5)]
-    asking.drop(tickets[0])  # type: ignore[arg-type]
-    assert asking.join(Wish("Who?"), "probe") is not None

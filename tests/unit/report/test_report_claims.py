@@ -13,7 +13,7 @@ from anchorscope.report.earlier_readings.claim import NO_DRAWS, RANDOM_WEIGHTS, 
 from anchorscope.report.earlier_readings.claims import CLAIMS, READINGS
 from anchorscope.report.earlier_readings.judging import claims_records, claims_table, judge
 from anchorscope.stats.estimate import Estimate
-from claims_synthetic import BACK, DOWN, FLAT, LOW, PAPER, four, judged, run_with, verdicts
+from claims_synthetic import BACK, DOWN, FLAT, LOW, PAPER, falling_to, four, judged, run_with, verdicts
 from repo import DOCS
 
 
@@ -40,6 +40,15 @@ def test_the_end_of_a_curve_has_one_of_three_shapes(q, shape):
     found = verdicts(run_with({"atlas": (q, FLAT)}))
     assert {name for name in ("recovers", "stays_low", "falls_on") if found[name] == "holds"} == {shape}
     assert {found[name] for name in ("recovers", "stays_low", "falls_on")} == {"holds", "does not hold"}
+
+
+def test_two_sizes():
+    small = run_with({"atlas": (falling_to(-40, 0.5, -20), FLAT)}, noise=0.2, model="small", parameters=10**8)
+    curves = falling_to(-50, 0.5, -20, 61), np.zeros(61)
+    found = verdicts(run_with({"atlas": curves}, noise=0.2, model="big", parameters=10**9), small)
+    assert found["larger_deeper"] == found["larger_longer_decline"] == "holds"
+    assert found["larger_a_quarter_greater"] == "holds"  # 50 against 40
+    assert found["larger_same_rate"] == "does not hold"  # 30 layers against 15
 
 
 def test_random_weights_are_no_evidence():

@@ -65,27 +65,6 @@ def test_a_run_at_work_is_told_by_its_lock_which_a_look_does_not_take(folder: Pa
     assert not status_of(study(), folder).running
 
 
-def test_only_files_of_the_study_are_replaced(folder: Path, tmp_path: Path) -> None:
-    (folder / "notes.txt").write_text("mine")
-    with open_study(folder, study(), tmp_path / "study.toml") as opened:
-        for text in ("first", "second"):
-            with opened.new_page(text) as made:
-                (made / "report.html").write_text(text)
-                (made / f"{text}.csv").write_text(text)
-            assert opened.has_page(text)
-        assert not (folder / "first.csv").exists()  # a file of ours without a successor
-        (folder / "report.html").write_text("changed by hand")
-        assert not opened.has_page("second")
-        with opened.new_page("third") as made:
-            (made / "report.html").write_text("third")
-    assert (folder / "report.html").read_text() == "third"
-    assert (folder / "report.html.changed-1").read_text() == "changed by hand"
-    assert (folder / "notes.txt").read_text() == "mine"
-    found = verify(folder)
-    assert found.kind == "study"
-    assert "report.html" not in {one.file for one in found.problems}
-
-
 @pytest.mark.parametrize("moment", ["move_files", "remove_files"])
 def test_a_page_that_was_stopped_on_its_way_is_known_and_replaced(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
