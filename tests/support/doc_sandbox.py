@@ -172,7 +172,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         return fit(runs, **options | few)
 
     def parsed(out: Path, options: Any, **more: Any) -> Path:
-        """A validation takes half a minute, and tests/nightly/validation makes one: here its options are read and checked."""
+        """A validation takes half a minute, and tests/nightly/validation makes one: here its options are checked."""
         assert isinstance(options, validating.Options)
         return out
 
