@@ -3,12 +3,10 @@
 import hashlib
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
 
 from anchorscope.artefacts.shards import ShardStore, StoreWriter
-from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
+from anchorscope.engine.sequences import CLEAN, Cut, Variant
 from anchorscope.errors import Incomplete
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.merging import merge_states
@@ -16,13 +14,11 @@ from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor, task_id
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.execute.worker import Worker
-from anchorscope.plan.passes import OutOfFoldProbes
-from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
 from made_items import planner_of
+from pass_cases import PREFIX, make_probes, short_sequences
 
-N, N_FOLDS = 24, 3
-PREFIX = (7, 8, 9, 10, 11)
+N = 24
 
 
 class InlinePool:
@@ -72,29 +68,14 @@ class Heard(Silent):
 @pytest.fixture(scope="module")
 def shards(tiny_llama):
     """One shard per batch of a pass: clean and cut, scored, some states kept."""
-    rng = np.random.default_rng(0)
-    lengths = [len(PREFIX) + int(own) for own in rng.integers(8, 20, N)]
-    sequences = [
-        TokenSequence((*PREFIX, *rng.integers(0, 256, length - 5).tolist()), length - 3, (length - 1, length - 2))
-        for length in lengths
-    ]
     variants = [CLEAN, Variant({item: Cut((6, 7 + item % 2)) for item in range(N)})]
-    planned = planner_of(tiny_llama, 60).states("clean states", sequences, PREFIX, variants)
-    work = replace(planned, probes=probes(tiny_llama), keep=(((1, 2),), ((0, 0),)), log_probs=True, answer_stats=True)
+    planned = planner_of(tiny_llama, 25).states("clean states", short_sequences(N), PREFIX, variants)
+    work = replace(
+        planned, probes=make_probes(tiny_llama, N), keep=(((1, 2),), ((0, 0),)), log_probs=True, answer_stats=True
+    )
     found = [replace(work, batches=(batch,)) for batch in work.batches]
     assert len(found) > 5
     return found
-
-
-def probes(lm):
-    def one(seed):
-        generator = torch.Generator().manual_seed(seed)
-        ones = np.ones((2, N_FOLDS, lm.n_layers))
-        weight = torch.randn(2, N_FOLDS, lm.n_layers, lm.d_model, generator=generator)
-        return ProbeSet(weight, torch.randn(2, N_FOLDS, lm.n_layers, generator=generator), ones, ones, ())
-
-    sets = tuple(tuple(one(10 * position + site) for site in range(len(SITES))) for position in range(2))
-    return OutOfFoldProbes(sets, np.arange(N) % N_FOLDS)
 
 
 @pytest.fixture(scope="module")
