@@ -34,7 +34,7 @@ EXAMPLES = [block for block in BLOCKS if block.language in RUN]
 OTHERS_LIBRARIES = {
     "docs/beside.md": "inspect_ai and the trackers live in environments of their own (make adapters)",
     "docs/adapters.md": "lm-polygraph, TruthTorchLM and uqlm live in environments of their own (make adapters)",
-    "docs/serving.md": "asks a service that is running; tests/serve/test_serving_page.py runs it against one",
+    "docs/serving.md": "asks a service that is running; tests/runs/serve/test_routes.py runs it against one",
 }
 """Pages whose Python examples need what is not here: compiled, and what they import of ours is imported."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -169,61 +169,12 @@ def check_python(words: list[str]) -> None:
             assert re.search(rf"[\"']({word}|{word[2:]})[\"']", text), f"{words[1]} does not know {word}"
 
 
-def check_docker(words: list[str]) -> None:
-    """It builds or runs images, which nobody here can: the file is there, and what runs inside is our command."""
-    if words[1] == "build":
-        assert (ROOT / words[words.index("-f") + 1]).is_file()
-    else:
-        image = next(place for place, word in enumerate(words) if re.fullmatch(r"anchorscope(:\w+)?", word))
-        options_exist(words[image + 1 :])
-
-
-def check_ssh(words: list[str]) -> None:
-    """It reaches for another machine: what runs there is our command."""
-    options_exist(words[words.index("anchorscope") + 1 :])
-
-
-def check_uv(words: list[str]) -> None:
-    """It resolves and downloads gigabytes: what it is told to install is this project, and its extras exist."""
-    for flag, value in pairwise(words):
-        if flag == "--extra":
-            assert value in PROJECT["optional-dependencies"]
-        elif flag == "--from":
-            assert value == ".", "the package is on no index"
-
-
-RAY_OPTIONS = {
-    "start": {"--head", "--node-ip-address", "--port", "--address", "--include-dashboard"},
-    "get-auth-token": {"--generate"},
-    "symmetric-run": {"--address", "--min-nodes"},
-}
-
-
-def check_cluster(words: list[str]) -> None:
-    """It starts a cluster or runs there, and none is here: Ray knows the options, what runs on it is our command."""
-    if "anchorscope" in words:
-        place = words.index("anchorscope")
-        options_exist(words[place + 1 :])
-        words = words[:place]
-    if "ray" in words:
-        verb, *options = words[words.index("ray") + 1 :]
-        assert {word for word in options if word.startswith("--") and word != "--"} <= RAY_OPTIONS[verb], words
-
-
-def check_export(words: list[str]) -> None:
-    """It sets a variable of the shell that Ray or Slurm read."""
-    assert re.match(r"(RAY_AUTH_MODE|HEAD)=", words[1]), words
-
-
-def check_evaluation(words: list[str]) -> None:
-    """It runs another tool on a model; what it logs is read by our commands on the same page (tests/adapters)."""
-    assert {word for word in words if word.startswith("-")} <= EVALUATION_OPTIONS[words[0]], words
-
-
-EVALUATION_OPTIONS = {
-    "inspect": {"--model", "--log-dir"},
-    "lm_eval": {"--model", "--model_args", "--tasks", "--log_samples", "--output_path"},
-}
+def check_elsewhere(words: list[str]) -> None:
+    """It reaches for another machine, tool or index: where what runs there is our command, it has the options."""
+    ours = [place for place, word in enumerate(words) if re.fullmatch(r"anchorscope(:\w+)?", word)]
+    arguments = words[ours[-1] + 1 :] if ours and words[1] != "build" else ["--help"]
+    if arguments != ["--help"]:
+        options_exist(arguments)
 
 
 def check_curl(words: list[str]) -> None:
@@ -237,17 +188,9 @@ OTHER_COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "make": check_make,
     "pip": check_pip,
     "python": check_python,
-    "docker": check_docker,
-    "uv": check_uv,
-    "uvx": check_uv,
-    "ssh": check_ssh,
-    "ray": check_cluster,
-    "srun": check_cluster,
-    "kubectl": check_cluster,
-    "export": check_export,
-    "inspect": check_evaluation,
-    "lm_eval": check_evaluation,
     "curl": check_curl,
+    **dict.fromkeys(("docker", "uv", "uvx", "ssh", "ray", "srun", "kubectl", "export"), check_elsewhere),
+    **dict.fromkeys(("inspect", "lm_eval"), check_elsewhere),
 }
 """What is not run, and how its words are checked instead; each says why."""
 

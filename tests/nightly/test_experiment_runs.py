@@ -73,16 +73,6 @@ def test_other_choices_of_words_give_curves_a_figure_and_a_table(model_folder: P
     assert manifest(out)["counts"][0]["words_by_own"] == 12
 
 
-def test_words_that_no_question_says_are_reported_as_not_available(model_folder: Path, tmp_path: Path) -> None:
-    chosen = [{**row, "exact_question": [row["subject"]]} for row in rows() if row["subject"] in row["question"]]
-    out = run(tmp_path, model_folder, chosen, evidence=("exact-tokens",))
-    assert "property" not in pl.read_parquet(out / "effects.parquet")["intervention"].unique()
-    warning = manifest(out)["warnings"][-1]
-    assert warning.startswith("not available on facts, exact-tokens: property (the property alone is cut): 0 of")
-    assert "property (the property alone is cut): 0 of" in (out / "report.html").read_text(encoding="utf-8")
-    assert "1 thing cannot be said" in (out / "report.md").read_text(encoding="utf-8")
-
-
 def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on_with_words_of_the_models_choice(
     model_folder: Path, tmp_path: Path
 ) -> None:
@@ -179,12 +169,3 @@ def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(
     assert pl.read_csv(out / "probe_scores.csv")["model"].str.contains(mark).all()
     for name in ("report.html", "report.md", "observations.json", "figures/delta_p.svg"):
         assert mark in (out / name).read_text(encoding="utf-8"), name
-
-
-@needs_tokenizer
-@pytest.mark.embedded
-def test_random_weights_need_answers_and_labels_from_elsewhere(tmp_path: Path) -> None:
-    bare = [{name: value for name, value in row.items() if name != "truthful"} for row in rows()]
-    with pytest.raises(UserError, match="questions without model_answer or truthful"):
-        run(tmp_path, "shape:llama-3.2-1b/64", bare, allow_random_weights=True)
-    assert not (tmp_path / "run").exists()

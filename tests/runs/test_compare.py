@@ -4,26 +4,22 @@ import hashlib
 import json
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.comparing import compare as story
 from anchorscope.comparing.compare import FILES, Comparison, fresh_folder, read_comparison
-from anchorscope.comparing.differences import Difference, differences, open_runs, unique_folders, unique_names
-from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE, check_allowed
+from anchorscope.comparing.differences import Difference, differences, open_runs
+from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.earlier_readings.claims import CLAIMS
 from compared_runs import model_findings, write_run
 
 REFUSED = {
@@ -90,17 +86,6 @@ def test_what_measures_something_else_is_refused_by_name(option: str, tmp_path: 
     assert found(runs, *REFUSABLE)[name].refused
 
 
-def test_all_that_is_refused_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"site: .* position: .*--allow site,position\."):
-        found(pair(tmp_path, site="residual", position="answer_end"), "prompt")
-
-
-def test_what_was_allowed_already_is_named_again(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"not comparable: position: .*--allow site,position\.") as error:
-        found(pair(tmp_path, site="residual", position="answer_end"), "site")
-    assert "residual" not in str(error.value)
-
-
 @pytest.mark.parametrize("option", FLAGGED)
 def test_what_measures_the_same_in_another_way_is_flagged(option: str, tmp_path: Path) -> None:
     one = found(pair(tmp_path, **{option: FLAGGED[option]}))[option.replace("_", "-")]
@@ -109,36 +94,11 @@ def test_what_measures_the_same_in_another_way_is_flagged(option: str, tmp_path:
     assert one.record()["kind"] == "flag"
 
 
-def test_runs_that_differ_in_nothing_but_the_model_have_no_flags(tmp_path: Path) -> None:
-    assert found(pair(tmp_path, evidence=("layers",), batch_tokens=77, device="cuda")) == {}
-
-
 def test_runs_without_a_common_dataset_are_refused(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, model_findings(name, datasets=(name,))) for name in ("popqa", "nq")]
     with pytest.raises(UserError, match=r"datasets: PopQA in popqa; NQ in nq .*--allow datasets\."):
         found(runs)
     assert found(runs, "datasets")["datasets"].refused
-
-
-def test_a_dataset_that_only_some_have_is_flagged(tmp_path: Path) -> None:
-    small = write_run(tmp_path / "a", model_findings("small", datasets=("popqa",)))
-    both = write_run(tmp_path / "b", model_findings("large", datasets=("popqa", "triviaqa")))
-    one = found([small, both])["some-datasets"]
-    assert "datasets: PopQA in small; PopQA, TriviaQA in large" in one.text
-
-
-def test_other_questions_of_the_same_dataset_are_flagged(tmp_path: Path) -> None:
-    base = model_findings("small", datasets=("popqa",))
-    fewer = replace(base, model="large", items=base.items.head(15))
-    reworded = replace(base, model="other", items=base.items.with_columns(pl.col("question") + "?"))
-    runs = [write_run(tmp_path / one.model, one) for one in (base, fewer, reworded)]
-    assert "20 asked in small; 15 asked in large; 15 in all of them" in found(runs[:2])["questions"].text
-    assert "0 in all of them" in found([runs[0], runs[2]])["questions"].text
-
-
-def test_files_with_other_content_are_flagged(tmp_path: Path) -> None:
-    one = found(pair(tmp_path, first={"inputs": {"popqa": "aa"}}, inputs={"popqa": "bb"}))["questions"]
-    assert "from files with other content" in one.text
 
 
 def test_weights_and_versions_are_looked_at(tmp_path: Path) -> None:
@@ -166,55 +126,6 @@ def test_at_least_two_different_folders_are_needed(tmp_path: Path) -> None:
             open_runs(paths)
 
 
-def test_a_manifest_that_says_too_little_is_told(tmp_path: Path) -> None:
-    runs = pair(tmp_path)
-    manifest = json.loads((runs[1] / "manifest.json").read_text())
-    del manifest["model"]["fingerprint"], manifest["model"]["parameters"]
-    del manifest["schema_version"], manifest["seal"]  # as the first version wrote it
-    (runs[1] / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=r"its manifest.json has model.parameters: field required"):
-        open_runs(runs)
-
-
-def test_order_and_names(tmp_path: Path) -> None:
-    sizes = {"a": 9, "b": 3, "c": 3}
-    runs = [write_run(tmp_path / name, model_findings("same", parameters=sizes[name])) for name in sizes]
-    by_size, as_given = open_runs(runs), open_runs(runs, "given")
-    assert [(one.name, one.folder) for one in by_size] == [("same (1)", "b"), ("same (2)", "c"), ("same (3)", "a")]
-    assert [one.folder for one in as_given] == ["a", "b", "c"]
-    assert by_size[0].findings.model == "same (1)"
-
-
-def test_names_are_the_users_in_the_order_of_the_runs(tmp_path: Path) -> None:
-    large, small = (
-        write_run(tmp_path / name, model_findings("same", parameters=size, datasets=("popqa",)))
-        for name, size in (("large", 9), ("small", 3))
-    )
-    named = open_runs([large, small], names=("chat", "plain"))
-    assert [(one.name, one.folder, one.findings.model) for one in named] == [
-        ("plain", "small", "plain"),
-        ("chat", "large", "chat"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (("a",), r"one name per run, .* and there is 1 \('a'\) for 2 runs. For example: --names A,B\.$"),
-        (("a", "b", "c"), r"there are 3 \('a', 'b', 'c'\) for 2 runs"),
-        (("a", " "), r"one of 'a', '' is empty"),
-        (("", "b"), r"one of '', 'b' is empty"),
-        (("a", "a"), r"'a' is given twice"),
-        ("a,a", r"'a' is given twice"),
-        (("a,b", "c"), r"'a,b', 'c' has a comma"),
-    ],
-)
-def test_names_that_do_not_fit_are_told(names: str | tuple[str, ...], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        anchorscope.compare(pair(tmp_path), out=tmp_path / "out", names=names)
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
     monkeypatch.chdir(tmp_path)
@@ -239,61 +150,6 @@ def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--quiet"])
     assert result.exit_code == 0, result.stderr
     assert {name: (made.path / name).read_bytes() for name in first} == first
-
-
-def test_one_run_is_enough_for_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
-    one = pair(tmp_path)[:1]
-    made = anchorscope.compare(one, out=tmp_path / "out", claims=True)
-    claims = [entry for entry in made.observations if entry["scope"] == "claim"]
-    assert len({entry["claim"] for entry in claims}) == len(CLAIMS)
-    assert made.manifest["options"]["claims"] is True
-    assert made.manifest["command"].endswith("out --claims")
-    with pytest.raises(UserError, match="--claims"):
-        anchorscope.compare(one, out=tmp_path / "other")
-    with pytest.raises(UserError, match="none was given"):
-        anchorscope.compare([], out=tmp_path / "other", claims=True)
-
-
-def test_folders_of_the_same_name_are_told_apart() -> None:
-    assert unique_folders([Path("/a/x"), Path("/a/y")]) == ["x", "y"]
-    assert unique_folders([Path("/a/one/x"), Path("/a/two/x"), Path("/b/y")]) == ["one/x", "two/x", "b/y"]
-    assert unique_folders([Path("/x"), Path("/a/x")]) == ["x", "a/x"]
-
-
-@given(st.lists(st.sampled_from(["m", "m (1)", "m (2)", "n"]), min_size=1, max_size=6))
-def test_names_are_unique_and_say_the_model(models: list[str]) -> None:
-    names = unique_names(models)
-    assert len(set(names)) == len(names)
-    for model, name in zip(models, names, strict=True):
-        assert name == model if models.count(model) == 1 else name.startswith(f"{model} (")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"allow": "sight"}, "Unknown difference 'sight'; .* Did you mean 'site'?"),
-        ({"assignment": "planar"}, "Unknown assignment 'planar'; .* Did you mean 'plain'?"),
-        ({"order": "sizes"}, "Unknown order 'sizes'; allowed: given, size"),
-    ],
-)
-def test_a_wrong_choice_is_told_with_the_right_ones(options: dict[str, str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        anchorscope.compare([], out=tmp_path, **options)
-
-
-def test_a_rule_that_a_run_lacks_is_told(tmp_path: Path) -> None:
-    lacking = model_findings("large", datasets=("popqa",))
-    lacking = replace(lacking, curves=lacking.curves.filter(pl.col("assignment") != "cross-fitted"))
-    runs = [write_run(tmp_path / "a", model_findings(datasets=("popqa",))), write_run(tmp_path / "b", lacking)]
-    with pytest.raises(UserError, match="large has no curves under the rule 'cross-fitted'; it has: plain, corrected"):
-        anchorscope.compare(runs, out=tmp_path / "out", assignment="cross-fitted")
-    assert not (tmp_path / "out").exists()
-
-
-def test_allowed_names_and_all() -> None:
-    assert check_allowed(("all",)) == frozenset(REFUSABLE)
-    assert check_allowed(("site", "prompt")) == {"site", "prompt"}
 
 
 def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison]) -> None:
@@ -326,43 +182,6 @@ def test_the_curves_are_those_of_the_runs(compared: tuple[list[Path], Comparison
     assert drawn.height == (12 + 16 + 8) * 2
 
 
-def test_observations_hold_what_is_said(compared: tuple[list[Path], Comparison]) -> None:
-    _, made = compared
-    ids = [one["id"] for one in made.observations]
-    assert len(set(ids)) == len(ids)
-    assert {one["verdict"] for one in made.observations} <= {"holds", "does not hold", "undecided"}
-    depth = next(one for one in made.observations if one["id"] == "across:popqa:plain:trough_depth")
-    assert depth["verdict"] == "holds"  # made by hand: −50 against −70
-    assert depth["value"] == pytest.approx(-20.0, abs=1.5)
-    assert not any(name.startswith("claim:") for name in ids)  # only where they are asked for
-    assert any(name.startswith("Large:") for name in ids)
-
-
-def test_the_name_is_a_function_however_often_it_is_asked_for() -> None:
-    assert callable(anchorscope.compare)
-    assert anchorscope.compare is anchorscope.compare  # a module of that name would take its place
-
-
-def test_another_comparison_is_replaced_as_a_whole_and_nothing_else_is(tmp_path: Path) -> None:
-    for name in ("old", "foreign"):
-        (tmp_path / name).mkdir()
-    hashes = {name: hashlib.sha256(b"old").hexdigest() for name in ("report.md", "curves.csv", "figures/delta_p.csv")}
-    (tmp_path / "old" / "comparison.json").write_text(json.dumps({"sha256": hashes}))
-    (tmp_path / "old" / "figures").mkdir()
-    for name in hashes:
-        (tmp_path / "old" / name).write_text("old")
-    with fresh_folder(tmp_path / "old", []) as folder:
-        (folder / "comparison.json").write_text('{"new": 1}')
-        (folder / "curves.csv").write_text("new")
-    assert sorted(path.name for path in (tmp_path / "old").iterdir()) == ["comparison.json", "curves.csv"]
-    assert (tmp_path / "old" / "curves.csv").read_text() == "new"
-    assert read_comparison(tmp_path / "old") == {"new": 1}
-    (tmp_path / "foreign" / "thesis.tex").write_text("mine")
-    with pytest.raises(UserError, match=r"holds other things \(thesis.tex\)"), fresh_folder(tmp_path / "foreign", []):
-        pytest.fail("nothing may be written")
-    assert (tmp_path / "foreign" / "thesis.tex").read_text() == "mine"
-
-
 def test_a_folder_that_is_there_stays_the_same_folder_and_what_was_changed_in_it_is_moved_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,11 +207,6 @@ def test_a_folder_that_is_there_stays_the_same_folder_and_what_was_changed_in_it
     assert not list(tmp_path.rglob("*.anchorscope-partial"))
 
 
-def test_the_root_of_the_disk_is_refused() -> None:
-    with pytest.raises(UserError, match="is the root of the file system"), fresh_folder(Path("/"), []):
-        pytest.fail("nothing may be written")
-
-
 def test_a_comparison_that_was_changed_is_told_when_it_is_read(
     compared: tuple[list[Path], Comparison], tmp_path: Path
 ) -> None:
@@ -410,18 +224,6 @@ def test_a_comparison_that_was_changed_is_told_when_it_is_read(
     with pytest.raises(UserError, match=r"comparison.json is damaged"):
         Comparison(out)
     assert [one.file for one in anchorscope.verify(out, progress=None).problems] == ["comparison.json"]
-
-
-@pytest.mark.parametrize("manifest", [None, "{}", '{"sha256": {"figures/delta_p.png": ""}}'])
-def test_files_that_only_have_the_names_of_a_comparison_are_not_deleted(manifest: str | None, tmp_path: Path) -> None:
-    out = tmp_path / "paper"
-    (out / "figures").mkdir(parents=True)
-    (out / "figures" / "mine.png").write_text("")
-    if manifest is not None:
-        (out / "comparison.json").write_text(manifest)
-    with pytest.raises(UserError, match=r"holds other things \(.*figures/mine.png\)"), fresh_folder(out, []):
-        pytest.fail("nothing may be written")
-    assert (out / "figures" / "mine.png").exists()
 
 
 def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

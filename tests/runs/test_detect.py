@@ -155,15 +155,6 @@ def test_differences_are_those_of_the_values(detected: Detection) -> None:
     assert set(cut["detector"]) == {"mop", "pr-delta", "counterfactual"}
 
 
-def test_controls_are_told_for_every_detector(detected: Detection) -> None:
-    table = pl.read_csv(detected.path / "controls.csv", schema=DETECTOR_CONTROL_SCHEMA)
-    assert set(table.filter(pl.col("control") == "permuted-labels")["detector"]) == set(DETECTORS)
-    assert set(table.filter(pl.col("control") == "random-cut")["detector"]) == {"mop", "pr-delta", "counterfactual"}
-    noise = table.filter(pl.col("control") == "label-noise")
-    assert set(noise["detector"]) == {name for name, one in DETECTORS.items() if one.variant_of is None}
-    assert (noise["low"] <= noise["high"]).all()
-
-
 def test_bundles_say_what_was_measured(detected: Detection) -> None:
     for name in BUNDLES:
         found = read_bundle(detected.path / "bundles" / name)
@@ -208,18 +199,6 @@ def test_fit_only_writes_detectors_and_nothing_else(run: Path, tmp_path: Path) -
     again = command(run, "--out", out, "--fit-only", "--bundles", "confidence")
     assert again.exit_code == 0, again.stderr
     assert {path.name for path in out.iterdir()} == {"confidence", "detection.json"}
-
-
-def test_a_dataset_with_few_true_answers_is_a_target_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(story, "ENOUGH_TRUE", 36)
-    monkeypatch.setattr(detection_page, "save_all", lambda *_: None)
-    data = [questions_of("many"), questions_of("few", seed=1, n_true=35)]
-    path = write_kept_run(tmp_path / "run", data, kept=("clean",))
-    found = story.detect([path], out=tmp_path / "out", detectors=("probe",), bundles=(), **QUICK)
-    cells = found.detectors.select("train", "test").unique().rows()
-    assert set(cells) == {("many", "many"), ("many", "few")}
-    assert found.manifest["trained_on"] == ["many"]
-    assert found.manifest["bundles"] == []
 
 
 @pytest.mark.usefixtures("unprinted")
@@ -273,13 +252,6 @@ def test_wrong_options_are_one_line_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_detector_to_be_saved_that_the_run_cannot_give_is_refused(tmp_path: Path) -> None:
-    path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
-    told = refused(command(path, "--out", tmp_path / "out", "--bundles", "probe,mop"))
-    assert "'mop' cannot be saved: states of the run 'knockout' were not kept" in told
-    assert not (tmp_path / "out").exists()
-
-
 def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path, tmp_path: Path) -> None:
     facts = questions_of("facts")
     made = {
@@ -322,27 +294,6 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
         story.detect([], out=tmp_path / "out")
 
 
-def test_folders_that_are_not_ours_are_left_alone(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter.tex").write_text("mine")
-    (tmp_path / "x.anchorscope-partial").mkdir()
-    (tmp_path / "x.anchorscope-partial" / "mine.txt").write_text("mine")
-    inside, before = list(run.rglob("*")), list(tmp_path.rglob("*"))
-    for out, message in (
-        (tmp_path / "thesis", "holds other things (chapter.tex); choose an empty or new one with --out."),
-        (tmp_path / "file", "is a file, not a folder"),
-        (tmp_path / "file" / "below", "cannot be written"),
-        (tmp_path / "x", "x.anchorscope-partial' holds other things (mine.txt)"),
-        (run, "holds other things"),
-        (run / "states", "holds other things"),
-        ("", "The folder's name is empty"),
-    ):
-        assert message in refused(command(run, "--out", out)), out
-        assert nothing_new(tmp_path, before), out
-        assert nothing_new(run, inside), out
-
-
 @pytest.mark.usefixtures("unprinted")
 def test_what_is_stopped_leaves_what_was_there(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**QUICK, "tosses": 0, "detectors": ("probe",), "bundles": ("probe",)}
@@ -362,11 +313,3 @@ def test_what_is_stopped_leaves_what_was_there(run: Path, tmp_path: Path, monkey
         story.detect([run], out=tmp_path / "out", **options)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert tables(tmp_path / "out") == kept
-
-
-def test_a_finished_comparison_is_read_back(detected: Detection, tmp_path: Path) -> None:
-    again = Detection(detected.path)
-    assert again.detectors.equals(detected.detectors)
-    assert "tiny" in repr(again)
-    with pytest.raises(UserError, match="is not a comparison of detectors"):
-        Detection(tmp_path)

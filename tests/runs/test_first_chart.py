@@ -14,19 +14,14 @@ from whole_runs import SmallRun, Stop, stopping
 CHART = "figures/delta_p.png"
 
 
-def stopped_run(small_run: SmallRun, out: Path, report: bool) -> list[str]:
-    """A new run that is stopped when its cuts are measured; what it said."""
-    notes = Notes()
-    recipe = small_run.recipe.model_copy(update={"report": report, "random_cuts": None})
-    with stopping("facts/lost-evidence"), pytest.raises(Stop):
-        run_recipe(recipe, out, progress=notes)
-    return notes.lines
-
-
 @pytest.fixture(scope="module")
 def stopped(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    out = tmp_path_factory.mktemp("first") / "run"
-    return out, stopped_run(small_run, out, report=True)
+    """A new run that is stopped when its cuts are measured; what it said."""
+    out, notes = tmp_path_factory.mktemp("first") / "run", Notes()
+    recipe = small_run.recipe.model_copy(update={"report": True, "random_cuts": None})
+    with stopping("facts/lost-evidence"), pytest.raises(Stop):
+        run_recipe(recipe, out, progress=notes)
+    return out, notes.lines
 
 
 def test_a_stopped_run_has_its_first_chart_and_is_whole(stopped: tuple[Path, list[str]]) -> None:
@@ -59,7 +54,5 @@ def test_the_finished_run_replaces_it(
     assert anchorscope.verify(out, progress=None).whole
 
 
-def test_no_report_means_no_first_chart(small_run: SmallRun, tmp_path: Path) -> None:
-    lines = stopped_run(small_run, tmp_path / "run", report=False)
-    assert not any(line.startswith("first chart") for line in lines)
-    assert not (tmp_path / "run" / "figures").exists()
+def test_no_report_means_no_first_chart(small_run: SmallRun) -> None:
+    assert not (small_run.half_done / "figures").exists()

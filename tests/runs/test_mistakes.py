@@ -17,7 +17,7 @@ from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
 from anchorscope.models import loading
 from anchorscope.pipeline import run_recipe
-from anchorscope.prepare import ask, resolve
+from anchorscope.prepare import ask
 from anchorscope.recipe import make_recipe
 from anchorscope.steps.formats import records
 from small_facts import quick_options, rows, write_questions
@@ -58,17 +58,6 @@ def test_a_cut_that_the_probe_cannot_feel_is_refused() -> None:
 def test_columns_without_a_file_are_refused() -> None:
     with pytest.raises(UserError, match="Columns are named for a file of your own"):
         make_recipe({"columns": ("question=prompt",)})
-
-
-def test_a_folder_does_not_hide_the_embedded_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "smollm2-135m").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert resolve(make_recipe({"device": "cpu"})).model == "smollm2-135m"
-
-
-def test_a_name_that_no_file_system_takes_is_told() -> None:
-    with pytest.raises(UserError, match="is 5000 characters long"):
-        loading.load(resolve(make_recipe({"model": "x" * 5000, "device": "cpu"})).model)
 
 
 def test_a_loaded_model_needs_its_tokenizer(tmp_path: Path) -> None:

@@ -1,11 +1,27 @@
-"""What tests of several pages share: the page of a synthetic run, and a measure of contrasts."""
+"""One page of every kind from made-up numbers, and a measure of contrasts."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from anchorscope.report import render
+from anchorscope.progress import Silent
+from anchorscope.report import render, validation_page
+from anchorscope.report.answer_card import answer_card
+from anchorscope.report.comparison import comparison_page
+from anchorscope.report.comparison.compared import Compared
+from anchorscope.report.detection import detection_page
 from anchorscope.report.findings import Findings
+from anchorscope.report.statements import read
+from anchorscope.report.study import study_page
+from anchorscope.report.study.studied import ShownRun, Studied
+from compared_runs import model_findings
+from detection_synthetic import World, write_world
+from report_further_synthetic import confusion, recovery
+from report_items_synthetic import make_items
+from report_shares import with_shares
 
 PALE = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -46,3 +62,57 @@ def write_run(findings: Findings, folder: Path) -> Path:
         patch.setattr(render, "save_all", lambda *figures: None)  # drawing them takes longer than all else
         render.write_all(findings, folder)
     return folder / "report.html"
+
+
+def _run(folder: Path) -> Path:
+    findings = with_shares(make_items(n=6, layers=30, datasets=("popqa",))[0])
+    columns = {"question_share": 0.5, "question_share_low": 0.1, "question_share_high": 0.9, "pathway_call": "question"}
+    items = findings.items.with_columns(*(pl.lit(value).alias(name) for name, value in columns.items()))
+    return write_run(replace(findings, items=items), folder)
+
+
+def _compare(folder: Path) -> Path:
+    runs = (model_findings("Small"), model_findings("Large", layers=16, depth=-70.0, parameters=10**9))
+    comparison_page.write_comparison(Compared(runs, ("a", "b")), folder, Silent())
+    return folder / "report.html"
+
+
+def _detection(folder: Path) -> Path:
+    detection_page.write_detection_report(folder, write_world(World(datasets=("popqa", "nq")), folder))
+    return folder / "report.html"
+
+
+def _validation(folder: Path) -> Path:
+    validation_page.write_validation(validation_page.Validation("planted", (), recovery(), confusion()), folder)
+    return folder / "validation.html"
+
+
+def _study(folder: Path) -> Path:
+    runs = [with_shares(model_findings(name, layers=30)) for name in ("small", "large")]
+    cards = [answer_card(one, read(one)) for one in runs]
+    shown = [
+        ShownRun(one.model, one.model, "few-shot", 0, "done", None, f"runs/{one.model}/report.html", one, card)
+        for one, card in zip(runs, cards, strict=True)
+    ]
+    failed = ShownRun("large-seed1", "large", "few-shot", 1, "failed", "12 true answers; ask more questions")
+    study_page.write_study_page(
+        Studied("sizes", (*shown, replace(shown[0], name="small-seed1", seed=1), failed)), folder, Silent()
+    )
+    return folder / "report.html"
+
+
+PAGES: dict[str, Callable[[Path], Path]] = {
+    "run": _run,
+    "compare": _compare,
+    "detection": _detection,
+    "validation": _validation,
+    "study": _study,
+}
+
+
+def write_page(kind: str, folder: Path) -> Path:
+    """A page without its printed figures, which take the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (comparison_page, detection_page, validation_page, study_page):
+            patch.setattr(module, "save_all", lambda *_: None)
+        return PAGES[kind](folder)

@@ -145,19 +145,9 @@ def _differences(world: World):
                 continue
             for train, test in world.cells():
                 gap = world.auroc(detector, train, test) - world.auroc(against, train, test)
+                ends = gap - world.paired, gap + world.paired
                 for prevalence in ("balanced", "natural"):
-                    yield (
-                        detector,
-                        against,
-                        train,
-                        test,
-                        "auroc",
-                        prevalence,
-                        gap,
-                        gap - world.paired,
-                        gap + world.paired,
-                        1000,
-                    )
+                    yield (detector, against, train, test, "auroc", prevalence, gap, *ends, 1000)
 
 
 def _curves(world: World):
@@ -171,16 +161,8 @@ def _curves(world: World):
                     yield (detector, name, name, prevalence, "roc", a, a**power, 1.0)
                     yield (detector, name, name, prevalence, "risk-coverage", a, base * a ** (1.5 - power), 1.0)
                 for a in x[::2]:
-                    yield (
-                        detector,
-                        name,
-                        name,
-                        prevalence,
-                        "reliability",
-                        a,
-                        min(1.0, max(0.0, a + 0.04 - 0.08 * a)),
-                        float(0.05 + 0.2 * (a - 0.5) ** 2),
-                    )
+                    share, weight = min(1.0, max(0.0, a + 0.04 - 0.08 * a)), float(0.05 + 0.2 * (a - 0.5) ** 2)
+                    yield (detector, name, name, prevalence, "reliability", a, share, weight)
 
 
 def _controls(world: World):

@@ -2,8 +2,7 @@
 
 One finished run of a tiny model on 66 questions, with every experiment and with what detectors read, stands for every
 `runs/…`; a command that runs into a folder goes on with a copy of it, so that only what differs is done. The options of
-a command are parsed and checked as they stand; then model, questions and sizes are replaced by small ones. Imported by
-putting this folder on `sys.path`.
+a command are parsed and checked as they stand; then model, questions and sizes are replaced by small ones.
 """
 
 import gc
@@ -173,7 +172,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         return fit(runs, **options | few)
 
     def parsed(out: Path, options: Any, **more: Any) -> Path:
-        """A validation takes half a minute, and tests/validation makes one: here its options are read and checked."""
+        """A validation takes half a minute, and tests/nightly/validation makes one: here its options are checked."""
         assert isinstance(options, validating.Options)
         return out
 
@@ -181,7 +180,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         raise KeyboardInterrupt  # the server is up; the reader ends it
 
     patch.setattr(ViewServer, "serve_forever", at_once)
-    patch.setattr(serving, "serve", lambda *_: True)  # everything is checked by then; tests/serve has the rest
+    patch.setattr(serving, "serve", lambda *_: True)  # everything is checked by then; tests/runs/serve has the rest
     patch.setattr(webbrowser, "open", lambda address: True)
     patch.setattr(session, "run_benchmark", small_bench)
     patch.setattr(session, "matmul_peak", cache(session.matmul_peak))  # the machine's peak is measured once

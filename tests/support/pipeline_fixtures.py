@@ -1,7 +1,6 @@
 """One whole run on a tiny model, and what compares it with others: for the tests of the pipeline."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -9,32 +8,47 @@ import pytest
 
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from run_cache import cached_run
 from small_facts import quick_options, write_questions
+from tiny_models import build_tiny
 from unprinted import unprinted
 from whole_runs import small_model
 
 
-@pytest.fixture(scope="module")
-def model_folder(save_tiny: Callable[[str], Path]) -> Path:
-    """A tiny model on disk."""
-    return small_model(save_tiny("llama"))
+def _recipe(folder: Path) -> Recipe:
+    return make_recipe(quick_options(folder / "facts.jsonl", model=str(folder / "tiny-llama"), report=True))
 
 
-@pytest.fixture(scope="module")
-def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
-
-
-@pytest.fixture(scope="module")
-def recipe(model_folder: Path, questions: Path) -> Recipe:
-    return make_recipe(quick_options(questions, model=str(model_folder), report=True))
-
-
-@pytest.fixture(scope="module")
-def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run with everything, chart and report included."""
+def _make(folder: Path) -> None:
+    lm = build_tiny("llama")
+    for part in (lm.model, lm.tokenizer):
+        part.save_pretrained(folder / "tiny-llama")
+    small_model(folder / "tiny-llama")
+    write_questions(folder / "facts.jsonl")
     with unprinted("delta_p"):
-        return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
+        run_recipe(_recipe(folder), folder / "run")
+
+
+@pytest.fixture(scope="module")
+def out() -> Path:
+    """One run with everything, chart and report included; read only."""
+    return cached_run("pipeline", _make) / "run"
+
+
+@pytest.fixture(scope="module")
+def model_folder(out: Path) -> Path:
+    """Its model."""
+    return out.parent / "tiny-llama"
+
+
+@pytest.fixture(scope="module")
+def questions(out: Path) -> Path:
+    return out.parent / "facts.jsonl"
+
+
+@pytest.fixture(scope="module")
+def recipe(out: Path) -> Recipe:
+    return _recipe(out.parent)
 
 
 @pytest.fixture(scope="module")

@@ -123,20 +123,9 @@ def probe_scores(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.Data
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-SUMMARY_SCHEMA = {
-    "dataset": pl.String,
-    "site": pl.String,
-    "position": pl.String,
-    "assignment": pl.String,
-    "intervention": pl.String,
-    "group": pl.String,
-    "quantity": pl.String,
-    "value": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
-    "n": pl.Int64,
-    "method": pl.String,
-}
+SUMMARY_SCHEMA = dict.fromkeys(
+    ("dataset", "site", "position", "assignment", "intervention", "group", "quantity"), pl.String
+) | {"value": pl.Float64, "ci_low": pl.Float64, "ci_high": pl.Float64, "n": pl.Int64, "method": pl.String}
 
 
 def summary_row(dataset: str, quantity: str, value: float, half: float = 0.0, **about: object) -> dict[str, object]:
@@ -150,81 +139,37 @@ def summary_row(dataset: str, quantity: str, value: float, half: float = 0.0, **
 def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
     """The numbers of a run that behaves as real ones do."""
     rows = []
-    for dataset in datasets:
-        for assignment, shares in {"plain": (0.44, 0.98, 0.11), "corrected": (0.31, 0.52, 0.49)}.items():
-            share, true_q, true_a = shares
-            knock = {"assignment": assignment, "intervention": "knockout"}
-            rows += [
-                summary_row(dataset, "group_share", share, 0.03, group="Q-Anchored", **knock),
-                summary_row(dataset, "group_share", 1 - share, 0.03, group="A-Anchored", **knock),
-                summary_row(dataset, "null_share", 0.50, 0.02, group="Q-Anchored", **knock),
-                summary_row(dataset, "true_share", true_q, 0.015, group="Q-Anchored", **knock),
-                summary_row(dataset, "true_share", true_a, 0.03, group="A-Anchored", **knock),
-                summary_row(dataset, "kappa", 0.12 if assignment == "plain" else 0.37, 0.04, **knock),
-                summary_row(dataset, "flip_rate", share, 0.03, **knock),
-                summary_row(dataset, "flip_rate", 0.03, 0.01, assignment=assignment, intervention="random"),
-                summary_row(dataset, "flip_rate", 0.0, assignment=assignment, intervention="none", n=170),
-            ]
-            for group in GROUPS:
-                depth = _DEPTH[assignment, group]
-                rows += [
-                    summary_row(dataset, "delta_p_reference", depth, 2.5, group=group, **knock),
-                    summary_row(
-                        dataset,
-                        "delta_p_reference",
-                        -1.2,
-                        0.9,
-                        group=group,
-                        assignment=assignment,
-                        intervention="random",
-                    ),
-                    summary_row(
-                        dataset,
-                        "delta_p_matched",
-                        -0.8,
-                        0.9,
-                        group=group,
-                        assignment=assignment,
-                        intervention="random",
-                        n=240,
-                    ),
-                ]
-        rows += [
-            summary_row(
-                dataset,
-                "delta_p_reference",
-                -44.0,
-                3,
-                group="Q-Anchored",
-                assignment="cross-fitted",
-                intervention="knockout",
-            ),
-            summary_row(
-                dataset,
-                "delta_p_reference",
-                -8.0,
-                3,
-                group="A-Anchored",
-                assignment="cross-fitted",
-                intervention="knockout",
-            ),
-            summary_row(dataset, "mean_probability_before", 0.50, 0.01, intervention="knockout"),
-            summary_row(dataset, "mean_probability_after", 0.17, 0.012, intervention="knockout"),
-            summary_row(dataset, "noise_log_odds_p99", 0.0003, intervention="none", n=200),
-            *(
-                summary_row(dataset, "auc_difference", gain, 0.03, intervention="clean", group=kind)
-                for kind, gain in (
-                    ("relation-only", 0.37),
-                    ("words", 0.26),
-                    ("confidence-mean", 0.19),
-                    ("confidence-min", 0.16),
-                )
-            ),
-            summary_row(dataset, "auc_beyond_confidence", 0.2, 0.03, intervention="clean", group="nested"),
-            summary_row(dataset, "auc_beyond_confidence", 0.01, 0.02, intervention="clean", group="words"),
-            summary_row(dataset, "auc_permuted", 0.5, 0.06, intervention="knockout", group="refit"),
-            summary_row(dataset, "auc_beyond_permuted", 0.22, 0.06, intervention="knockout", group="refit"),
-        ]
+
+    def add(quantity: str, value: float, half: float = 0.0, **about: object) -> None:
+        rows.extend(summary_row(dataset, quantity, value, half, **about) for dataset in datasets)
+
+    for assignment, (share, true_q, true_a) in {"plain": (0.44, 0.98, 0.11), "corrected": (0.31, 0.52, 0.49)}.items():
+        knockout, random, none = (
+            {"assignment": assignment, "intervention": name} for name in ("knockout", "random", "none")
+        )
+        add("null_share", 0.50, 0.02, group="Q-Anchored", **knockout)
+        add("kappa", 0.12 if assignment == "plain" else 0.37, 0.04, **knockout)
+        add("flip_rate", share, 0.03, **knockout)
+        add("flip_rate", 0.03, 0.01, **random)
+        add("flip_rate", 0.0, n=170, **none)
+        for group, of_all, true in zip(GROUPS, (share, 1 - share), ((true_q, 0.015), (true_a, 0.03)), strict=True):
+            add("group_share", of_all, 0.03, group=group, **knockout)
+            add("true_share", *true, group=group, **knockout)
+            add("delta_p_reference", _DEPTH[assignment, group], 2.5, group=group, **knockout)
+            add("delta_p_reference", -1.2, 0.9, group=group, **random)
+            add("delta_p_matched", -0.8, 0.9, group=group, n=240, **random)
+    for group in GROUPS:
+        about = {"group": group, "assignment": "cross-fitted", "intervention": "knockout"}
+        add("delta_p_reference", _DEPTH["cross-fitted", group], 3, **about)
+    add("mean_probability_before", 0.50, 0.01, intervention="knockout")
+    add("mean_probability_after", 0.17, 0.012, intervention="knockout")
+    add("noise_log_odds_p99", 0.0003, intervention="none", n=200)
+    for kind, gain in {"relation-only": 0.37, "words": 0.26, "confidence-mean": 0.19, "confidence-min": 0.16}.items():
+        add("auc_difference", gain, 0.03, intervention="clean", group=kind)
+    add("auc_beyond_confidence", 0.2, 0.03, intervention="clean", group="nested")
+    add("auc_beyond_confidence", 0.01, 0.02, intervention="clean", group="words")
+    add("auc_permuted", 0.5, 0.06, intervention="knockout", group="refit")
+    add("auc_beyond_permuted", 0.22, 0.06, intervention="knockout", group="refit")
     return pl.DataFrame(rows, schema=SUMMARY_SCHEMA)
 
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -13,13 +14,19 @@ from anchorscope.serve.limits import Limits
 from anchorscope.serve.log import ServiceLog
 from anchorscope.serve.server import ServiceServer, address_of, listen
 from anchorscope.serve.service import Service, Setting, by_id
-from detector_cases import added, probe, trained_on
+from detector_cases import added, probe, probes_of, trained_on
+
+CALIBRATION = {"low": 0.5, "high": 0.6, "n": 40, "said": 0.55, "true": 0.61}
 
 
 def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:
-    """A probe, and one that reads a cut as well."""
+    """A probe with probes of every layer, and a detector that reads a cut as well."""
+    card = replace(trained_on(lm).card, calibration=(CALIBRATION,))
     cut = added((probe(), probe(("knockout", "mlp", 2))))
-    return [trained_on(lm, sha256="a" * 64), trained_on(lm, name="anchor", fitted=cut, sha256="b" * 64)]
+    return [
+        trained_on(lm, card=card, layer_probes=probes_of(lm), sha256="a" * 64),
+        trained_on(lm, name="anchor", fitted=cut, sha256="b" * 64),
+    ]
 
 
 @contextmanager

@@ -1,28 +1,40 @@
-"""One small run, finished and half done, that the tests of this folder copy and go on with."""
+"""One small run, finished and half done, that tests copy and go on with; made once per version of the code."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from anchorscope.recipe import Recipe, make_recipe
+from run_cache import cached_run
 from small_facts import quick_options, write_questions
+from tiny_models import build_tiny
 from whole_runs import SmallRun, Stop, quick, small_model, stopping, tables_of
 
 
-@pytest.fixture(scope="session")
-def small_recipe(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    model = small_model(save_tiny("llama"))
-    questions = write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
-    return make_recipe(quick_options(questions, model=str(model), folds=2, directions=2, max_new_tokens=6))
+def _recipe(folder: Path) -> Recipe:
+    options = {"model": str(folder / "tiny-llama"), "folds": 2, "directions": 2, "max_new_tokens": 6}
+    return make_recipe(quick_options(folder / "facts.jsonl", **options))
 
 
-@pytest.fixture(scope="session")
-def small_run(small_recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    folder = tmp_path_factory.mktemp("small")
+def _make(folder: Path) -> None:
+    lm = build_tiny("llama")
+    for part in (lm.model, lm.tokenizer):
+        part.save_pretrained(folder / "tiny-llama")
+    small_model(folder / "tiny-llama")
+    write_questions(folder / "facts.jsonl")
     with stopping("facts/tables", "write"), pytest.raises(Stop):
-        quick(small_recipe, folder / "run")
-    half_done = Path(shutil.copytree(folder / "run", folder / "half"))
-    quick(small_recipe, folder / "run")
-    return SmallRun(small_recipe, folder / "run", half_done, tables_of(folder / "run"))
+        quick(_recipe(folder), folder / "run")
+    shutil.copytree(folder / "run", folder / "half")
+    quick(_recipe(folder), folder / "run")
+
+
+@pytest.fixture(scope="session")
+def small_run() -> SmallRun:
+    folder = cached_run("small", _make)
+    return SmallRun(_recipe(folder), folder / "run", folder / "half", tables_of(folder / "run"))
+
+
+@pytest.fixture(scope="session")
+def small_recipe(small_run: SmallRun) -> Recipe:
+    return small_run.recipe

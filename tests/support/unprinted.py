@@ -1,7 +1,7 @@
 """Whole runs whose figures are drawn and not printed: PNG, SVG and PDF of each take most of a small run's time.
 
 Every figure is still made from the run's own numbers and drawn, and the page is written. For tests of runs that open no
-picture, or one of many. Imported by putting this folder on `sys.path`.
+picture, or one of many.
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack, write_bundle
-from anchorscope.detectors.fitted import LinearProbe, store_parts
+from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.fitted_parts import WeightedSum
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import TrainedDetector
@@ -55,23 +55,6 @@ def test_a_bundle_is_two_files_and_holds_the_whole_detector(trained: TrainedDete
     assert isinstance(again.fitted, WeightedSum)
     torch.testing.assert_close(again.fitted.parts[1].weight, probe(CUT, 3).weight, rtol=0, atol=0)
     assert write_bundle(tmp_path / "made" / "probe", trained) == sha256  # in its own place
-
-
-def test_parts_may_share_their_weights(trained: TrainedDetector) -> None:
-    one = probe()
-    both = added((one, LinearProbe(("knockout", *one.key[1:]), one.weight, one.bias)))
-    again = unpack(pack(replace(trained, fitted=both)).files, "here")
-    assert isinstance(again.fitted, WeightedSum)
-    assert torch.equal(again.fitted.parts[0].weight, again.fitted.parts[1].weight)
-
-
-def test_nothing_else_is_overwritten(trained: TrainedDetector, tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("all of it")
-    with pytest.raises(UserError, match=r"is no bundle \(it holds 'thesis.tex'\)"):
-        write_bundle(tmp_path, trained)
-    with pytest.raises(UserError, match="it is a file"):
-        write_bundle(tmp_path / "thesis.tex", trained)
-    assert (tmp_path / "thesis.tex").read_text() == "all of it"
 
 
 @given(data=st.data())
@@ -144,30 +127,6 @@ def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(trained: Train
     refused(told, "hold NaN or infinity")
 
 
-def test_a_detector_that_is_too_large_is_not_saved(trained: TrainedDetector) -> None:
-    large = LinearProbe(probe().key, torch.zeros(MOST_BYTES // 4), 0.0)
-    with pytest.raises(UserError, match=r"takes 5\.0 MB, and a bundle may have 5; save one that reads fewer layers"):
-        pack(replace(trained, fitted=large))
-
-
-def test_parts_have_plain_names() -> None:
-    with pytest.raises(ValueError, match="a part is called 'a/b'"):
-        store_parts({"a/b": probe()})
-
-
-def test_probes_of_every_layer_are_kept(trained: TrainedDetector) -> None:
-    with_probes = replace(trained, layer_probes=made_layer_probes())
-    packed = pack(with_probes)
-    again = unpack(packed.files, "here")
-    assert pack(again).files == packed.files
-    assert again.layer_probes is not None
-    assert again.layer_probes.layers == (0, 1, 2, 3)
-    assert torch.equal(again.layer_probes.weight, made_layer_probes().weight)
-    np.testing.assert_array_equal(again.layer_probes.means, made_layer_probes().means)
-    assert again.layer_probes.cut_means is None
-    assert again.needs == trained.needs  # they are no part of the score
-
-
 def test_a_bundle_of_the_first_version_is_read(trained: TrainedDetector) -> None:
     files = pack(trained).files
     record = json.loads(files[JSON])
@@ -176,16 +135,6 @@ def test_a_bundle_of_the_first_version_is_read(trained: TrainedDetector) -> None
     assert again.layer_probes is None
     assert again.card.calibration == ()
     assert again.calibration == trained.calibration
-
-
-def test_layers_are_left_out_where_a_bundle_has_no_room(trained: TrainedDetector) -> None:
-    plain = replace(trained, fitted=probe(), fallback=None, range=None)
-    packed = pack(replace(plain, layer_probes=made_layer_probes(9, MOST_BYTES // 12 - 4000)))  # three fit, four do not
-    assert packed.size <= MOST_BYTES
-    kept = json.loads(packed.json)["layer_probes"]["layers"]
-    assert kept == [2, 5, 8]
-    alone = pack(replace(plain, layer_probes=made_layer_probes(2, MOST_BYTES // 3)))
-    assert json.loads(alone.json)["layer_probes"] is None
 
 
 def test_hostile_probes_of_layers_are_refused(trained: TrainedDetector) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from anchorscope.detecting.tables import Evaluation, Tables
-from anchorscope.detectors.evaluation import TrainedOn, joined_groups, pooled
+from anchorscope.detectors.evaluation import TrainedOn, pooled
 from anchorscope.detectors.judging import COMPARED, Judge, Scored, balanced_weights
 from anchorscope.detectors.stacking import calibrated
 from anchorscope.detectors.training import INNER_FOLDS, Training, tossed
@@ -186,15 +186,6 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
     assert all(one is None or one == stratum for one, stratum in zip(expected, found.strata[0], strict=True))
 
 
-def test_elsewhere_is_none_where_it_cannot_be(trained: TrainedOn) -> None:
-    other = made_dataset(n=40, name="other")
-    few = {key: states for key, states in other.features.states.items() if key[0] == "clean"}
-    other = replace(other, features=replace(other.features, states=few))
-    assert trained.elsewhere("words", other) is None  # words of one dataset are not those of another
-    assert trained.elsewhere("pr-delta", other) is None  # what the cut leaves was not kept there
-    assert trained.elsewhere("probe", other) is not None
-
-
 def test_tables_hold_every_detector_with_both_prevalences_and_pairs(trained: TrainedOn) -> None:
     names, tables = ("confidence", "probe", "probe+confidence", "mop", "mop-random-cut"), Tables()
     evaluation = Evaluation(trained.plan, 100, names, Silent())
@@ -239,18 +230,6 @@ def test_datasets_taken_together_keep_items_in_order_and_tie_groups() -> None:
     assert len(set(groups.tolist())) == 6 + 4
     np.testing.assert_array_equal(both.texts.groups, groups)
     np.testing.assert_array_equal(both.natural, np.concatenate([first.natural, second.natural]))
-
-
-@given(st.lists(st.frozensets(st.sampled_from("abcdefgh"), min_size=1, max_size=3), min_size=1, max_size=12))
-def test_groups_are_the_connected_parts(keys: list[frozenset[str]]) -> None:
-    found = joined_groups(keys)
-    for item, mine in enumerate(keys):
-        reached = set(mine)
-        for _ in keys:  # as often as the longest way has steps
-            reached |= {key for others in keys if others & reached for key in others}
-        for other, theirs in enumerate(keys):
-            assert (found[item] == found[other]) == bool(theirs & reached)
-    assert set(found.tolist()) == set(range(found.max() + 1))
 
 
 def test_tossed_labels_keep_the_numbers_of_every_relation() -> None:

@@ -1,12 +1,10 @@
 """Probes of every layer: those of a run, told by fits that never saw the items."""
 
 import numpy as np
-import pytest
 import torch
 
 from anchorscope.detectors.features import Features
 from anchorscope.detectors.layer_probes import fit_layer_probes
-from anchorscope.errors import UserError
 from anchorscope.probes.crossfit import fit_final_probes
 from anchorscope.probes.folds import truth_strata
 from anchorscope.stats.streams import priorities
@@ -54,9 +52,3 @@ def test_the_cut_takes_what_it_was_made_to_take() -> None:
     without = fit_layer_probes(Features(data.features.n_items, clean_only, {}), data.examples, "mlp")
     assert without.cut_means is None
     np.testing.assert_array_equal(without.auc, found.auc)
-
-
-def test_too_few_items_are_told() -> None:
-    data = made_dataset(n=8)
-    with pytest.raises(UserError, match="too few"):
-        fit_layer_probes(data.features, data.examples, "mlp")

@@ -11,7 +11,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.features import Needs
 from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.live_cuts import DRAWS, MOST_ALONE, live_cuts, tokens_at_most
+from anchorscope.detectors.live_cuts import DRAWS, live_cuts
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.evidence.effects import Scoring, measure
@@ -67,18 +67,6 @@ def test_delta_p_is_that_of_a_run(tiny_llama: LanguageModel, site: str) -> None:
         np.testing.assert_allclose(moved if labels[place] else -moved, wanted[:, place], atol=1e-4)
         own = sure if labels[place] else 1 - sure
         np.testing.assert_allclose(own, true_label_probability(before, labels)[:, place], atol=1e-6)
-
-
-def test_an_answer_of_the_models_own_is_as_short_as_it_is_asked_for(detector: Detector) -> None:
-    own = detector.trained.setting.max_new_tokens
-    whole = live_cuts(detector, QUESTION, None).score.answer
-    assert 2 < len(whole) <= own  # a token is a byte, shown as one letter
-    for longest in (2, 10 * own):
-        told = live_cuts(detector, QUESTION, None, longest=longest)
-        assert told.score.answer == whole[:longest]
-        assert told.generated
-    costs = [tokens_at_most(detector, QUESTION, None, longest) for longest in (2, own, None, 10 * own)]
-    assert costs[0] < costs[1] == costs[2] == costs[3]
 
 
 def test_the_record_is_whole_and_plain(detector: Detector) -> None:
@@ -155,48 +143,3 @@ def test_the_model_answers_where_nobody_does(detector: Detector) -> None:
         live_cuts(detector, QUESTION, "  ")
     with pytest.raises(UserError, match="Question 1 is empty"):
         live_cuts(detector, " ", ANSWER)
-
-
-def test_a_question_without_words_and_one_with_many(detector: Detector) -> None:
-    nothing = live_cuts(detector, "???", ANSWER)
-    told = nothing.record()
-    assert told["delta_p"]["all"] is None
-    assert told["evidence"] is None
-    assert told["score_cut"] is None
-    assert "no key words found: nothing could be cut" in told["warnings"]
-    many = "Which of " + ", ".join(f"Zork{place} Q{place}x" for place in range(12)) + " did Marlow paint?"
-    found = live_cuts(detector, many, ANSWER)
-    assert len([run for run in found.log_odds if run.startswith("word ")]) <= MOST_ALONE
-    assert tokens_at_most(detector, many, ANSWER) > tokens_at_most(detector, QUESTION, ANSWER) > 0
-
-
-def test_without_probes_of_the_layers_the_score_is_told(tiny_llama: LanguageModel) -> None:
-    plain = Detector(trained_on(tiny_llama), tiny_llama)
-    told = live_cuts(plain, QUESTION, ANSWER).record()
-    assert told["layers"] == []
-    assert told["delta_p"] is None
-    assert told["score_cut"] is not None
-    assert any("has no probes of every layer" in one for one in told["warnings"])
-    few = Detector(trained_on(tiny_llama, layer_probes=probes_of(tiny_llama).thinned(2)), tiny_llama)
-    told = live_cuts(few, QUESTION, ANSWER).record()
-    assert told["layers"] == [1, 3]
-    assert "2 of 4 layers have a probe in this bundle" in told["warnings"]
-
-
-def test_what_the_shares_are_is_said(tiny_llama: LanguageModel, detector: Detector) -> None:
-    told = live_cuts(detector, QUESTION, ANSWER).record()
-    assert "carries over (transfer). It is not the question share Λ" in told["training"]["note"]
-    assert "were not cut" not in told["evidence"]["note"]
-    uncut = trained_on(tiny_llama, layer_probes=probes_of(tiny_llama, cut_means=None, delta_p=None))
-    told = live_cuts(Detector(uncut, tiny_llama), QUESTION, ANSWER).record()
-    assert (told["training"]["lost_share"], told["training"]["note"]) == (None, None)
-    assert "were not cut, so the shift that a cut gives to every answer counts as lost" in told["evidence"]["note"]
-
-
-def test_evidence_is_read_from_the_middle_of_training(detector: Detector) -> None:
-    found = live_cuts(detector, QUESTION, ANSWER)
-    told = found.record()["evidence"]
-    np.testing.assert_allclose(told["clean"], found.log_odds["clean"] - 0.1, atol=1e-5)
-    np.testing.assert_allclose(told["cut"], found.log_odds[KNOCKOUT] - (0.05 - 0.2), atol=1e-5)
-    for clean, cut, share in zip(told["clean"], told["cut"], told["lost_share"], strict=True):
-        assert share is None if abs(clean) < 0.3 else share == pytest.approx(1 - cut / clean, abs=1e-3)

@@ -119,18 +119,6 @@ def test_a_pass_stops_at_the_highest_layer_that_is_read(
     assert set(ran) == {0, 1, 2, 3}
 
 
-def test_confidence_is_what_the_model_itself_says(session: ScoringSession) -> None:
-    (item,) = session.items([asked(*PAIRS[0])])
-    found = session.features([item], Needs(columns=CONFIDENCE)).columns
-    lm, start = session.lm, item.located.answer_start
-    logits = lm.model(torch.tensor([item.located.input_ids])).logits[0, start - 1 : -1].log_softmax(-1).double()
-    said = torch.tensor(item.located.input_ids[start:])
-    own = logits.gather(1, said[:, None])[:, 0]
-    other = logits[0].clone().index_fill(0, said[:1], -torch.inf).max()
-    wanted = (own.mean(), own.min(), own[0], own[0] - other, -(logits.exp() * logits).sum(-1).mean())
-    close(np.array([found[name][0] for name in CONFIDENCE]), torch.stack(wanted).detach())
-
-
 def test_an_answer_of_the_models_own_is_scored_as_if_it_were_given(tiny_llama: LanguageModel) -> None:
     detector = Detector(trained_on(tiny_llama), tiny_llama)
     greedy = detector.score("Who wrote Emma?")
@@ -190,22 +178,6 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
     assert lonely.log_odds == pytest.approx(detector.score(*PAIRS[0]).log_odds)
 
 
-def test_what_makes_a_number_worth_less_is_said(tiny_llama: LanguageModel) -> None:
-    detector = Detector(trained_on(tiny_llama, fitted=added((probe(CLEAN), probe(("knockout", "mlp", 2))))), tiny_llama)
-    wordless, empty, whole = detector.score_many([("???", "Yes"), ("Who?", " "), PAIRS[0]])
-    assert wordless.warnings == ("no key words found: nothing could be cut",)
-    assert wordless.pathway_score == pytest.approx(0, abs=1e-6)
-    assert (empty.truth_probability, empty.log_odds, empty.verdict) == (None, None, "abstain")
-    assert empty.warnings == ("the answer is empty",)
-    assert whole.truth_probability == pytest.approx(detector.score(*PAIRS[0]).truth_probability, abs=1e-5)
-    with pytest.raises(UserError, match="Question 2 is empty"):
-        detector.score_many(["Who?", " "])
-    with pytest.raises(UserError, match="The answer of item 1 is int; give it as text"):
-        detector.score("Who?", 7)  # type: ignore[arg-type]
-    assert detector.score_many([]) == []
-    assert detector.score("Who?", "") == replace(empty, answer="")  # also where nothing else is run
-
-
 def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel) -> None:
     trained = trained_on(tiny_llama)
 
@@ -230,17 +202,6 @@ def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel)
         Detector.of(trained, tiny_llama.model)
 
 
-def test_the_same_weights_in_another_precision_are_the_same_model() -> None:
-    coarse = tiny_model("llama").to(torch.bfloat16)
-    trained = trained_on(wrap(coarse, byte_tokenizer(), name="coarse"))
-    widened = tiny_model("llama").to(torch.bfloat16).to(torch.float32)
-    score = Detector.of(trained, widened, byte_tokenizer()).score(*PAIRS[0])
-    assert score.warnings == ("dtype differs: trained in bfloat16, scored in float32",)
-    exact = trained_on(wrap(tiny_model("llama"), byte_tokenizer(), name="exact"))
-    with pytest.raises(UserError, match=r"its weights are others \(or were rounded: it runs in bfloat16, training in"):
-        Detector.of(exact, coarse, byte_tokenizer())
-
-
 def test_what_cannot_be_measured_of_a_new_answer_is_refused(tiny_llama: LanguageModel) -> None:
     for fitted, message in (
         (probe(("random", "mlp", 2)), "the run 'random', which is not made of new answers"),
@@ -252,16 +213,6 @@ def test_what_cannot_be_measured_of_a_new_answer_is_refused(tiny_llama: Language
             Detector(trained_on(tiny_llama, fitted=fitted), tiny_llama)
 
 
-def test_states_that_are_no_numbers_are_refused() -> None:
-    broken = tiny_model("llama")
-    lm = wrap(broken, byte_tokenizer(), name="broken")
-    detector = Detector(trained_on(lm), lm)
-    with torch.no_grad():
-        lm.layers[2].mlp.down_proj.weight.fill_(float("nan"))
-    with pytest.raises(UserError, match="NaN"):
-        detector.score(*PAIRS[0])
-
-
 def test_the_range_knows_its_own_and_tells_strangers() -> None:
     generator = torch.Generator().manual_seed(3)
     mixing = torch.randn(24, 24, generator=generator)
@@ -271,28 +222,3 @@ def test_the_range_knows_its_own_and_tells_strangers() -> None:
     assert (span.distance_of(own) <= span.limit).mean() > 0.95
     assert (span.distance_of(more + 60 * mixing[0]) > span.limit).all()
     assert (span.distance_of(-more) > span.limit).mean() > 0.5
-
-
-def test_between_two_clusters_is_outside_though_near_the_mean() -> None:
-    generator = torch.Generator().manual_seed(4)
-    sides = torch.where(torch.arange(400) % 2 == 0, 20.0, -20.0)[:, None]
-    span = TrainingRange.fit(CLEAN, torch.randn(400, 2, generator=generator) + sides)
-    middle = torch.randn(50, 2, generator=generator)
-    assert (span.distance_of(middle) > span.limit).all()
-    assert (span.distance_of(middle + 20) <= span.limit).mean() > 0.8
-
-
-def test_states_of_one_group_are_not_each_others_neighbours() -> None:
-    twins = torch.randn(60, 8, generator=torch.Generator().manual_seed(5)).repeat_interleave(6, 0)
-    groups = np.repeat(np.arange(60), 6)
-    assert TrainingRange.fit(CLEAN, twins, groups=groups).limit > 5 * TrainingRange.fit(CLEAN, twins).limit + 0.1
-
-
-def test_a_question_that_does_not_fit_the_context_is_not_scored(tiny_llama: LanguageModel) -> None:
-    detector = Detector(trained_on(tiny_llama), tiny_llama)
-    long, short, answer = detector.score_many([("Who " + "x" * 3000, "Bo"), PAIRS[0], ("Who?", "b" * 5000)])
-    assert (long.truth_probability, long.verdict) == (None, "abstain")
-    assert "tokens, and the model reads at most 2,048" in long.warnings[-1]
-    assert "tokens, and the model reads at most 2,048" in answer.warnings[-1]
-    assert short.truth_probability == pytest.approx(detector.score(*PAIRS[0]).truth_probability, abs=1e-5)
-    assert detector.score("Who " + "x" * 3000).verdict == "abstain"

@@ -1,89 +1,11 @@
 """Every page can be read by everybody: axe-core finds nothing, and a telephone's width clips nothing."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-
-import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from anchorscope.progress import Silent
-from anchorscope.report import validation_page
-from anchorscope.report.answer_card import answer_card
-from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.compared import Compared
-from anchorscope.report.detection import detection_page
-from anchorscope.report.statements import read
-from anchorscope.report.study import study_page
-from anchorscope.report.study.studied import ShownRun, Studied
-from browser_pages import PALE, write_run
-from compared_runs import model_findings
-from detection_synthetic import World, write_world
-from report_further_synthetic import confusion, recovery
-from report_items_synthetic import make_items
-from report_shares import with_shares
+from browser_pages import PAGES, PALE, write_page
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-
-
-def _run(folder: Path) -> Path:
-    findings = with_shares(make_items(n=6, layers=30, datasets=("popqa",))[0])
-    columns = {"question_share": 0.5, "question_share_low": 0.1, "question_share_high": 0.9, "pathway_call": "question"}
-    items = findings.items.with_columns(*(pl.lit(value).alias(name) for name, value in columns.items()))
-    return write_run(replace(findings, items=items), folder)
-
-
-def _compare(folder: Path) -> Path:
-    runs = (model_findings("Small"), model_findings("Large", layers=16, depth=-70.0, parameters=10**9))
-    comparison_page.write_comparison(Compared(runs, ("a", "b")), folder, Silent())
-    return folder / "report.html"
-
-
-def _detection(folder: Path) -> Path:
-    detection_page.write_detection_report(folder, write_world(World(datasets=("popqa", "nq")), folder))
-    return folder / "report.html"
-
-
-def _validation(folder: Path) -> Path:
-    validation_page.write_validation(validation_page.Validation("planted", (), recovery(), confusion()), folder)
-    return folder / "validation.html"
-
-
-def _study(folder: Path) -> Path:
-    runs = [with_shares(model_findings(name, layers=30)) for name in ("small", "large")]
-    cards = [answer_card(one, read(one)) for one in runs]
-    shown = [
-        ShownRun(one.model, one.model, "few-shot", 0, "done", None, f"runs/{one.model}/report.html", one, card)
-        for one, card in zip(runs, cards, strict=True)
-    ]
-    failed = ShownRun("large-seed1", "large", "few-shot", 1, "failed", "12 true answers; ask more questions")
-    study_page.write_study_page(
-        Studied("sizes", (*shown, replace(shown[0], name="small-seed1", seed=1), failed)), folder, Silent()
-    )
-    return folder / "report.html"
-
-
-PAGES: dict[str, Callable[[Path], Path]] = {
-    "run": _run,
-    "compare": _compare,
-    "detection": _detection,
-    "validation": _validation,
-    "study": _study,
-}
-
-
-@pytest.fixture(params=list(PAGES))
-def kind(request) -> str:
-    return request.param
-
-
-@pytest.fixture
-def report(kind, tmp_path) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (comparison_page, detection_page, validation_page, study_page):
-            patch.setattr(module, "save_all", lambda *_: None)  # the printed figures take the time
-        return PAGES[kind](tmp_path)
 
 
 AXE = {"run": "dark", "compare": "dark", "detection": "light", "validation": "dark", "study": "light"}
@@ -91,8 +13,9 @@ AXE = {"run": "dark", "compare": "dark", "detection": "light", "validation": "da
 looks: for both looks of every page they are taken here as well (`PALE`)."""
 
 
-def test_everybody_can_read_it(kind, report, open_page):
-    page = open_page(report, viewport=NARROW, color_scheme="dark")
+@pytest.mark.parametrize("kind", PAGES)
+def test_everybody_can_read_it(kind, tmp_path, open_page):
+    page = open_page(write_page(kind, tmp_path), viewport=NARROW, color_scheme="dark")
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert _clipped(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

@@ -54,10 +54,6 @@ def _as_it_was(page):
             button.click()
 
 
-def _ticks(page, panel: int, axis: str) -> list[str]:
-    return page.locator(PANELS).nth(panel).locator(f"svg.lines .tick.{axis}").all_text_contents()
-
-
 def _lines(page, panel: int) -> int:
     return page.locator(PANELS).nth(panel).locator("svg.lines .plot .series").count()
 
@@ -92,33 +88,6 @@ def test_the_share_comes_first_with_its_controls_on_one_axis(page) -> None:
     assert {"Random words cut", "Key words cut (PopQA)"} <= set(names)
 
 
-def test_a_share_is_read_off_its_panel_and_controls_can_be_taken_away(page) -> None:
-    large = page.locator(SHARE_PANELS).nth(1)
-    large.focus()
-    page.keyboard.press("Home")
-    for _ in range(17):
-        page.keyboard.press("ArrowRight")
-    told = large.locator(".readout tr").filter(has_text="Key words cut (PopQA)")
-    assert float(told.locator(".value").inner_text()) == pytest.approx(0.70, abs=0.006)
-    page.locator(f"{SHARES} .legend button.toggle").filter(has_text="Random words cut").click()
-    assert large.locator("svg.lines .plot .series").count() == 6
-    page.locator(SHARES).get_by_role("radio", name="thirds").check()
-    assert large.locator("svg.lines .plot .series").count() == 4
-    assert "cs-shown=thirds" in page.url
-
-
-def test_all_panels_have_the_same_y_axis(page) -> None:
-    assert _ticks(page, 0, "y") == _ticks(page, 1, "y") == _ticks(page, 2, "y")
-    assert "−60" in _ticks(page, 2, "y")
-    assert _ticks(page, 0, "x") != _ticks(page, 2, "x")
-
-
-def test_relative_depth_makes_the_x_axes_the_same(page) -> None:
-    page.locator(VIEW).get_by_role("switch", name="Relative depth").check()
-    assert _ticks(page, 0, "x") == _ticks(page, 1, "x") == _ticks(page, 2, "x")
-    assert "cp-depth=1" in page.url
-
-
 def test_the_rule_changes_every_panel(page, compared) -> None:
     before = page.locator(f"{PANELS} .line").first.get_attribute("d")
     page.locator(VIEW).get_by_role("group", name="Sorted by the rule").get_by_role("radio", name="corrected").check()
@@ -137,18 +106,6 @@ def test_the_rule_changes_every_panel(page, compared) -> None:
     assert float(told.locator(".value").inner_text().replace("−", "-")) == pytest.approx(last, abs=0.051)
 
 
-def test_a_line_switched_off_is_off_in_all_panels(page) -> None:
-    _legend(page).filter(has_text="Q-Anchored (TriviaQA)").click()
-    assert [_lines(page, panel) for panel in range(3)] == [6, 6, 3]  # its control goes with it
-    assert _legend(page).filter(has_text="Q-Anchored (TriviaQA)").get_attribute("aria-pressed") == "false"
-
-
-def test_bands_can_be_taken_away(page) -> None:
-    assert page.locator(f"{PANELS} .band").count() == 12
-    page.locator(VIEW).get_by_role("switch", name="95 % bands").uncheck()
-    assert page.locator(f"{PANELS} .band").count() == 0
-
-
 def test_all_panels_can_be_taken_along(page, compared) -> None:
     with page.expect_download() as started:
         page.locator(VIEW).get_by_role("button", name="Download SVG").click()
@@ -165,16 +122,3 @@ def test_all_panels_can_be_taken_along(page, compared) -> None:
     own = pl.concat(run.curves.with_columns(run=pl.lit(run.model)) for run in compared.runs)
     own = own.filter((pl.col("assignment") == "plain") & (pl.col("variant") == "all"))
     assert rows.sort(keys)["delta_p"].to_list() == pytest.approx(own.sort(keys)["delta_p"].to_list(), abs=0.00051)
-
-
-def test_a_view_can_be_linked(report, open_page) -> None:
-    other = open_page(report, "cp-rule=cross-fitted&cp-hide=q0.a1", color_scheme="dark")
-    assert other.locator(VIEW).get_by_role("radio", name="cross-fitted").is_checked()
-    assert _lines(other, 0) == 4
-
-
-def test_a_narrow_page_does_not_scroll_sideways(report, open_page) -> None:
-    narrow = open_page(report, viewport={"width": 380, "height": 800})
-    assert narrow.evaluate("document.documentElement.scrollWidth") <= 380
-    boxes = [narrow.locator(PANELS).nth(panel).bounding_box() for panel in range(2)]
-    assert boxes[1]["y"] > boxes[0]["y"] + 100  # one under the other

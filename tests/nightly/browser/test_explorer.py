@@ -1,16 +1,11 @@
 """The explorer of single items in a browser: finds, filters, opens, marks, and shows other people's text as text."""
 
-import base64
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
-from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import record, records
-from anchorscope.report.page_writer import embedded_json
 from browser_pages import write_run
 from report_items_synthetic import make_items, with_texts
 
@@ -74,35 +69,6 @@ def choose(page, label: str, value: str) -> None:
 
 def count(page) -> str:
     return page.locator(".explorer-list .count").text_content()
-
-
-def test_an_items_share_is_told_with_its_call(tmp_path, open_page):
-    findings, _ = make_items(n=6)
-    columns = {"question_share": 0.62, "question_share_low": 0.2, "question_share_high": 0.95}
-    told = [pl.lit(value).alias(name) for name, value in columns.items()]
-    items = findings.items.with_columns(*told, pathway_call=pl.lit("undetermined"))
-    shares = {"item_share": 0.7, "item_share_low": 0.4, "item_share_high": 0.9}
-    worded = [("popqa", "popqa-0", "wordings", "", name, value) for name, value in shares.items()]
-    worded.append(("popqa", "popqa-0", "wordings", "odd wordings", "item_share", 0.66))
-    further = pl.DataFrame(worded, schema=findings.experiment_items.schema, orient="row")
-    opened = open_page(write_run(replace(findings, items=items, experiment_items=further), tmp_path))
-    facts = opened.locator(".item-facts").inner_text()
-    assert "70 % [40, 90] over all; odd wordings 66 %" in facts
-    choose(opened, "call by share", "undetermined")
-    assert count(opened) == "16 items"
-    assert "62 % [20, 95] of its evidence, an estimate for one item; undetermined" in facts
-
-
-def test_it_opens_with_the_first_item(page, findings):
-    item = record(findings, "popqa", "popqa-0")
-    assert (count(page), chosen(page)) == ("124 items", "popqa-0")
-    assert page.locator(".item-body .question").text_content() == item.question
-    assert page.locator(".item-body mark").all_text_contents() == ["capital", "Bern"]
-    facts = page.locator(".item-facts").inner_text()
-    assert "Bern · Bern City" in facts
-    assert ("✓ true" if item.truthful else "✗ false") in facts
-    assert "All 124 items of the run are in this page" in page.locator("#explorer > .explorer-note").text_content()
-    assert "#" not in page.url, "looking at a page does not change its address"
 
 
 def test_the_numbers_are_those_of_the_item(page, findings):
@@ -174,51 +140,6 @@ def test_filters_and_sorting(page, findings):
     assert chosen(page) == "triviaqa-1", "numbers in ids count as numbers"
 
 
-def test_a_line_of_the_chart_leads_to_its_items(report, findings, open_page):
-    opened = open_page(report)
-    opened.get_by_role("button", name="Items behind Q-Anchored (TriviaQA)").click()
-    mine = [one for one in records(findings) if one.dataset == "triviaqa"]
-    found = [one for one in mine if one.pathways.get("plain") == "Q-Anchored"]
-    assert count(opened) == f"{len(found)} of 124 items"
-    assert chosen(opened) == found[0].item_id
-    assert opened.evaluate("document.activeElement.className") == "item-list", "the keyboard goes on there"
-    opened.evaluate("location.hash = 'dp-rule=corrected&dp-truth=true'")
-    opened.locator("#delta-p-view").get_by_role("radio", name="corrected").and_(opened.locator(":checked")).wait_for()
-    ring = opened.locator("#delta-p-view .ring[data-series='a0']")
-    ring.scroll_into_view_if_needed()
-    ring.hover()
-    ring.click()  # a line leads there as well
-    some = [
-        one
-        for one in records(findings)
-        if one.dataset == "popqa" and one.truthful and one.pathways.get("corrected") == "A-Anchored"
-    ]
-    assert count(opened) == f"{len(some)} of 124 items"
-
-
-def test_the_list_by_keyboard(page):
-    items = page.locator(".item-list")
-    for key, expected in (
-        ("ArrowDown", "popqa-1"),
-        ("ArrowDown", "popqa-2"),
-        ("ArrowUp", "popqa-1"),
-        ("Home", "popqa-0"),
-    ):
-        items.press(key)
-        assert chosen(page) == expected
-        active = page.locator(f"#{items.get_attribute('aria-activedescendant')}")
-        assert active.get_attribute("aria-selected") == "true"
-        assert page.locator("[role=option][aria-selected=true]").count() == 1
-    items.press("End")
-    assert page.locator(".item-body").inner_text().count("It was not used") == 1
-    last = page.locator("[role=option][aria-selected=true]")
-    assert last.get_attribute("aria-posinset") == last.get_attribute("aria-setsize") == "124"
-    assert last.is_visible()
-    assert page.locator(".steps button").nth(1).is_disabled()
-    items.press("Enter")
-    assert page.evaluate("document.activeElement.className") == "item-body"
-
-
 def test_other_peoples_text_stays_text(page, findings):
     title = page.title()
     page.fill("#item-search", "emma")
@@ -246,56 +167,3 @@ def test_an_item_has_an_address(report, open_page, page):
     page.wait_for_url(lambda url: "#item=popqa/a/b" in url)
     named.evaluate("(text) => { location.hash = text; }", page.url.split("#")[1])
     playwright.expect(named.locator(".item-name code")).to_have_text(f"a/b {MARKUP}")
-
-
-def test_a_narrow_dark_page(report, open_page):
-    narrow = open_page(report, viewport={"width": 380, "height": 800}, color_scheme="dark")
-    narrow.locator(".item-row").nth(2).click()
-    assert chosen(narrow) == "popqa-2"
-    assert narrow.evaluate("document.documentElement.scrollWidth") <= 380
-    dark = narrow.evaluate("getComputedStyle(document.querySelector('.explorer-item')).backgroundColor")
-    assert sum(map(int, dark.strip("rgb()").split(","))) < 200
-
-
-def test_six_thousand_items_stay_fluid(findings, report, open_page, tmp_path):
-    before, _, rest = report.read_text().partition('id="item-data">')
-    _, end, after = rest.partition("</script>")
-    large = tmp_path / "large.html"
-    large.write_text(f'{before}id="item-data">{embedded_json(many(item_data(findings), 50))}{end}{after}')
-    page = open_page(large)
-    assert count(page) == "6200 items"
-    assert page.locator(".item-row").count() < 60
-    page.fill("#item-search", "number")  # the first search makes the text that is searched
-    took = page.evaluate(
-        """() => {
-          const box = document.getElementById("item-search");
-          const began = performance.now();
-          for (const text of ["sao", "sao 3", "sao 13", "bern", ""]) {
-            box.value = text;
-            box.dispatchEvent(new Event("input"));
-          }
-          return (performance.now() - began) / 5;
-        }"""
-    )
-    assert took < 400, "milliseconds; 20 on a free machine"
-    page.locator(".item-list").press("End")
-    assert page.locator("[role=option][aria-selected=true]").get_attribute("aria-posinset") == "6200"
-
-
-def many(data: dict, times: int) -> dict:
-    """The same items over and over, under other ids."""
-    items = data["items"]
-    size = len(items["id"])
-    longer = {name: values * times for name, values in items.items() if isinstance(values, list)}
-    longer |= {name: coded | {"of": coded["of"] * times} for name, coded in items.items() if "of" in coded}
-    longer["pathways"] = {rule: coded | {"of": coded["of"] * times} for rule, coded in items["pathways"].items()}
-    longer["id"] = [f"{name}-{turn}" for turn in range(times) for name in items["id"]]
-    interventions = []
-    for one in data["interventions"]:
-        rows = np.arange(one["count"]) if one["rows"] is None else np.frombuffer(base64.b64decode(one["rows"]), "<u4")
-        every = (rows[None] + size * np.arange(times)[:, None]).astype("<u4")
-        repeated = {name: base64.b64encode(base64.b64decode(one[name]) * times).decode() for name in ("at", "curves")}
-        lists = {name: one[name] * times for name in ("n_cut", "runs", "flips") if isinstance(one[name], list)}
-        about = {"rows": base64.b64encode(every.tobytes()).decode(), "count": every.size}
-        interventions.append(one | repeated | lists | about)
-    return data | {"items": longer, "interventions": interventions, "total": size * times}

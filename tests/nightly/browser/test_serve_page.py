@@ -1,41 +1,22 @@
 """The page of `anchorscope serve` in a real browser, on a real server with a tiny model."""
 
-import json
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import playwright.sync_api as playwright
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.keys import Keys
 from browser_fixtures import OpenServed, check
 from browser_pages import PALE
-from detector_cases import probes_of, trained_on
-from running import Running, running
+from running import Running
+from serve_fixtures import *  # noqa: F403
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"'><svg/onload=window.hacked=1> "
     "\u202eabc\u202c ‏שלום‏ מה בירת פרו? {{7*7}} ${window.hacked=1} javascript:window.hacked=1"
 )
 KEY = "a-key-of-sixteen-letters"
-
-
-@pytest.fixture(scope="module")
-def served(tiny_llama: LanguageModel) -> Iterator[Running]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("running.made_detectors", _detectors)
-        with running(tiny_llama) as found:
-            yield found
-
-
-def _detectors(lm: LanguageModel) -> list:
-    rows = ({"low": 0.5, "high": 0.6, "n": 40, "said": 0.55, "true": 0.61},)
-    card = trained_on(lm).card
-    probed = {"layer_probes": probes_of(lm), "sha256": "a" * 64}
-    return [trained_on(lm, card=replace(card, calibration=rows), **probed), trained_on(lm, name="other", **probed)]
 
 
 def test_check_cut_and_compare(open_served: OpenServed) -> None:
@@ -146,47 +127,7 @@ def test_history_stays_in_the_browser_and_can_be_cleared(open_served: OpenServed
     assert page.locator("#about-detector").inner_text().count("made up") == 1
 
 
-WRONG = [
-    (503, "model_loading", "The model is still loading."),
-    (429, "queue_full", "The server is busy. Try again in 7 s."),
-    (504, "deadline_exceeded", "longer than the server allows"),
-    (0, "", "The server cannot be reached."),
-    (422, "invalid_request", "<b>said</b> so"),
-]
-
-
-def test_what_goes_wrong_is_told(open_served: OpenServed) -> None:
-    page = open_served(expected=("Failed to load resource",))
-    page.locator("#model-name", has_text="tiny llama").wait_for()
-    page.get_by_label("Check an answer").check()
-    page.fill("#question", "Who?")
-    page.fill("#answer-0", "Me")
-    for status, code, told in WRONG:
-        page.route("**/v1/score", _refusing(status, code))
-        page.click("#go")
-        page.wait_for_selector("#state:not([hidden])")
-        assert told in page.locator("#state").inner_text()
-        page.unroute("**/v1/score")
-        page.click("#go")
-        page.wait_for_selector("#state", state="hidden")
-        page.wait_for_selector(".verdict .probability")
-
-
-def _refusing(status: int, code: str) -> Callable[[playwright.Route], None]:
-    body = json.dumps({"error": {"message": "<b>said</b> so", "type": "t", "param": None, "code": code}})
-
-    def answer(route: playwright.Route) -> None:
-        if status:
-            route.fulfill(status=status, body=body, headers={"Retry-After": "7"}, content_type="application/json")
-        else:
-            route.abort()
-
-    return answer
-
-
-def test_a_key_is_asked_for_only_where_the_server_wants_one(
-    open_served: OpenServed, tiny_llama: LanguageModel, served: Running
-) -> None:
+def test_a_key_is_asked_for_only_where_the_server_wants_one(open_served: OpenServed, served: Running) -> None:
     assert open_served().locator("#key-form").is_hidden()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(served.service, "setting", _with_keys(served))

@@ -5,7 +5,7 @@ import pytest
 
 from browser_pages import write_run
 from report_shares import World, run_with_shares
-from report_synthetic import LAYERS, make_findings
+from report_synthetic import LAYERS
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="400" height="200"><path d="M0 0L400 200"/></svg>'
 CHART = "#share-view .chart"
@@ -56,16 +56,6 @@ def _at_layer(page, layer):
     return {name: float(value.replace("−", "-")) for name, value in cells if value}
 
 
-def test_it_stands_beside_the_papers_chart(page):
-    boxes = [page.locator(view).bounding_box() for view in ("#share-view", "#delta-p-view")]
-    assert boxes[0]["y"] == boxes[1]["y"], "side by side"
-    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
-    page.set_viewport_size({"width": 900, "height": 900})
-    boxes = [page.locator(view).bounding_box() for view in ("#share-view", "#delta-p-view")]
-    assert boxes[0]["x"] == boxes[1]["x"], "one under the other"
-    page.set_viewport_size({"width": 1200, "height": 900})
-
-
 def test_it_draws_the_share_with_its_controls(page, findings):
     assert page.locator(f"{CHART} .series:not(.quiet) .line").count() == 2
     assert page.locator(f"{CHART} .series.quiet .line").count() == 2 * CONTROLS
@@ -78,58 +68,9 @@ def test_it_draws_the_share_with_its_controls(page, findings):
     assert shown["Random words cut (PopQA)"] == pytest.approx(_share(findings, 17, intervention="random"), abs=0.0051)
 
 
-def test_the_thirds_are_two_lines_of_each_dataset(page, findings):
-    page.locator("#share-view").get_by_role("radio", name="thirds").check()
-    assert page.locator(f"{CHART} .series").count() == 4
-    dashed = {
-        line.get_attribute("data-series")[0]: line.locator(".line").get_attribute("stroke-dasharray")
-        for line in page.locator(f"{CHART} .series").all()
-    }
-    assert dashed["u"] is None
-    assert dashed["l"]
-    shown = _at_layer(page, 17)
-    assert shown["Upper third (TriviaQA)"] == pytest.approx(
-        _share(findings, 17, dataset="triviaqa", group="upper third"), abs=0.0051
-    )
-    truths = page.locator("#share-view").get_by_role("group", name="Answers")
-    assert truths.get_by_role("radio", name="false").is_disabled()  # the run measured thirds of all answers alone
-    assert "qs-shown=thirds" in page.url
-
-
-def test_a_control_is_switched_by_the_legend_for_all_datasets(page):
-    entry = page.locator("#share-view .legend .entry[data-series='c0']")
-    entry.hover()
-    assert page.locator(f"{CHART} .series.faded").count() == 2 * CONTROLS  # all but the two of this control
-    entry.locator(".toggle").click()
-    assert page.locator(f"{CHART} .series.quiet .line").count() == 2 * (CONTROLS - 1)
-    assert entry.locator(".toggle").get_attribute("aria-pressed") == "false"
-
-
-def test_true_and_false_answers_can_be_shown_alone(page, findings):
-    page.locator("#share-view").get_by_role("radio", name="false").check()
-    assert _at_layer(page, 17) == pytest.approx(
-        {
-            f"Key words cut ({name})": _share(findings, 17, dataset=dataset, truth="false")
-            for name, dataset in (("PopQA", "popqa"), ("TriviaQA", "triviaqa"))
-        },
-        abs=0.0051,
-    )
-
-
 def test_the_numbers_are_there_as_a_table(page, findings):
     table = page.locator("#chart details table.numbers").first
     assert table.locator("tbody tr").count() == 2 * LAYERS
     row = table.locator("tbody tr").nth(17).locator("td").all_text_contents()
     assert row[:2] == ["PopQA", "17"]
     assert row[2].startswith(f"{_share(findings, 17):.2f} [")
-
-
-def test_an_older_run_has_the_page_without_it(tmp_path, open_page):
-    older = open_page(write_run(make_findings(("atlas",)), tmp_path))
-    assert older.locator("#share-view").count() == 0
-    assert older.locator("#delta-p-view .chart").is_visible()
-
-
-def test_without_scripts_the_printed_figure_is_shown(report, open_page):
-    bare = open_page(report, java_script_enabled=False)
-    assert bare.locator("details[data-live='share-view'] img").is_visible()

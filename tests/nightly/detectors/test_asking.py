@@ -9,14 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.detectors import asking as asking_module
 from anchorscope.detectors import ended_answers
 from anchorscope.detectors.answer_text import AnswerText
 from anchorscope.detectors.asking import Asking, Wish, Written
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.detectors.scoring import Score
-from anchorscope.engine import batching
 from anchorscope.engine.continuous import Continuous, Row
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -174,25 +172,6 @@ def test_whoever_is_asked_beside_scores_are_the_same(plan: list[tuple[str, str] 
         assert texts[ticket] == offline(name, question).answer
 
 
-def test_what_decoding_has_read_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes: list[tuple[str, ...]] = []
-    for detector in detectors().values():
-        features = detector.session.features
-        monkeypatch.setattr(
-            detector.session,
-            "features",
-            lambda items, needs, features=features: passes.append((len(items), *needs.runs)) or features(items, needs),
-        )
-    for name in ("probe", "probe, answer_end", "before the answer", "confidence"):
-        ask(Wish(QUESTIONS[0]), name)
-    assert passes == []
-    asking = Asking(talker(), detectors())
-    for _ in range(3):
-        asking.join(Wish(QUESTIONS[0]), "everything")
-    list(all_of(asking))
-    assert passes == [(3, "knockout", "answer-only", "boost-question-1")]  # all three together, once
-
-
 def test_an_answer_with_a_seed_is_its_own_wherever_it_is_asked() -> None:
     wish = Wish(QUESTIONS[1], temperature=1.2, top_p=0.9, seed=11, max_new_tokens=12)
     text, last = ask(wish, "everything")
@@ -250,16 +229,6 @@ def test_a_stop_text_ends_the_answer_before_it_and_is_scored_so(monkeypatch: pyt
     assert last.score.warnings == ("the answer is empty",)
 
 
-def test_tokens_of_ones_own_are_gone_on_with_and_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompt = tuple(talker().tokenizer("once upon\na time")["input_ids"])
-    let_it_say(monkeypatch, " ab\ncd é</s>")  # many lines, up to the end token
-    text, last = ask(Wish(None, prompt, max_new_tokens=20))
-    assert text == " ab\ncd é"
-    assert (last.score, last.prompt_tokens, last.reason, last.new_tokens) == (None, len(prompt), "stop", 9)
-    text, last = ask(Wish(None, prompt, max_new_tokens=3))
-    assert (text, last.reason, last.new_tokens) == (" ab", "length", 3)
-
-
 @settings(max_examples=40)
 @given(
     st.text(alphabet="ab é😀\n", max_size=40),
@@ -281,22 +250,6 @@ def test_pieces_are_whole_letters_and_together_the_text(
     assert "".join(pieces) == (wanted.strip() if strips else wanted)
     assert not any("\ufffd" in piece for piece in pieces)
     assert text.stopped == (len(wanted) < len(said))
-
-
-def test_a_chat_answer_is_told_from_its_first_visible_letter_on() -> None:
-    tokenizer = talker().tokenizer
-    for said, wanted in (
-        ("\n\n Paris", "Paris"),
-        ("<think>so\n</think>\n\nRome", "Rome"),
-        ("<think>so", ""),
-        ("<thin ice", "<thin ice"),
-    ):
-        ids = tokenizer(said, add_special_tokens=False)["input_ids"]
-        text = AnswerText(tokenizer, (), True, True, 100)
-        pieces = [text.take(ids[:end], over=False) for end in range(len(ids) + 1)] + [text.take(ids, over=True)]
-        assert "".join(pieces) == wanted
-    text = AnswerText(tokenizer, (), True, True, 3)
-    assert text.take(tokenizer("\nParis", add_special_tokens=False)["input_ids"], over=True) == "Par"
 
 
 def test_an_answer_that_cannot_be_scored_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,65 +295,3 @@ def test_what_cannot_be_asked_is_refused_before_it_joins(wish: Wish, name: str |
             refused(wish, name)
         assert "\n" not in str(told.value)
     assert len(asking) == 0
-
-
-def test_there_is_room_for_so_many_and_for_one_alone_however_long() -> None:
-    asking = Asking(talker(), detectors(), most_tokens=30)
-    wish = Wish("Who?")
-    assert asking.cost(wish, "probe") < 30 < 2 * asking.cost(wish, "probe")
-    first = asking.join(wish, "probe")
-    assert first is not None
-    assert asking.join(wish, "probe") is None
-    asking.drop(first)
-    asking.drop(first)  # a client may be gone twice
-    assert len(asking) == 0
-    assert asking.step() == []
-    assert asking.join(Wish(None, tuple(range(100))), None) is not None
-
-
-def test_a_model_that_thinks_first_has_room_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_it_say(monkeypatch, "<think>hm</think>\nab")
-    text, last = ask(Wish(QUESTIONS[0]), "chat")  # six tokens and four blank ones would end inside the block
-    assert (text, last.reason) == ("ab", "stop")
-    assert last.score is not None
-    assert last.score.answer == "ab"
-    assert last.new_tokens == len("<think>hm</think>\nab")
-
-
-class _Bytes:
-    """A tokenizer with a token for every byte that a letter falls back on, each shown alone as half a letter."""
-
-    def decode(self, ids: list[int], **_: object) -> str:
-        text, waiting = "", b""
-        for one in ids:
-            waiting += bytes([one])
-            try:
-                text, waiting = text + waiting.decode(), b""
-            except UnicodeDecodeError:
-                continue
-        return text + "\ufffd" * len(waiting)
-
-
-def test_a_stop_text_that_comes_byte_by_byte_is_found_with_its_last_one() -> None:
-    text = AnswerText(_Bytes(), ("。",), False, False, 100)
-    ids = list("ab。c".encode())
-    told = [text.take(ids[: n + 1], over=False) for n in range(5)]
-    assert "".join(told) == "ab"
-    assert text.stopped
-
-
-def test_no_more_answers_are_under_way_than_memory_holds_keys_and_values_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm, small = talker(), 800
-    held = 2 * lm.n_layers * int(lm.config.num_key_value_heads) * lm.d_model // lm.n_heads * lm.dtype.itemsize
-    facts = batching.memory_facts(lm)
-    assert replace(facts, free=small * held / 0.15).slots == pytest.approx(small, abs=1)  # 15 % of what is free
-    monkeypatch.setattr(asking_module, "memory_facts", lambda lm: replace(facts, free=small * held / 0.15))
-    asking = Asking(lm, detectors(), most_tokens=10**6)
-    planned = asking._plan(Wish("Who?"), "probe")
-    assert planned.cost < planned.n_slots  # what is shared is held for each
-    tickets = [asking.join(Wish("Who?"), "probe") for _ in range(5)]
-    room = small // planned.n_slots
-    assert 1 < room < 5
-    assert [one is not None for one in tickets] == [place < room for place in range(5)]
-    asking.drop(tickets[0])  # type: ignore[arg-type]
-    assert asking.join(Wish("Who?"), "probe") is not None

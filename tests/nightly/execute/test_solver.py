@@ -112,13 +112,6 @@ def test_a_worker_gives_the_bits_of_one_process(tiny_llama: LanguageModel, name:
     assert type(there) is type(alone)
 
 
-def test_other_labels_give_other_bits(tiny_llama: LanguageModel) -> None:
-    function, (states, splits, names) = cases()["fit_probes"]
-    solver = Solver("cuda", Accelerated(lambda: tiny_llama), Silent())
-    moved = replace(splits, labels=~splits.labels)
-    assert bits(solver(function, states, splits, names)) != bits(solver(function, states, moved, names))
-
-
 def test_only_functions_on_the_list_are_called(tiny_llama: LanguageModel) -> None:
     for name in ("eval", "os.system", "__import__", ""):
         forged = DeviceWork("forged", name, ("1",), "cpu")

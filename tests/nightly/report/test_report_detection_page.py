@@ -1,6 +1,5 @@
 """The page and figures of the detectors: everything is there, nothing is clipped, nobody's text becomes code."""
 
-import html
 import json
 import re
 from dataclasses import replace
@@ -9,13 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from anchorscope.catalogue import DETECTORS
 from anchorscope.report.detection import detection_page
 from anchorscope.report.detection.detection_charts import detection_figures, matrix
 from anchorscope.report.detection.detection_page import SCRIPTS, page_table, write_detection_report
 from anchorscope.report.detection.results import DetectionResults
 from anchorscope.report.page_writer import joined_script
-from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, empty
 from detection_synthetic import FOUR, TRUTH, World, write_world
 
 NAMES = (
@@ -78,32 +75,6 @@ def test_the_page_is_one_file_with_its_own_script(written):
     assert "not available</div>" not in page
 
 
-def test_both_pages_tell_the_same(written):
-    for name in ("report.html", "report.md"):
-        text = (written[0] / name).read_text(encoding="utf-8")
-        for said in (
-            "which detector catches its false answers?",
-            "Use probe+confidence: AUROC 0.855",
-            "Does mop beat probe?",
-            "paper, Mistral-7B-v0.3",
-            "0.917",
-            "no states of random weights were kept",
-            "Labels of TriviaQA",
-            "anchorscope detect runs/a runs/b",
-            "bundles/anchor",
-            "another prompt",
-            "0, 1, 2, 3, 4",
-            "differences.csv",
-            "has seen the label",
-            "4\u202f000",
-        ):
-            assert said.lower() in text.lower(), (name, said)
-        assert "{{" not in text
-        assert not re.search(r"\bnan\b", re.sub(r"base64,[^\"]*", "", text))
-        for detector in SMALL:
-            assert DETECTORS[detector].about in html.unescape(text)
-
-
 def test_the_pages_own_table_is_the_file(written):
     results = DetectionResults.read(written[0])
     data = page_table(results)
@@ -118,13 +89,6 @@ def test_the_pages_own_table_is_the_file(written):
     spread = next(row for row in data["rows"] if data["metrics"][row[3]][0] == "auroc-spread")
     assert spread[6:8] == [None, None]
     json.dumps(data, allow_nan=False)
-
-
-def test_one_dataset_has_no_matrix(tmp_path):
-    for page in pages(World(datasets=("atlas",)), tmp_path).values():
-        assert "On other data</h2>" not in page
-        assert "detector_transfer" not in page
-        assert "on other data it was not tested" in page
 
 
 def test_missing_tables_and_intervals_leave_a_page(tmp_path):
@@ -174,26 +138,6 @@ def test_nothing_is_clipped(tmp_path, datasets, truth):
         assert drawn.y1 <= height + 0.01, chart.name
 
 
-def test_the_main_figure_draws_every_detector_and_its_guides(tmp_path):
-    write_world(World(), tmp_path)
-    auroc, variants, *_ = detection_figures(DetectionResults.read(tmp_path, FOUR), "M")
-    names = [name for name, entry in DETECTORS.items() if entry.variant_of is None]
-    assert list(auroc.data["detector"].unique(maintain_order=True)) == names
-    figure = auroc.plot()
-    assert [axes.get_title() for axes in figure.axes] == ["PopQA", "TriviaQA", "HotpotQA", "NQ"]
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels[0] == "confidence\u2002\u20020"
-    assert labels[-1] == "semantic-entropy-10\u2002\u200210"
-    upright = {
-        round(float(line.get_xdata()[0]), 3)
-        for line in figure.axes[0].lines
-        if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]
-    }
-    assert {0.5, 0.82, 0.86} <= upright
-    labels = [label.get_text().split("\u2002")[0] for label in variants.plot().axes[0].get_yticklabels()]
-    assert labels == [name for name, entry in DETECTORS.items() if entry.variant_of]
-
-
 def test_the_matrix_has_a_number_in_every_cell_and_its_diagonal_framed(tmp_path):
     world = World()
     write_world(world, tmp_path)
@@ -209,10 +153,3 @@ def test_the_matrix_has_a_number_in_every_cell_and_its_diagonal_framed(tmp_path)
     axes = chart.plot().axes[0]
     assert len(axes.texts) == 16
     assert len(axes.patches) == 3
-
-
-def test_an_empty_table_of_controls_is_no_control(tmp_path):
-    context = write_world(World(datasets=("atlas",), truth=SMALL), tmp_path)
-    empty(DETECTOR_CONTROL_SCHEMA).write_csv(tmp_path / "controls.csv")
-    assert DetectionResults.read(tmp_path).controls.height == 0
-    assert context.model in pages(World(datasets=("atlas",), truth=SMALL), tmp_path)["md"]

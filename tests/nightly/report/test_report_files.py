@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import anchorscope.report
-from anchorscope.report.chart_data import page_data
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCRIPTS
 from anchorscope.report.page_writer import CHART_SCRIPTS, REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.palette import dataset_styles
-from anchorscope.report.render import figures_of
-from anchorscope.report.run_page import FILES, write_report
+from anchorscope.report.run_page import FILES
 from anchorscope.report.shares import share_layer
 from anchorscope.report.statements.all_statements import read
-from report_shares import with_shares
-from report_synthetic import make_findings
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
@@ -55,27 +50,11 @@ def test_the_csv_is_what_is_drawn(findings, written):
             assert any(np.array_equal(values, line) for line in lines)
 
 
-def test_the_chart_has_the_agreed_words(findings):
-    figure = DeltaPChart.from_findings(findings).plot()
-    left, right = figure.axes
-    assert figure.get_suptitle() == findings.model
-    assert [left.get_title(), right.get_title()] == ["plain (as in the paper)", "corrected for the shift"]
-    assert (left.get_xlabel(), left.get_ylabel()) == ("Layer", "ΔP")
-    assert left.get_ylim() == right.get_ylim()
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert "Q-Anchored (PopQA)" in labels
-    assert "A-Anchored (TriviaQA)" in labels
-
-
 def test_same_numbers_same_bytes(tmp_path, findings, written):
     DeltaPChart.from_findings(findings).save(tmp_path)
     for kind in ("png", "svg", "pdf", "csv"):
         first, second = (folder / "figures" / f"delta_p.{kind}" for folder in (written, tmp_path))
         assert first.read_bytes() == second.read_bytes()
-
-
-def test_svg_keeps_text_as_text(written):
-    assert "Q-Anchored (PopQA)" in (written / "figures" / "delta_p.svg").read_text(encoding="utf-8")
 
 
 def test_the_page_loads_nothing(written):
@@ -123,14 +102,6 @@ def test_scripts_of_one_page_share_no_name(scripts):
     assert sorted(names) == sorted(set(names))
 
 
-def test_the_light_theme_is_the_same_with_and_without_a_dark_one():
-    sheet = (SCRIPTS.parent / "templates" / "report.css").read_text(encoding="utf-8")
-    plain, themed = sheet.split("@supports", 2)[:2]
-    both = dict(re.findall(r"--([\w-]+): light-dark\(((?:#|rgb)[^,]*), ", themed))
-    assert len(both) == 17
-    assert both.items() <= dict(re.findall(r"--([\w-]+): ([^;]*);", plain)).items()
-
-
 @given(st.text())
 def test_data_hold_no_letter_that_could_end_them(text):
     held = embedded_json({"text": text})
@@ -173,36 +144,6 @@ def test_the_page_carries_this_runs_numbers(written):
     assert "−52.0" in page
 
 
-def test_plain_text_stays_short(tmp_path):
-    findings = with_shares(make_findings(("atlas",)))
-    write_report(findings, read(findings), tmp_path)
-    assert len((tmp_path / "report.md").read_text(encoding="utf-8").split()) <= 1_500
-
-
-def test_a_page_carries_only_as_many_curves_as_it_may(findings):
-    here = {("mlp", "final")}
-    other = findings.curves.with_columns(intervention=pl.lit("subject"))
-    rich = replace(findings, curves=pl.concat([findings.curves, other]))
-    everything = rich.curves.height
-
-    def kept(points):
-        chart = page_data(rich, points)["views"]["delta-p-view"]
-        options = {menu["name"]: [value for value, *_ in menu["options"]] for menu in chart["menus"]}
-        own = [dict(zip(options, line[1], strict=True)) for line in chart["panels"][0]["lines"] if line[0][-1] != "r"]
-        named = [{name: options[name][place] for name, place in line.items()} for line in own]
-        return not chart["note"], {(one["site"], one["position"], one["cut"], one["truth"]) for one in named}
-
-    whole, rows = kept(everything)
-    assert whole
-    whole, fewer = kept(everything - 1)  # the further intervention stays where the chart is read
-    assert not whole
-    assert {row[:2] for row in fewer if row[2] == "subject"} == here
-    assert {row for row in fewer if row[2] != "subject"} == {row for row in rows if row[2] != "subject"}
-    _, least = kept(1)
-    assert {row[:2] for row in least} == here
-    assert {row[2] for row in least} == {"knockout", "random", "none"}
-
-
 def test_observations_file_equals_the_readings(findings, written):
     saved = json.loads((written / "observations.json").read_text(encoding="utf-8"))
     assert saved == read(findings)
@@ -222,15 +163,6 @@ def test_observations_file_equals_the_readings(findings, written):
         } <= set(entry)
         words = {None} if entry["standing"] == "by construction" else {"holds", "does not hold", "undecided"}
         assert entry["verdict"] in words
-
-
-@pytest.mark.parametrize("datasets", [("atlas",), ("popqa", "triviaqa", "hotpotqa", "nq", "file:mine.csv")])
-def test_one_dataset_or_five(datasets):
-    for display in figures_of(with_shares(make_findings(datasets))):
-        figure = display.plot()
-        width, height = figure.get_size_inches()
-        assert width < 16
-        assert height < 20
 
 
 def test_the_room_needs_no_torch():

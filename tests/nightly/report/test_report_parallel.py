@@ -1,7 +1,6 @@
 """Figures that helpers draw are the same as those that are drawn here, and none is missing when helpers fail."""
 
 import os
-import pickle
 import subprocess
 import sys
 import textwrap
@@ -74,24 +73,6 @@ def test_what_a_helper_cannot_draw_is_drawn_here(tmp_path: Path, monkeypatch: py
     assert drawn_here(tmp_path)
 
 
-def test_without_a_second_interpreter_all_is_drawn_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "")
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert parallel._cores() == 1
-    assert drawn_here(tmp_path)
-    monkeypatch.setattr(parallel, "_cores", lambda: 2)  # as where one could start before and none can now
-    assert drawn_here(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("asked", "most"), [("1", 1), ("3", 3), ("", 8), ("many", 8), ("0", 8), ("²", 8), ("9" * 5000, 8), ("-1", 8)]
-)
-def test_no_more_processes_than_the_user_allows(monkeypatch: pytest.MonkeyPatch, asked: str, most: int) -> None:
-    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
-    monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    assert parallel._cores() == most
-
-
 class Sleeper:
     """A figure that takes for ever, and says who draws it."""
 
@@ -132,15 +113,6 @@ def is_alive(number: int) -> bool:
         return ") Z " not in Path(f"/proc/{number}/stat").read_text()
     except OSError:
         return False
-
-
-def test_a_folder_that_has_gone_is_not_made_again(tmp_path: Path, findings: Findings) -> None:
-    figure = ProbeAucChart.from_findings(findings)
-    with pytest.raises(FileNotFoundError):
-        parallel.save_all([figure], tmp_path / "gone", Silent())
-    with pytest.raises(FileNotFoundError):
-        parallel.draw_task(pickle.dumps(([figure], tmp_path / "gone")))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_worker_outlives_a_call_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

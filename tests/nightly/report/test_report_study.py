@@ -12,7 +12,6 @@ from anchorscope.report.statements import read
 from anchorscope.report.study import study_page
 from anchorscope.report.study import study_tables as text
 from anchorscope.report.study.studied import ShownRun, Studied, auc, share
-from anchorscope.report.study.study_chart import StudyShares
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
 
@@ -44,15 +43,6 @@ def cells(table: text.Table, row: str) -> list[str]:
     return next(list(one) for one in table.rows if one[0] == row)
 
 
-def test_the_lead_names_the_ends_and_the_sentence_counts_the_runs(studied: Studied) -> None:
-    values = {name: studied.measured(studied.of(name), "popqa", share) for name in ("small", "large")}
-    low, high = (100 * sum(one.value for one in found) / len(found) for found in values.values())
-    assert text.lead(studied).startswith(f"{low:.0f}\u00a0% to {high:.0f}\u00a0% of the probe's evidence needs")
-    assert "least in small on PopQA, most in large on PopQA." in text.lead(studied)
-    assert text.progress_sentence(studied) == "3 models, 5 runs: 3 done, 1 failed, 1 not begun."
-    assert text.missing_sentence(studied) == "No run is done yet of none."
-
-
 def test_a_cell_is_one_run_with_its_interval_or_several_with_their_range(studied: Studied) -> None:
     (one,) = studied.measured(studied.of("large"), "popqa", share)
     grid = text.share_grid(studied)
@@ -65,15 +55,6 @@ def test_a_cell_is_one_run_with_its_interval_or_several_with_their_range(studied
     assert cells(text.auc_grid(studied), "large")[2].startswith(f"{probe.value:.2f} [")
     assert [row[1] for row in text.spread_table(studied).rows] == ["small", "small"]
     assert cells(text.answers_table(studied), "small")[-1] == "2"
-
-
-def test_random_weights_are_named_and_no_evidence() -> None:
-    noise = Studied("noise", (shown("small", 0, 0.3), shown("dice", 0, 0.9, random_weights=True)))
-    assert "dice" not in text.lead(noise)
-    assert [row[0] for row in text.share_grid(noise).rows] == ["small", "dice (RANDOM WEIGHTS)"]
-    chart = StudyShares.from_studied(noise)
-    assert chart is not None
-    assert any("noise: dice" in note for note in chart.notes)
 
 
 def test_the_page_tells_it_all_and_lets_no_markup_in(studied: Studied, tmp_path: Path) -> None:
@@ -96,13 +77,3 @@ def test_the_page_tells_it_all_and_lets_no_markup_in(studied: Studied, tmp_path:
     by_hand = studied.measured(studied.of("large"), "popqa", share)[0]
     row = table.filter((pl.col("run") == "large-seed0") & (pl.col("dataset") == "popqa")).row(0, named=True)
     assert (row["question_share"], row["question_share_low"]) == pytest.approx((by_hand.value, by_hand.ci_low))
-
-
-def test_without_shares_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_page, "save_all", lambda *_: None)
-    old = model_findings("old", layers=12, datasets=("popqa",))
-    run = ShownRun("old", "old", "few-shot", 0, "done", None, None, old, answer_card(old, read(old)))
-    assert study_page.write_study_page(Studied("early", (run,)), tmp_path, Silent())[0] == (
-        "No run that is done measured the question share."
-    )
-    assert '<img alt="Question share of every model' not in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,9 @@ from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
-from anchorscope.kept_states import KeptStates, kept_bytes, place_of, read_layer, read_whole
+from anchorscope.kept_states import kept_bytes, place_of
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.sources import build_shape
-from anchorscope.models.wrapping import has_room_for_twin
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
 from hf_reference import eager, masked, watch
@@ -111,24 +109,6 @@ def logits(model: Any, ids: tuple[int, ...], mask: Tensor) -> Tensor:
         return other(torch.tensor([ids]), use_cache=False).logits[0]
 
 
-def test_every_file_is_there_listed_and_as_large_as_was_told(kept: Looked) -> None:
-    hashes = kept.run.manifest["sha256"]
-    files = {path.relative_to(kept.path).as_posix() for path in (kept.path / "states").rglob("*") if path.is_file()}
-    cuts = ("knockout", "random", "random 2")
-    assert files == {
-        "states/facts/features.parquet",
-        *(place_of("facts", name) for name in ("clean", *cuts, *DETECTION_RUNS)),
-    }
-    assert files < set(hashes)
-    n_places = (1 + len(cuts)) * len(SITES) + len(DETECTION_RUNS)
-    size = kept_bytes(n_places, N_LAYERS, 80, 32, 4)
-    assert kept.told == [
-        f"facts: states, states-cut, detection of 80 items take {size / 1e6:,.1f} MB in the run folder"
-    ]
-    written = sum((kept.path / name).stat().st_size for name in files if name.endswith("safetensors"))
-    assert size < written < 1.6 * size  # what is more is headers: item names, tensor names
-
-
 def test_columns_are_those_of_the_contract_and_all_numbers(kept: Looked) -> None:
     features = kept.run.features("facts")
     assert dict(features.schema) == FEATURE_SCHEMA
@@ -182,14 +162,6 @@ def test_confidence_is_that_of_transformers_own_logits(kept: Looked, row: int) -
     }
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-4)
     assert item["confidence_mean"] == pytest.approx(found["log_prob_mean"], abs=1e-4)
-
-
-def test_the_random_cut_changes_other_numbers_than_the_knockout(kept: Looked) -> None:
-    features = kept.run.features("facts")
-    for name in ("log_prob_mean", "log_prob_min"):
-        runs = [features[f"{run}{name}"].to_numpy() for run in ("", "knockout_", "random_")]
-        assert all(np.abs(one - other).max() > 1e-3 for one in runs for other in runs if one is not other)
-    assert (features["log_prob_min"] <= features["log_prob_mean"]).all()
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -253,28 +225,6 @@ def test_states_of_other_texts_and_other_weights_are_transformers_own(kept: Look
     )
 
 
-def test_states_at_other_places_are_refused_in_one_line(kept: Looked) -> None:
-    for options in ({"site": "residual"}, {"position": "answer_end"}):
-        with pytest.raises(UserError, match=r"has no states at .*; it has mlp/final, at layers 0–1\.") as told:
-            kept.run.states("facts", 1, "question-only", **options)
-        assert "\n" not in str(told.value)
-    kept.run.states("facts", 1, "knockout", site="residual")
-    with pytest.raises(UserError, match="has no states at mlp/final/2"):
-        kept.run.states("facts", 2, "boost-answer-3")
-
-
-def test_what_was_not_kept_is_told_with_the_word_that_keeps_it(small_run: SmallRun) -> None:
-    run = open_run(small_run.finished)
-    with pytest.raises(UserError, match=r"kept no features of 'facts'.*--keep detection\."):
-        run.features("facts")
-    with pytest.raises(UserError, match=r"kept no question-only states of 'facts'.*--keep detection\."):
-        run.states("facts", 0, "question-only")
-    with pytest.raises(UserError, match=r"kept no knockout states of 'facts'.*--keep states-cut\."):
-        run.states("facts", 0, "knockout")
-    with pytest.raises(UserError, match=r"kept no clean states of 'facts'.*--keep states\."):
-        run.states("facts", 0)
-
-
 def numbers(path: Path) -> dict[str, bytes]:
     """All that was kept for detectors, to the last byte."""
     names = ["states/facts/features.parquet", *(place_of("facts", name) for name in DETECTION_RUNS)]
@@ -301,20 +251,6 @@ def test_a_finished_run_that_is_asked_for_detection_alone_does_only_what_is_new_
     assert made == []
 
 
-def test_what_was_kept_is_read_back_without_the_model_and_goes_when_it_is_no_longer_asked_for(
-    kept: Looked, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(kept.path, tmp_path / "run"))
-    with watching() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("no pass has to be run"))
-        quick(kept.recipe.model_copy(update={"bootstrap": 101}), out)
-        states = ["facts/clean-states", "facts/cut-states", "facts/detection-states"]
-        assert sorted(made) == sorted([*states, "facts/question-share", "facts/tables"])
-        assert numbers(out) == numbers(kept.path)
-        quick(kept.recipe.model_copy(update={"bootstrap": 101, "keep": ("states", "states-cut")}), out)
-    assert numbers(out) == {}
-
-
 def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tmp_path: Path) -> None:
     for name in ("states/facts/features.parquet", place_of("facts", "boost-answer-1")):
         out = Path(shutil.copytree(kept.path, tmp_path / Path(name).stem))
@@ -338,31 +274,6 @@ def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_pa
             quick(recipe, out)
     assert made == []
     open_finished(out)
-
-
-@pytest.mark.parametrize(("free", "fits"), [(200, True), (100, False)])
-def test_a_gpu_has_room_for_a_second_model_or_not(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = torch.nn.Linear(25, 1, bias=False)  # 100 bytes; a fifth more is wanted
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 1000))
-    has_room = has_room_for_twin(SimpleNamespace(device=torch.device("cuda:0"), model=model))
-    assert has_room == fits
-
-
-def test_a_file_of_states_holds_what_was_put_in_at_its_places(tmp_path: Path) -> None:
-    states = torch.arange(2 * 1 * 3 * 4 * 5, dtype=torch.float32).view(2, 1, 3, 4, 5)
-    ids = tuple("abcd")
-    one = KeptStates("set", "some", states, ("final", "answer_end"), (0, 2), ids, "key", ("residual",))
-    one.write(tmp_path)
-    place = tmp_path / one.place
-    assert torch.equal(read_layer(place, "residual", "answer_end", 2), states[1, 0, 2])
-    with pytest.raises(UserError, match="at layers 0, 2"):
-        read_layer(place, "residual", "final", 1)
-    assert read_whole(place, "key", 3) is None  # a layer is missing
-    KeptStates("set", "some", states, ("final", "answer_end"), (0, 1, 2), ids, "key", ("residual",)).write(tmp_path)
-    whole = read_whole(place, "key", 3)
-    assert whole is not None
-    assert torch.equal(whole, states)
-    assert read_whole(place, "other key", 3) is None
 
 
 def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -> None:

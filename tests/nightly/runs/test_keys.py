@@ -7,7 +7,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from anchorscope.artefacts.run_folder import open_run
@@ -240,19 +239,6 @@ def test_an_extended_run_does_only_what_is_new_and_gives_what_one_asked_for_all_
         assert quick(recipe, out) == []
     assert made == []
 
-
-def test_a_run_that_is_asked_for_less_keeps_the_experiments_that_it_has_and_says_so(
-    small_run: SmallRun, tmp_path: Path
-) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    more = make_recipe({**small_run.recipe.model_dump(), "evidence": ("template",)})
-    quick(more, out)
-    both = tables_of(out)
-    with watching() as made:
-        assert quick(small_run.recipe, out) == ["experiments that are there already are kept: template"]
-    assert made == []
-    assert tables_of(out) == both
-    assert "template" in pl.read_parquet(out / "effects.parquet")["intervention"].unique()
     # Starting over forgets them: `test_user_files.py`.
 
 

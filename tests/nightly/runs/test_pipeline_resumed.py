@@ -6,16 +6,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-import torch
 from polars.testing import assert_frame_equal
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from anchorscope import results
 from anchorscope.artefacts import sealed_folder
-from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import job
-from noting import Notes
 from pipeline_fixtures import *  # noqa: F403
 from pipeline_fixtures import table
 from whole_runs import Stop, quick, stopping, tables_of, watching
@@ -25,13 +21,6 @@ def same_results(first: Path, second: Path) -> None:
     """Every number of two runs is the same to the last bit."""
     tables, others = tables_of(first), tables_of(second)
     assert [name for name in tables if tables[name] != others[name]] == []
-
-
-def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    quick(recipe.model_copy(update={"seed": 1}), other)
-    for name in ("items.parquet", "curves.csv", "effects.parquet"):
-        assert not table(out, name).equals(table(other, name)), name
 
 
 WRITTEN_HALF = {
@@ -107,25 +96,6 @@ def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_a
     quick(recipe, run)
     same_results(out, run)
     assert not list(run.rglob("*.changed-*"))
-
-
-def test_other_weights_under_the_same_name_make_everything_but_the_questions_anew(
-    recipe: Recipe, out: Path, steps: list[str], model_folder: Path, tmp_path: Path
-) -> None:
-    other = AutoModelForCausalLM.from_pretrained(model_folder)
-    with torch.no_grad():
-        other.model.layers[0].mlp.up_proj.weight += 1
-    run = Path(shutil.copytree(out, tmp_path / "run"))
-    loaded = (other.eval(), AutoTokenizer.from_pretrained(model_folder))
-    notes = Notes()
-    with watching() as made, stopping("facts/probes", "write"), pytest.raises(Stop):
-        run_recipe(recipe, run, loaded=loaded, progress=notes)
-    assert sorted(made) == sorted(set(steps[: steps.index("facts/probes")]) - {"facts/questions"})  # and all behind
-    assert "facts/answers is made again: model changed" in notes.lines
-    (old,), (new,) = (
-        {path.read_bytes() for path in (folder / "work" / "facts").glob("attention-mass-*/*")} for folder in (out, run)
-    )
-    assert old != new
 
 
 @pytest.mark.parametrize(

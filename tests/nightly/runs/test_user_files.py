@@ -10,7 +10,6 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
@@ -74,14 +73,6 @@ def test_a_folder_of_the_users_own_that_looks_like_a_run_is_refused_and_kept(
 def test_an_empty_name_of_a_folder_is_one_line_and_never_this_folder(name: str, words: list[str]) -> None:
     assert "folder's name is empty" in one_line(command(*words, "--out", name))
     assert list(Path.cwd().iterdir()) == []
-
-
-def test_an_empty_name_of_a_folder_is_told_in_python_too() -> None:
-    for name in ("", "  "):
-        with pytest.raises(UserError, match="folder's name is empty"):
-            anchorscope.run(out=name)
-        with pytest.raises(UserError, match="folder's name is empty"):
-            anchorscope.open_run(name)
 
 
 def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run: SmallRun, tmp_path: Path) -> None:
@@ -153,14 +144,6 @@ def test_a_second_process_in_a_folder_gets_one_line_and_exit_code_2(small_run: S
     result = command("run", out / "recipe.toml", "--out", out, "--quiet")  # the lock died with its process
     assert (result.exit_code, result.output) == (0, "")
     shutil.rmtree(out)
-
-
-def test_a_name_that_leads_out_of_a_folder_again_makes_none_on_the_way(small_run: SmallRun, tmp_path: Path) -> None:
-    recipe = small_run.finished / "recipe.toml"
-    line = one_line(command("run", recipe, "--out", "work/../../here", "--dataset", f"file:{tmp_path}/nowhere.csv"))
-    assert "nowhere.csv" in line
-    assert list(Path.cwd().iterdir()) == []
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["here"]
 
 
 @pytest.mark.parametrize("arguments", [["run", "RECIPE", "--out", "OUT"], ["verify", "OUT"]])

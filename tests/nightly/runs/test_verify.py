@@ -1,7 +1,6 @@
 """`verify` names every damaged file and no other, and the command that makes them again."""
 
 import json
-import shutil
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -11,9 +10,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-import anchorscope
 from anchorscope.artefacts.run_folder import open_run, read_index
-from anchorscope.artefacts.sealed_folder import sealed_text
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
@@ -143,21 +140,6 @@ def test_a_run_that_lost_its_index_is_listed_by_its_manifest_and_not_touched(
     assert open_finished(out).recipe == open_finished(small_run.finished).recipe
 
 
-@pytest.mark.parametrize("which", ["half_done", "finished"])
-def test_without_index_and_manifest_nothing_is_claimed_and_nothing_touched(
-    which: str, small_run: SmallRun, tmp_path: Path
-) -> None:
-    out = small_run.copy(which, tmp_path / "run")
-    HARM["flip"](out / "index.json")
-    if which == "finished":
-        HARM["halve"](out / "manifest.json")
-    before = files_of(out)
-    assert not verify(out).whole
-    with pytest.raises(UserError, match="nothing was changed"):
-        quick(small_run.recipe, out)
-    assert files_of(out) == before
-
-
 def test_an_index_that_names_files_elsewhere_is_not_believed(small_run: SmallRun, tmp_path: Path) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     mine = tmp_path / "mine.txt"
@@ -198,30 +180,3 @@ def test_an_index_that_claims_a_file_of_the_users_does_not_get_it(
                     one: known for one, known in folder.results.items() if one != name
                 }
         assert (out / name).read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("told", "shown"),
-    [
-        ("anchorscope compare a 'b c' --out .", "anchorscope compare a 'b c' --out ."),
-        ("anchorscope compare a; rm -rf b", "anchorscope compare 'a;' rm -rf b"),
-        ("rm -rf a", "anchorscope compare"),
-        ("anchorscope 'a", "anchorscope compare"),
-        (["anchorscope"], "anchorscope compare"),
-    ],
-)
-def test_a_command_that_a_folder_names_is_one_of_ours_and_quoted(told: Any, shown: str, tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("a")
-    (tmp_path / "comparison.json").write_text(sealed_text(tmp_path, {"command": told}, ["table.csv"]))
-    (tmp_path / "table.csv").write_text("b")
-    assert verify(tmp_path).commands == (shown,)
-
-
-def test_from_python(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    assert anchorscope.verify(out).whole
-    (out / "curves.csv").unlink()
-    assert not anchorscope.verify(str(out)).whole
-    shutil.rmtree(out)
-    with pytest.raises(UserError, match="no such folder"):
-        anchorscope.verify(out)

@@ -17,7 +17,6 @@ import torch
 from anchorscope.detectors.asking import Asking
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.scoring import Score
-from anchorscope.detectors.session import ScoringSession
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.limits import Limits
@@ -228,22 +227,6 @@ def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector]
         assert status.result() == 200
 
 
-def test_other_work_runs_in_the_models_thread_within_the_same_bounds(served: Running) -> None:
-    import asyncio
-
-    loop = next(iter(served.server.servers)).get_loop()
-
-    def run(cost: int, work: Callable[[], Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(served.service.run_model(cost, work), loop).result(20)
-
-    assert run(10, lambda: threading.current_thread().name) == "model"
-    with pytest.raises(Exception, match="send it in parts"):
-        run(10**9, lambda: None)
-    with pytest.raises(Exception, match="it was logged"):
-        run(10, lambda: 1 / 0)
-    assert served.service._queue.tokens == 0
-
-
 def test_a_lost_device_ends_the_service(chat_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
         raise torch.AcceleratorError("an illegal memory access was encountered")
@@ -254,26 +237,6 @@ def test_a_lost_device_ends_the_service(chat_llama: LanguageModel, monkeypatch: 
             service.score(PAIRS[0]).raise_for_status()
         assert eventually(lambda: service.server.should_exit)
         assert isinstance(service.service.thread.error, torch.AcceleratorError)
-
-
-def test_an_answer_that_cannot_be_scored_fails_alone(small: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    located = ScoringSession.located
-
-    def poisoned(self: ScoringSession, questions: Sequence[Any], answers: Sequence[Any]) -> Any:
-        if any("poison" in one.question for one in questions):
-            raise IndexError("not ours")
-        return located(self, questions, answers)
-
-    monkeypatch.setattr(ScoringSession, "located", poisoned)
-
-    def ask(question: str) -> httpx.Response:
-        body = {"model": "default", "messages": [{"role": "user", "content": question}], "truth": True, "max_tokens": 4}
-        return httpx.post(f"{small.address}/v1/chat/completions", json=body, timeout=30)
-
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(ask, ["Who wrote Emma?", "Is it poison?", "Who wrote Hamlet?", "Where is Lima?"]))
-    assert [one.status_code for one in found] == [200, 422, 200, 200]
-    assert "not ours" not in found[1].text
 
 
 def test_it_ends_while_the_model_is_still_loading(chat_llama: LanguageModel) -> None:

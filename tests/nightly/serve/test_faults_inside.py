@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,19 +43,6 @@ def test_an_answer_that_memory_ends_inside_a_stream_says_so(served: Running, mon
     assert (error["error"]["code"], error["error"]["type"]) == ("invalid_request", "invalid_request_error")
     assert error["error"]["message"].startswith("Memory does not suffice")
     assert served.client.post("/v1/chat/completions", json=QUESTION).status_code == 200
-
-
-def test_an_answer_that_is_scored_is_no_longer_than_the_service_allows(
-    served: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def said() -> dict[str, Any]:
-        return served.client.post("/v1/chat/completions", json=QUESTION).json()["choices"][0]
-
-    whole = said()
-    monkeypatch.setattr(served.service, "limits", replace(served.service.limits, answer_tokens=2))
-    short = said()
-    assert len(whole["message"]["content"]) > 2 == len(short["message"]["content"])  # a token is a byte
-    assert (short["finish_reason"], "truth_probability" in short["truth"]) == ("length", True)
 
 
 def test_who_is_in_the_batch_that_is_being_run_is_told_of_the_end(

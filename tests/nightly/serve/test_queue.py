@@ -11,7 +11,7 @@ from anchorscope.detectors.asking import Wish
 from anchorscope.serve import queue as queue_file
 from anchorscope.serve.errors import ServiceError
 from anchorscope.serve.jobs import AskJob, Entry, ScoreJob, WorkJob
-from anchorscope.serve.queue import Rate, TokenQueue
+from anchorscope.serve.queue import TokenQueue
 
 
 def in_loop(test: Callable[[], None]) -> None:
@@ -42,33 +42,6 @@ def test_requests_take_turns_item_by_item() -> None:
         assert places(queue.take(30)) == [(id(large), 0), (id(small), 0), (id(large), 1)]
         assert places(queue.take(1000)) == [(id(large), 2), (id(large), 3), (id(large), 4)]
         assert queue.take(1000) is None
-
-    in_loop(test)
-
-
-def test_a_batch_is_for_one_detector_and_one_risk_and_the_others_come_next() -> None:
-    def test() -> None:
-        queue = TokenQueue(1000)
-        first, other, strict, same = job(1), job(1, detector="b"), job(1, risk=0.1), job(1)
-        work = WorkJob(tokens=5, work=lambda: None)
-        for one in (first, other, strict, work, same):
-            queue.put(one)
-        assert places(queue.take(100)) == [(id(first), 0), (id(same), 0)]
-        assert places(queue.take(100)) == [(id(other), 0)]
-        assert places(queue.take(100)) == [(id(strict), 0)]
-        assert queue.take(100) is work
-
-    in_loop(test)
-
-
-def test_an_item_larger_than_a_batch_is_run_alone() -> None:
-    def test() -> None:
-        queue, large, small = TokenQueue(1000), job(2, tokens=50), job(1)
-        queue.put(large)
-        queue.put(small)
-        assert places(queue.take(20)) == [(id(large), 0)]
-        assert places(queue.take(20)) == [(id(small), 0)]
-        assert places(queue.take(20)) == [(id(large), 1)]
 
     in_loop(test)
 
@@ -136,21 +109,6 @@ def test_who_has_waited_too_long_when_a_batch_is_full_is_told_when_to_come(monke
         pool.submit(lambda: asyncio.run(test())).result()
 
 
-def test_a_batch_takes_a_third_of_the_time_that_requests_may_wait_or_has_few_items() -> None:
-    def test() -> None:
-        queue, large = TokenQueue(100_000, most_seconds=3.0), job(500)
-        queue.put(large)
-        assert len(queue.take(1000) or ()) == 100, "nothing is known of the rate yet"  # type: ignore[arg-type]
-        queue.rate.add(tokens=300, seconds=1.0)
-        assert len(queue.take(1000) or ()) == 30  # type: ignore[arg-type]
-        queue.rate.add(tokens=0, seconds=1e6)  # a stall
-        queue.rate.add(tokens=10, seconds=10.0)
-        assert len(queue.take(1000) or ()) == 8  # type: ignore[arg-type]
-        assert len(queue.take(50) or ()) == 5  # type: ignore[arg-type]
-
-    in_loop(test)
-
-
 def test_who_is_gone_leaves_nothing_behind() -> None:
     def test() -> None:
         queue, gone, here = TokenQueue(1000), job(4), job(1)
@@ -163,17 +121,3 @@ def test_who_is_gone_leaves_nothing_behind() -> None:
         assert places(queue.take(1000)) == [(id(here), 0)]
 
     in_loop(test)
-
-
-def test_the_rate_forgets_what_is_long_ago() -> None:
-    rate = Rate()
-    assert rate.wait(1_000_000) == 0.0  # nothing is known yet
-    rate.add(1000, 10.0)
-    for _ in range(100):
-        rate.add(1000, 1.0)
-    assert rate.wait(1000) == pytest.approx(1.0, rel=0.01)
-    rate.add(100, 600.0)  # a stall counts as ten seconds of work
-    for _ in range(30):
-        rate.add(1000, 1.0)
-    assert rate.wait(1000) == pytest.approx(1.0, rel=0.3)
-    assert rate.wait(10**9) == 60.0

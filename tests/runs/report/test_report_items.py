@@ -1,7 +1,6 @@
 """Single items: they average to the curves, agree with the rule that sorted them, and fit into a page."""
 
 import base64
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import ItemRecord, record, records
 from anchorscope.report.page_writer import embedded_json
 from report_items_synthetic import curves_of, make_items, with_texts
-from report_synthetic import make_findings
 
 LAYERS = 12
 
@@ -90,22 +88,6 @@ def test_an_item_that_is_not_used_has_nothing_measured(found):
     assert len(unused) == 4
     for one in unused:
         assert (one.effects, dict(one.pathways), one.reference_layer, one.probability_before) == ((), {}, None, None)
-
-
-def test_halves_that_disagree_are_both_named(run):
-    findings, _ = run
-    first = findings.pathways.filter((pl.col("item_id") == "popqa-1") & (pl.col("assignment") == "plain"))
-    halves = [
-        first.with_columns(assignment=pl.lit("cross-fitted"), probe=pl.lit(probe), pathway=pl.lit(way))
-        for probe, way in (("b", "A-Anchored"), ("a", "Q-Anchored"))
-    ]
-    both = replace(findings, pathways=pl.concat([findings.pathways, *halves]))
-    assert record(both, "popqa", "popqa-1").pathways["cross-fitted"] == "Q-Anchored / A-Anchored"
-    agreed = replace(
-        findings, pathways=pl.concat([findings.pathways, halves[0], halves[0].with_columns(probe=pl.lit("a"))])
-    )
-    assert record(agreed, "popqa", "popqa-1").pathways["cross-fitted"] == "A-Anchored"
-    assert list(record(both, "popqa", "popqa-1").pathways) == ["plain", "corrected", "cross-fitted"]
 
 
 def numbers(packed: str, kind: str) -> np.ndarray:
@@ -194,30 +176,6 @@ def test_what_does_not_fit_is_left_out_in_order(run):
             assert drawn == {"knockout", "random", "none"}
     assert used == 0
     assert item_data(findings, whole * 2)["all_further"]
-
-
-def test_long_texts_are_cut(run):
-    long = with_texts(
-        run[0], 0, question="why " * 5_000, question_words=[[0, 3], [19_996, 19_999]], answers=["a" * 999] * 40
-    )
-    items = item_data(long)["items"]
-    assert len(items["question"][0]) == 3_000
-    assert items["question"][0].endswith("…")
-    assert items["marks"][0] == [0, 3]
-    assert (len(items["accepted"][0]), items["more"][0]) == (12, 28)
-
-
-def test_a_run_without_effects_or_columns_still_has_a_list():
-    data = item_data(make_findings())
-    assert data["interventions"] == []
-    assert len(data["items"]["id"]) == 40
-    json.dumps(data, allow_nan=False)
-
-
-def test_a_dataset_that_is_not_in_the_chart_is_listed(run):
-    findings = replace(run[0], datasets=("popqa",))
-    data = item_data(findings)
-    assert data["datasets"] == ["popqa", "triviaqa"]
 
 
 @pytest.mark.parametrize(("layers", "interventions"), [(30, 15), (64, 15)])

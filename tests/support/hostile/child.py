@@ -1,28 +1,49 @@
-"""One command in a forked child: its own folder, environment and limits, its output in files, nobody left behind."""
+"""One command in a forked child: its own folder and limits, its output in files, nobody left behind.
+
+A fence lets it write only below its folders and reach no network, and notes every try. To the command a folder outside
+looks like a read-only disk, and the network like one that is down.
+"""
 
 import atexit
 import contextlib
 import ctypes
+import errno
 import gc
 import os
 import resource
 import signal
+import socket
 import sys
 import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hostile.case import Case
-from hostile.guard import fence
 
 _KEEP_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER: whoever outlives a child becomes a child of ours
 _GRACE = 3.0  # seconds that helpers have to follow their parent
 _PATIENCE = 600
 _MORE_ADDRESSES = 8 << 30
+CHANGES = {
+    "os.mkdir": ((0, 2),),
+    "os.rmdir": ((0, 1),),
+    "os.remove": ((0, 1),),
+    "os.truncate": ((0, None),),
+    "os.chmod": ((0, 2),),
+    "os.chown": ((0, 3),),
+    "os.utime": ((0, 3),),
+    "os.symlink": ((1, 2),),
+    "os.rename": ((0, 2), (1, 3)),
+    "os.link": ((1, 3),),
+}
+"""Audit events that change the disk: the argument that is a path, and the one that is its folder's handle."""
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 
 
 @dataclass(frozen=True)
@@ -114,7 +135,7 @@ def _be(case: Case, command: Callable[[], object], notes: Mapping[str, Path], ho
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(case.seconds)
         os.setsid()
-        os.chdir(case.folder / case.place)
+        os.chdir(case.folder / case.working_folder)
         for handle, path in enumerate(("/dev/null", notes["out"], notes["err"])):
             opened = os.open(path, os.O_RDWR)
             os.dup2(opened, handle)
@@ -123,7 +144,6 @@ def _be(case: Case, command: Callable[[], object], notes: Mapping[str, Path], ho
             (case.folder / name).mkdir(exist_ok=True)
         os.environ.update(
             {"HOME": str(home), "TMPDIR": str(case.folder / "tmp"), "ANCHORSCOPE_CACHE": str(case.folder / "cache")}
-            | case.environment
         )
         addresses = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (addresses + _MORE_ADDRESSES,) * 2)
@@ -189,3 +209,52 @@ def _children() -> list[tuple[int, str]]:
             if int(numbers.split()[1]) == os.getpid():
                 found.append((int(number), name))
     return found
+
+
+def fence(roots: Sequence[Path], log: Path) -> None:
+    """Puts up the fence; there is no way to take it down again in this process."""
+    allowed = tuple(os.path.realpath(root) for root in roots)
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(kind: str, what: Any) -> None:
+        os.write(handle, f"{kind} {what!r}\n".encode(errors="backslashreplace"))
+
+    def check(path: Any, folder: Any = -1) -> None:
+        if isinstance(path, int):
+            return  # a handle: it was opened before
+        place = os.path.join(_folder(folder), os.fsdecode(path))
+        parent, name = os.path.split(place.rstrip("/") or "/")
+        real = os.path.join(os.path.realpath(parent), name)
+        if not real.startswith(("/dev/", "/proc/self/")) and not f"{real}/".startswith(
+            tuple(f"{one}/" for one in allowed)
+        ):
+            note("outside", place)
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), place)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            if (
+                flags & WRITING
+                and path is not None
+                and b"\0" not in os.fsencode(path if not isinstance(path, int) else b"")
+            ):
+                check(path)
+        elif event in CHANGES:
+            for number, folder in CHANGES[event]:
+                check(arguments[number], -1 if folder is None else arguments[folder])
+        elif event in NETWORK:
+            if event == "socket.connect" and arguments[0].family == socket.AF_UNIX:
+                return
+            note("network", arguments[-1] if event == "socket.connect" else arguments[0])
+            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+        elif event == "subprocess.Popen" and "pip" in map(str, arguments[1]):
+            note("network", "pip")
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(arguments[0]))
+
+    sys.addaudithook(hook)
+
+
+def _folder(handle: Any) -> str:
+    """The folder that a relative path begins at."""
+    return os.getcwd() if handle in (-1, None) else os.readlink(f"/proc/self/fd/{handle}")

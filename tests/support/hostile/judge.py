@@ -10,7 +10,7 @@ from hostile.case import Case
 from hostile.child import Outcome
 
 Seen = Mapping[str, str]
-"""Entries of a folder, by relative path (`hostile.sentinels.seen`)."""
+"""Entries of a folder, by relative path (`hostile.case.seen`)."""
 _CACHES = ("cache", "tmp")
 _LONG = 300
 _CONTROL = re.compile(r".{0,40}[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f].{0,40}")

@@ -5,16 +5,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import polars as pl
 import pytest
 
 from anchorscope.report.comparison.across_models import read_across
-from anchorscope.report.comparison.size_trends import trend_of
-from anchorscope.report.earlier_readings.curve_measures import gap_beyond_spread, widest_gap
-from anchorscope.report.size_order import order_by_size, size
+from anchorscope.report.earlier_readings.curve_measures import widest_gap
 from anchorscope.stats.curves import SampledCurve, difference_of, mean_of, ratio_of
 from anchorscope.stats.estimate import Estimate
-from claims_synthetic import FLAT, falling_to, judged, run_with
+from claims_synthetic import FLAT, falling_to, run_with
 from report_shares import World, with_shares
 
 
@@ -51,19 +48,6 @@ def test_what_does_not_change_is_said_not_to():
         assert " hardly changes with size (" in found["text"]
 
 
-def test_a_dataset_with_too_few_items_does_not_keep_the_others_from_being_compared():
-    small, large = (run_of(*it, datasets=("popqa", "triviaqa", "nq")) for it in ((-30, 10**8), (-60, 10**9)))
-    few = pl.when(pl.col("dataset") == "nq").then(3).otherwise(pl.col("n_groups")).alias("n_groups")
-    runs = [small, replace(large, curves=large.curves.with_columns(few))]
-    found = reading(runs, "trough_depth", dataset=None)
-    assert found["verdict"] == "holds"
-    assert found["text"].startswith("2 datasets together (NQ: too few items), plain rule: ")
-    assert reading(runs, "trough_depth", dataset="nq")["verdict"] == "undecided"
-    claim = judged("larger_deeper", *runs)
-    assert claim.plain.verdict == "holds"
-    assert "without NQ (too few items)" in claim.plain.told
-
-
 def test_noise_leaves_it_undecided():
     noisy = [run_of(-30, 10**8, noise=9.0), run_of(-40, 10**9, noise=9.0)]
     found = reading(noisy, "trough_depth")
@@ -78,29 +62,6 @@ def test_a_step_that_surely_goes_the_other_way_refutes_the_trend():
     found = reading([SMALL, run_of(-80, 10**9), LARGE], "trough_depth")
     assert (found["verdict"], found["monotone"]) == ("does not hold", False)
     assert "surely goes the other way" in found["text"]
-
-
-def test_length_and_place_of_the_decline_are_told_in_layers_and_in_depth():
-    early, late = run_of(-40, 10**8, place=0.3), run_of(-40, 10**9, place=0.8)
-    assert reading([early, late], "decline_layers")["verdict"] == "holds"
-    assert reading([early, late], "decline_layers")["unit"] == "layers"
-    assert reading([early, late], "trough_place")["value"] == pytest.approx(0.5)
-    assert "comes later with size" in reading([early, late], "trough_place")["text"]
-
-
-def test_datasets_together():
-    names = ("popqa", "triviaqa", "nq")
-    small, large = run_of(-40, 10**8, datasets=names, step=10), run_of(-60, 10**9, datasets=names, step=1)
-    spread = reading([small, large], "spread_at_end", None)
-    assert spread["value"] == pytest.approx(-18)
-    assert spread["verdict"] == "holds"
-    assert "becomes narrower" in spread["text"]
-    depth = reading([small, large], "trough_depth", None)
-    assert (depth["value"], depth["key"]) == (pytest.approx(-20), True)
-    alone = reading([small, large], "trough_depth", "nq")
-    assert not alone["key"]
-    assert depth["ci_high"] - depth["ci_low"] < alone["ci_high"] - alone["ci_low"]  # a mean of three knows more
-    assert {one["assignment"] for one in read_across([small, large])} == {"plain", "corrected"}
 
 
 def shared(share, parameters, *, datasets=("popqa", "nq"), random=0.08, **world):
@@ -124,38 +85,10 @@ def test_the_question_share_is_followed_first():
     assert by_claim["across:share_peak_place"]["value"] == 0.0
 
 
-def test_a_share_that_one_run_lacks_is_undecided_and_one_without_an_interval_is_left_out():
-    old = run_of(-40, 10**9, datasets=("popqa", "nq"))
-    assert reading([shared(0.4, 10**8), old], "share_tested", None, None)["verdict"] == "undecided"
-    bare = shared(0.7, 10**9)
-    open_ends = pl.when(pl.col("dataset") != "nq").then(pl.col("ci_low")).alias("ci_low")
-    bare = replace(bare, question_share=bare.question_share.with_columns(open_ends))
-    found = reading([shared(0.4, 10**8), bare], "share_tested", None, None)
-    assert found["text"].startswith("PopQA (NQ: too few items): ")
-    assert found["verdict"] == "holds"
-
-
-def test_only_shared_datasets_are_followed():
-    both = run_of(-40, 10**8, datasets=("popqa", "nq"))
-    found = read_across([both, run_of(-50, 10**9, datasets=("nq",))])
-    assert {one["dataset"] for one in found} == {"nq"}
-    assert read_across([run_of(-40, 10**8, datasets=("popqa",)), run_of(-50, 10**9)]) == []
-
-
 def test_random_weights_are_left_out():
     noise = replace(LARGE, model="shape:big", random_weights=True)
     assert read_across([SMALL, noise, MIDDLE]) == read_across([SMALL, MIDDLE]) != []
     assert read_across([SMALL, noise]) == []
-
-
-def test_runs_of_one_size_are_not_said_to_differ_in_size():
-    same = read_across([SMALL, replace(SMALL, model="again")])
-    assert all("with size" not in one["text"] for one in same)
-    assert same[0]["along"] == "from run to run"
-    assert same[0]["model"] == "model-100000000, again"
-    other = read_across([SMALL, run_of(-60, 11 * 10**7)])
-    assert other[0]["along"] == "from model to model"
-    assert read_across([replace(SMALL, parameters=0), LARGE])[0]["along"] == "from model to model"
 
 
 def test_missing_draws_and_groups_that_never_part_are_undecided():
@@ -166,44 +99,6 @@ def test_missing_draws_and_groups_that_never_part_are_undecided():
     never = reading([SMALL, mixed], "separation")
     assert never["verdict"] == "undecided"
     json.dumps([*found, *read_across([SMALL, mixed])], allow_nan=False)
-
-
-def test_ids_are_unique_and_every_reading_carries_its_verdict():
-    found = read_across([run_of(-40, 10**8, datasets=("popqa", "nq")), run_of(-60, 10**9, datasets=("popqa", "nq"))])
-    assert len({one["id"] for one in found}) == len(found) == 2 * (8 + 2 * 7)
-    words = {
-        "holds": ("becomes", "comes", "falls", "grows"),
-        "does not hold": ("hardly", "does not"),
-        "undecided": ("Whether",),
-    }
-    assert all(any(word in one["sentence"] for word in words[one["verdict"]]) for one in found)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        (0, "size unknown"),
-        (70_000, "70\u00a0k"),
-        (134_515_008, "135\u00a0M"),
-        (999_900_000, "1.0\u00a0B"),
-        (1_235_814_400, "1.2\u00a0B"),
-        (32_762_123_264, "33\u00a0B"),
-    ],
-)
-def test_sizes_in_words(parameters, words):
-    assert size(parameters) == words
-
-
-def test_a_change_that_is_sure_but_too_small_to_see_is_none():
-    near = [Estimate(0.0, -0.1, 0.1, 9, ""), Estimate(1.0, 0.9, 1.1, 9, "")]
-    assert trend_of(near, 5.0).verdict == "does not hold"
-    assert trend_of(near, 0.5).verdict == "holds"
-    assert trend_of([near[0], Estimate(1.0, math.nan, math.nan, 9, "")], 0.5).verdict == "undecided"
-
-
-def test_line_up_keeps_the_order_given_where_sizes_do_not_tell():
-    a, b = run_of(-30, 0, model="a"), run_of(-30, 5, model="b")
-    assert [run.model for run in order_by_size([b, a]).runs] == ["b", "a"]
 
 
 def test_independent_intervals_add_like_the_sides_of_a_right_angle():
@@ -247,11 +142,3 @@ def test_the_widest_gap_between_noisy_curves_holds_the_truth():
             found = widest_gap([sampled(centre, 2.0, 200, trial) for centre in centres])
             held[true] += found.ci_low <= true <= found.ci_high
     assert min(held.values()) >= 92
-
-
-def test_the_gap_of_the_groups_beyond_the_spread_of_the_datasets():
-    below = [sampled([0.0, -40.0, -40.0, -40.0], 0.1), sampled([0.0, -50.0, -50.0, -50.0], 0.1, seed=1)]
-    above = [sampled([0.0, -5.0, -5.0, -5.0], 0.1, seed=2), sampled([0.0, -5.0, -5.0, -5.0], 0.1, seed=3)]
-    found = gap_beyond_spread(below, above)
-    assert found.value == pytest.approx(40 - 10)
-    assert 29 < found.ci_low < 30 < found.ci_high < 31

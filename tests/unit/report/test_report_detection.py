@@ -2,21 +2,18 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from anchorscope.errors import UserError
-from anchorscope.report.detection import paper
-from anchorscope.report.detection.answer_card import answer_sentence, tiles
+from anchorscope.report.detection.answer_card import answer_sentence
 from anchorscope.report.detection.averages import mean_of_cells, mean_of_datasets
 from anchorscope.report.detection.detection_readings import DetectionReadings, read_detection
-from anchorscope.report.detection.detection_tables import paper_table
 from anchorscope.report.detection.recommendation import recommend
-from anchorscope.report.detection.results import Cell, DetectionResults, shown_place
+from anchorscope.report.detection.results import Cell, DetectionResults
 from anchorscope.stats.estimate import Estimate
-from detection_synthetic import FOUR, TRUTH, World, write_world
+from detection_synthetic import TRUTH, World, write_world
 
 
 def asked(world: World, folder: Path) -> tuple[DetectionResults, DetectionReadings]:
@@ -136,83 +133,6 @@ def test_what_is_worth_its_passes(tmp_path, truth, chosen):
     assert found.detector == chosen
 
 
-def test_the_answer_comes_first_with_price_and_other_data(tmp_path):
-    results, readings = asked(World(), tmp_path)
-    said = answer_sentence(results, readings.recommendation)
-    assert said == (
-        "Use probe+confidence: AUROC 0.845 [0.835, 0.855]; it costs 1 pass per answer; on other data 0.745, where "
-        "confidence alone has 0.785."
-    )
-    best, pathways, other, trust = tiles(results, readings)
-    assert best.figure == "probe+confidence"
-    assert (pathways.figure, pathways.verdict) == ("+0.002 [0.000, 0.004]", "does not hold")
-    assert (other.figure, other.verdict) == ("0.745 [0.725, 0.765]", "does not hold")
-    assert (trust.figure, trust.verdict) == ("ECE 0.020", "holds")
-
-
-def test_a_broken_control_is_told_first(tmp_path):
-    results, readings = asked(World(tossed=0.53, ece=0.08), tmp_path)
-    trust = tiles(results, readings)[3]
-    assert trust.verdict == "does not hold"
-    assert "do not believe this table" in trust.detail
-    assert "At most 0.05 in 0 of 8" in trust.detail
-    near = verdicts(World(tossed=0.512), tmp_path / "near")
-    assert near["tossed_labels"] == "does not hold"  # 0.512 ± 0.006 leaves out the half
-
-
-def test_cells_far_below_confidence_are_named(tmp_path):
-    world = World(
-        truth={"confidence": 0.8, "probe": 0.83, "probe+confidence": 0.85, "anchor": 0.85},
-        lost={"confidence": 0.0, "probe": 0.12, "probe+confidence": 0.0, "anchor": 0.0},
-    )
-    _, readings = asked(world, tmp_path)
-    anchor, probe = (readings.one(f"{name}_never_far_below_confidence") for name in ("anchor", "probe"))
-    assert anchor is not None
-    assert probe is not None
-    assert anchor.verdict == "holds"
-    assert probe.verdict == "does not hold"
-    assert "12 of 12 pairs, PopQA → TriviaQA (−0.090)" in probe.answer
-
-
-def test_what_was_not_fitted_says_why(tmp_path):
-    truth = {name: value for name, value in TRUTH.items() if not name.startswith(("pr-", "mop", "counter"))}
-    context = write_world(World(truth=truth), tmp_path)
-    context = replace(context, left_out={"pr-attention": "no strengthened attention was kept"})
-    results = DetectionResults.read(tmp_path)
-    readings = read_detection(results, context.left_out)
-    attention, mop = readings.one("pr_attention_beats_probe"), readings.one("mop_beats_probe")
-    assert attention is not None
-    assert attention.answer == "Not measured here: no strengthened attention was kept."
-    assert mop is not None
-    assert (mop.answer, mop.verdict) == ("Not measured here: it was not fitted.", "undecided")
-    assert tiles(results, readings)[1].figure == "not available"
-
-
-@pytest.mark.parametrize("kept", [("probe",), ("confidence",), ("length", "p-true")])
-def test_few_detectors_are_enough(tmp_path, kept):
-    world = World(datasets=("atlas",), truth={name: TRUTH[name] for name in kept})
-    results, readings = asked(world, tmp_path)
-    assert readings.recommendation is not None
-    assert readings.recommendation.detector == kept[0]
-    assert answer_sentence(results, readings.recommendation).endswith("on other data it was not tested.")
-    assert readings.transfer == ()
-
-
-def test_the_papers_numbers_are_its_own(tmp_path):
-    assert paper.mean_gain(paper.MOP) == pytest.approx(0.033, abs=5e-4)
-    assert paper.mean_gain(paper.PR) == pytest.approx(0.056, abs=5e-4)
-    results, readings = asked(World(datasets=("atlas", "popqa")), tmp_path)
-    mop = readings.one("mop_beats_probe")
-    assert mop is not None
-    assert "The paper reports +0.033 for MoP over its probe, mean of eight cells, no interval: above ours." in mop.why
-    table = paper_table(results)
-    assert table.head == ("whose", "detector", "PopQA", "TriviaQA", "HotpotQA", "NQ", "Atlas", "mean", "over its probe")
-    theirs = next(row for row in table.rows if row[:2] == ("paper, Llama-3-8B", "MoP"))
-    assert theirs == ("paper, Llama-3-8B", "MoP", "0.921", "0.812", "0.855", "0.746", "–", "0.833", "+0.037")
-    ours = next(row for row in table.rows if row[:2] == ("here", "mop"))
-    assert ours[2:] == ("0.822", "–", "–", "–", "0.822", "0.822 [0.808, 0.836]", "+0.002 [−0.001, 0.005]")
-
-
 def test_differences_that_the_file_lacks_go_through_a_third_detector(tmp_path):
     results, _ = asked(World(), tmp_path)
     cell = Cell("popqa", "nq")
@@ -235,20 +155,6 @@ def test_means_of_datasets_are_surer_than_means_of_cells():
     assert apart.ci_high - apart.value == pytest.approx(0.01)
     assert together.ci_high - together.value == pytest.approx(0.02)
     assert mean_of_datasets([]) is None
-
-
-def test_cells_are_sorted_into_their_kinds(tmp_path):
-    results, readings = asked(World(prompt="zero-shot"), tmp_path)
-    assert results.datasets == FOUR
-    assert [len(kind) for kind in (results.in_domain, results.elsewhere, results.held_out, results.prompted)] == [
-        4,
-        12,
-        4,
-        4,
-    ]
-    assert shown_place("all but nq") == "all but NQ"
-    assert shown_place("popqa (prompt zero-shot)") == "PopQA (prompt zero-shot)"
-    assert {"anchor_held_out", "anchor_other_prompt"} <= {one.claim for one in readings.transfer}
 
 
 def test_a_folder_of_something_else_is_told_in_one_line(tmp_path):

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from anchorscope.report.palette import A_ANCHORED, LINE_STYLES, Q_ANCHORED, SITE_COLOURS, dataset_styles, display_name
+from anchorscope.report.palette import SITE_COLOURS, dataset_styles
 
 FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 SEEN = {
@@ -97,34 +97,3 @@ def test_every_line_stands_out_from_paper():
     for look in dataset_styles((*FOUR, "atlas", "mine", "yours", "theirs", "ours")).values():
         for colour in (look.q_colour, look.a_colour):
             assert 1.05 / (linear(colour) @ [0.2126, 0.7152, 0.0722] + 0.05) >= 2.9  # WCAG asks 3 of graphics
-
-
-def test_the_papers_colours_keep_their_names():
-    hues = {"blue": 210, "green": 141, "purple": 270, "pink": 336, "orange": 33, "red": 3, "brown": 22}
-    chosen = dataset_styles(FOUR).values()
-    names = zip(
-        ("blue", "green", "purple", "pink", "orange", "red", "brown", "gray"),
-        [*(look.colour(Q_ANCHORED) for look in chosen), *(look.colour(A_ANCHORED) for look in chosen)],
-        strict=True,
-    )
-    for name, colour in names:
-        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-        if name == "gray":
-            assert red == green == blue
-            continue
-        hue = np.degrees(np.arctan2(np.sqrt(3) * (green - blue), 2 * red - green - blue)) % 360
-        assert abs((hue - hues[name] + 180) % 360 - 180) < 15, name
-    assert LINE_STYLES[Q_ANCHORED] == "-"
-    assert LINE_STYLES[A_ANCHORED] != "-"
-
-
-def test_further_datasets_are_told_apart():
-    chosen = dataset_styles((*FOUR, "atlas", "mine", "yours"))
-    colours = [colour for look in chosen.values() for colour in (look.q_colour, look.a_colour)]
-    assert len(set(colours)) == len(colours)
-    assert len({look.marker for look in chosen.values()}) == len(chosen), "in grey the marker tells"
-    assert dataset_styles(("mine",)) == dataset_styles(("mine",))
-
-
-def test_display_names():
-    assert [display_name(name) for name in ("popqa", "nq", "atlas", "my file")] == ["PopQA", "NQ", "Atlas", "my file"]

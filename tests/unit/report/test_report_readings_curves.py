@@ -1,10 +1,8 @@
 """Readings of curves made by hand: each verdict follows the shape, and noise leaves it open."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from anchorscope.report.findings import SAMPLE_SCHEMA
 from anchorscope.report.statements.all_statements import read
 from anchorscope.report.verdicts import NO_VERDICT
 from report_sampled import run_of, sampled, valley, with_draws
-from report_shares import with_shares
 from report_synthetic import LAYERS, make_findings
 
 LAST = LAYERS - 1
@@ -68,15 +65,6 @@ def test_a_flat_curve_has_no_trough():
     assert flat["separation"]["value"] is None
 
 
-def test_groups_that_stand_the_other_way_round_do_not_separate():
-    swapped = readings(sampled(np.zeros(LAYERS), valley(-40, -30), noise=0.5))
-    found = swapped["separation"]
-    assert (found["verdict"], found["value"], found["layer"]) == (None, None, None)
-    assert "at no layer" in found["text"]
-    assert verdicts(swapped)["a_flat"] == "does not hold"
-    assert verdicts(swapped)["a_trough"] == "holds"
-
-
 def test_the_layer_of_separation():
     steps = np.where(np.arange(LAYERS) < 12, 0.0, -25.0)
     found = readings(sampled(steps, noise=0.1))
@@ -105,15 +93,6 @@ def test_records_are_alike_and_unique():
     json.dumps(found, allow_nan=False)
 
 
-@pytest.mark.parametrize("datasets", [("atlas",), ("popqa", "triviaqa", "nq", "hotpotqa")])
-def test_about_a_dozen_readings_come_first(datasets):
-    found = read(with_shares(sampled(valley(-40, -10), datasets=datasets)))
-    key = [o for o in found if o["key"] and o["dataset"] == datasets[0]]
-    assert 15 <= len(key) <= 22
-    compared = [o["claim"] for o in found if o["key"] and o["dataset"] is None]
-    assert compared == ([] if len(datasets) == 1 else ["lowest_dataset", "order_stable", "spread_end", "converge"])
-
-
 def test_without_draws_the_shape_is_undecided_and_everything_else_is_read():
     findings = make_findings()
     assert findings.curve_samples.schema == SAMPLE_SCHEMA
@@ -122,45 +101,6 @@ def test_without_draws_the_shape_is_undecided_and_everything_else_is_read():
     assert {o["verdict"] for o in shaped} == {"undecided", None}
     assert all(o["value"] is None and "not available" in o["text"] for o in shaped)
     assert any(o["verdict"] == "holds" for o in found)
-
-
-def test_few_draws_show_a_value_and_decide_nothing():
-    findings = sampled(valley(-40, -10))
-    few = findings.curve_samples.with_columns(pl.col("delta_p").list.head(20))
-    found = readings(replace(findings, curve_samples=few))["recovery"]
-    assert found["value"] == pytest.approx(30)
-    assert (found["ci_low"], found["verdict"]) == (None, "undecided")
-
-
-def test_a_handful_of_items_shows_values_and_decides_nothing():
-    findings = sampled(valley(-40, -10), noise=0.1)
-    q = (pl.col("group") == "Q-Anchored").fill_null(False)
-    few = {name: pl.when(q).then(3).otherwise(name).alias(name) for name in ("n", "n_groups")}
-    summary = findings.summary.with_columns(few["n"].cast(pl.Int64))
-    found = readings(replace(findings, curves=findings.curves.with_columns(**few), summary=summary))
-    for claim in ("recovery", "last_layer", "sorts_by_label"):
-        assert found[claim]["verdict"] == "undecided", claim
-        assert found[claim]["value"] is not None
-    assert (found["random_small"]["verdict"], found["random_small"]["value"]) == ("undecided", None)
-    assert found["trough"]["n"] == found["q_below_a"]["n"] == 3
-    assert found["a_flat"]["verdict"] == found["noop"]["verdict"] == "holds"
-
-
-def test_a_layer_at_exactly_a_third_belongs_to_the_middle_third():
-    shapes = {
-        ("atlas", "plain", "Q-Anchored"): valley(-40, -10, place=9, layers=28),
-        ("atlas", "plain", "A-Anchored"): np.zeros(28),
-    }
-    found = readings(with_draws(replace(run_of(("atlas",)), n_layers=28), shapes, noise=0.05))["trough_place"]
-    assert (found["value"], found["verdict"]) == (pytest.approx(1 / 3), "holds")
-
-
-def test_a_model_of_one_or_two_layers_can_be_read():
-    for layers in (1, 2):
-        shapes = {("atlas", "plain", group): np.zeros(layers) for group in ("Q-Anchored", "A-Anchored")}
-        found = verdicts(readings(with_draws(replace(run_of(("atlas",)), n_layers=layers), shapes)))
-        assert found["volatility"] == "undecided"
-        assert found["plateau"] == "holds"
 
 
 def several(shapes, noise=0.5):
@@ -193,17 +133,3 @@ def test_datasets_that_change_places_and_converge():
     assert order["verdict"] == "does not hold"
     assert order["value"] == pytest.approx(20, abs=2)  # a third of the way down, where the order begins to count
     assert crossed["converge"]["verdict"] == "does not hold"
-
-
-def test_datasets_within_the_noise_have_no_order():
-    found = several([valley(-40, -10), valley(-41, -10.5)], noise=5.0)
-    for claim in ("lowest_dataset", "order_stable", "converge"):
-        assert found[claim]["verdict"] == "undecided", claim
-
-
-def test_one_dataset_is_not_compared_and_a_missing_curve_leaves_it_open():
-    assert {o["scope"] for o in read(sampled(valley(-40, -10)))} == {"curve", "dataset"}
-    both = sampled(valley(-40, -10), datasets=("popqa", "nq"))
-    gone = both.curve_samples.filter((pl.col("dataset") != "popqa") | (pl.col("group") != "Q-Anchored"))
-    found = readings(replace(both, curve_samples=gone), None)
-    assert (found["order_stable"]["verdict"], found["order_stable"]["value"]) == ("undecided", None)

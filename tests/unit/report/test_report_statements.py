@@ -80,14 +80,6 @@ def test_the_card_says_what_the_readings_say(datasets, verdict):
     assert probe.tiles[0].verdict == verdict
 
 
-def test_a_failed_control_is_in_the_card_with_its_layers():
-    broken = World(random=0.03, half=0.03, spoilt={("random", 20): 0.5})
-    findings = with_shares(sampled(valley(-40, -10)), broken)
-    tile = answer_card(findings, read(findings)).tiles[3]
-    assert tile.verdict == "does not hold"
-    assert "Random words take or give more than a quarter of the share at layer 20." in tile.detail
-
-
 def test_the_card_comes_back_from_its_record_and_shows_its_numbers():
     findings = replace(FINDINGS["atlas",], warnings=("400 of 400 answers were supplied",), model="<b>M</b>")
     card = answer_card(findings, READ["atlas",])
@@ -105,10 +97,3 @@ def test_the_card_comes_back_from_its_record_and_shows_its_numbers():
 def test_random_weights_are_called_noise():
     card = answer_card(replace(FINDINGS["atlas",], random_weights=True), READ["atlas",])
     assert card.sentence == NOISE
-
-
-def test_steps_are_commands_for_this_folder():
-    card = answer_card(replace(FINDINGS["atlas",], folder="my runs/a"), READ["atlas",])
-    assert card.next_steps
-    assert any("'my runs/a/recipe.toml'" in step for step in card.next_steps)
-    assert len(card.next_steps) <= 3

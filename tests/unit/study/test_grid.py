@@ -30,12 +30,6 @@ def test_every_model_prompt_and_seed_is_a_run_and_one_model_comes_after_the_othe
     assert made.name == "file"
 
 
-def test_names_tell_only_what_the_study_lists_so_that_it_can_grow() -> None:
-    assert [run.name for run in study(defaults={"seed": 3}).runs] == ["small", "large"]
-    one, two = study(seeds=[0]), study(seeds=[0, 1])
-    assert {run.name: run.key for run in one.runs}.items() <= {run.name: run.key for run in two.runs}.items()
-
-
 def test_a_models_own_table_wins_and_pins_its_prompt() -> None:
     own = {"name": "big", "model": "owner/Large", "dtype": "bfloat16", "prompt": "chat", "limit": 5}
     made = study(models=["owner/Small", own], prompts=["few-shot", "zero-shot"], defaults={"limit": 90})

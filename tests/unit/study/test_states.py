@@ -14,8 +14,6 @@ from anchorscope.study.grid import Study, make_study
 from anchorscope.study.states import status_of
 from anchorscope.study.study_folder import look_into, open_study, study_in
 from anchorscope.verifying import verify
-from anchorscope.viewing.found import Shelf
-from anchorscope.viewing.index_page import index_page
 from compared_runs import model_findings, write_run
 
 
@@ -65,51 +63,6 @@ def test_a_run_at_work_is_told_by_its_lock_which_a_look_does_not_take(folder: Pa
     with locked(folder):
         assert status_of(study(), folder).running
     assert not status_of(study(), folder).running
-
-
-def test_other_options_make_a_run_wait_again(folder: Path) -> None:
-    other = study(defaults={"limit": 50, "site": "residual"})
-    assert list(states(other, folder).values()) == ["waiting", "stopped", "waiting", "waiting", "waiting"]
-    told = status_of(other, folder).runs[0].error
-    assert told == "finished with another limit, site; the same command brings it up to date"
-
-
-def test_a_study_that_is_not_there_yet_waits(tmp_path: Path) -> None:
-    assert set(states(study(), tmp_path / "none").values()) == {"waiting"}
-    assert not (tmp_path / "none").exists()
-    with pytest.raises(UserError, match="holds no study"):
-        study_in(tmp_path)
-
-
-def test_the_browsers_list_has_the_study_and_its_runs(folder: Path) -> None:
-    found = {one.name: one for one in Shelf(folder.parent).found()}
-    one = found["out"]
-    assert (one.kind, one.title, one.about, one.finished) == ("study", "Study five", "1 of 5 runs are done", False)
-    assert one.lines == ("c failed: too few answers",)
-    assert one.command == f"anchorscope study run {folder / 'study.toml'} --out {folder}"
-    assert {"out/runs/a", "out/runs/b"} <= set(found)
-    assert "Study five" in index_page(list(found.values()), folder, lambda name, page: f"{name}/{page}")
-
-
-def test_only_files_of_the_study_are_replaced(folder: Path, tmp_path: Path) -> None:
-    (folder / "notes.txt").write_text("mine")
-    with open_study(folder, study(), tmp_path / "study.toml") as opened:
-        for text in ("first", "second"):
-            with opened.new_page(text) as made:
-                (made / "report.html").write_text(text)
-                (made / f"{text}.csv").write_text(text)
-            assert opened.has_page(text)
-        assert not (folder / "first.csv").exists()  # a file of ours without a successor
-        (folder / "report.html").write_text("changed by hand")
-        assert not opened.has_page("second")
-        with opened.new_page("third") as made:
-            (made / "report.html").write_text("third")
-    assert (folder / "report.html").read_text() == "third"
-    assert (folder / "report.html.changed-1").read_text() == "changed by hand"
-    assert (folder / "notes.txt").read_text() == "mine"
-    found = verify(folder)
-    assert found.kind == "study"
-    assert "report.html" not in {one.file for one in found.problems}
 
 
 @pytest.mark.parametrize("moment", ["move_files", "remove_files"])

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from anchorscope.report.comparison.compared import Compared, panel_title
-from anchorscope.report.comparison.run_panels import PlainPanels, SharePanels, delta_p_charts, fitted_title, panel_grid
+from anchorscope.report.comparison.compared import Compared
+from anchorscope.report.comparison.run_panels import SharePanels, delta_p_charts
 from anchorscope.report.comparison.trends_chart import CurveTrendsChart, TrendsChart, trends_charts
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from anchorscope.report.statements.run_curves import RunCurves
@@ -33,17 +33,6 @@ def figure(compared: Compared) -> Figure:
     return delta_p_charts(compared)[0].plot()
 
 
-def test_a_panel_per_run_with_its_name(figure: Figure) -> None:
-    assert [axes.get_title() for axes in figure.axes] == ["Small", "Large", "shape:x (RANDOM WEIGHTS)"]
-    assert [axes.get_xlabel() for axes in figure.axes] == ["Layer"] * 3
-    assert figure.axes[0].get_ylabel() == "ΔP"
-
-
-def test_layers_are_each_models_own_and_the_y_axis_is_one(figure: Figure) -> None:
-    assert [round(axes.get_xlim()[1]) for axes in figure.axes] == [30, 30, 7]
-    assert len({axes.get_ylim() for axes in figure.axes}) == 1
-
-
 def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> None:
     lines = [line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 30]
     controls = [line for line in lines if line.get_color() == CONTROL_GREY]
@@ -53,15 +42,6 @@ def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> Non
     shown = [(line.get_color(), line.get_linestyle()) for line in lines if line not in controls]
     assert sorted(shown) == sorted(wanted)
     assert len(figure.axes[0].collections) == 8
-
-
-def test_one_legend_under_all_panels(figure: Figure) -> None:
-    (legend,) = figure.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert len(names) == 9
-    assert {"Q-Anchored (PopQA)", "A-Anchored (NQ)"} <= set(names)
-    assert sum("andom" in name for name in names) == 1
-    assert all(axes.get_legend() is None for axes in figure.axes)
 
 
 def test_what_is_drawn_is_what_the_runs_have(compared: Compared) -> None:
@@ -84,31 +64,6 @@ def test_relative_depth_runs_from_nought_to_one(compared: Compared) -> None:
         assert {line.get_xdata()[-1] for line in axes[0].lines if len(line.get_xdata()) == 30} == {1.0}
 
 
-def test_the_second_chart_is_always_another_rule(compared: Compared) -> None:
-    for first, second in (("plain", "corrected"), ("cross-fitted", "corrected"), ("corrected", "plain")):
-        charts = delta_p_charts(replace(compared, assignment=first))
-        assert [set(chart.data["assignment"]) for chart in charts] == [{first}, {second}]
-        assert charts[0].name == "delta_p"
-        assert charts[1].name == f"delta_p_{second}"
-        assert isinstance(charts[1], PlainPanels) == (second == "plain")
-
-
-def test_a_group_without_items_is_noted(compared: Compared) -> None:
-    run = compared.runs[0]
-    empty = pl.when((pl.col("group") == "A-Anchored") & (pl.col("dataset") == "nq")).then(0).otherwise(pl.col("n"))
-    chart = delta_p_charts(replace(compared, runs=(replace(run, curves=run.curves.with_columns(n=empty)),)))[0]
-    assert "Small: A-Anchored (NQ): no items" in chart.notes
-
-
-def test_runs_that_were_read_elsewhere_say_so(compared: Compared) -> None:
-    curves = compared.runs[1].curves.with_columns(site=pl.lit("residual"))
-    other = replace(compared.runs[1], site="residual", curves=curves)
-    chart = delta_p_charts(replace(compared, runs=(compared.runs[0], other)))[0]
-    assert "Read at different places: Small at mlp, final; Large at residual, final." in chart.notes
-    assert set(chart.data["run"]) == {"Small", "Large"}
-    assert not any("different places" in note for note in delta_p_charts(compared)[0].notes)
-
-
 def test_shares_have_a_panel_per_run_on_one_axis_with_all_controls(compared: Compared) -> None:
     chart = SharePanels.from_compared(compared)
     figure = chart.plot()
@@ -120,23 +75,6 @@ def test_shares_have_a_panel_per_run_on_one_axis_with_all_controls(compared: Com
     assert "shape:x: not measured" in chart.notes
     drawn = chart.data.filter((pl.col("run") == "Large") & (pl.col("intervention") == "knockout"))
     assert drawn["share"].max() == pytest.approx(0.7, abs=0.01)
-
-
-def test_panels_stand_in_full_rows() -> None:
-    grids = {panels: panel_grid(panels) for panels in (1, 2, 3, 4, 5, 6, 8, 9)}
-    assert grids == {1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (1, 4), 5: (2, 3), 6: (2, 3), 8: (2, 4), 9: (3, 3)}
-    named = model_findings("x", datasets=("popqa",), random_weights=True)
-    assert panel_title(replace(named, model="x (RANDOM WEIGHTS)")) == "x (RANDOM WEIGHTS)"
-
-
-def test_a_long_title_is_small_and_a_very_long_one_loses_its_middle() -> None:
-    assert fitted_title("Small", 3.6) == ("Small", 10.0)
-    whole, smaller = fitted_title("x" * 50, 3.6)
-    assert (whole, 6.5 < smaller < 10) == ("x" * 50, True)
-    cut, smallest = fitted_title("Name" + "x" * 200 + " (RANDOM WEIGHTS)", 3.05)
-    assert cut.startswith("Name")
-    assert cut.endswith(" (RANDOM WEIGHTS)")
-    assert smallest == pytest.approx(6.5, abs=0.2)
 
 
 def test_trends_are_numbers_of_the_runs_without_random_weights(compared: Compared) -> None:
@@ -167,13 +105,3 @@ def test_trends_have_a_panel_per_quantity_and_a_place_per_run_in_order_of_size(c
     both = replace(compared, runs=compared.runs[:2])
     spread = CurveTrendsChart.from_compared(both, "plain").data.filter(pl.col("quantity") == "spread_at_end")
     assert spread.height == 2
-
-
-def test_trends_need_two_runs_and_say_what_was_not_measured(compared: Compared) -> None:
-    assert trends_charts(replace(compared, runs=compared.runs[:1]), shares=True) == []
-    assert trends_charts(replace(compared, runs=compared.runs[1:]), shares=True) == []
-    bare = replace(compared.runs[0], curve_samples=compared.runs[0].curve_samples.head(0))
-    chart = CurveTrendsChart.from_compared(replace(compared, runs=(bare, replace(bare, model="b"))), "plain")
-    assert not chart.data.height
-    texts = [text.get_text() for one in chart.plot().axes if one.get_visible() for text in one.texts]
-    assert set(texts) == {"not measured"}
