@@ -244,6 +244,7 @@ _OWN_EXPERIMENTS = {
             f"{_EXPERIMENTS}.dose:EXPERIMENT",
             section=f"{_EXPERIMENTS}.dose:SECTION",
             place=55,
+            rated=False,
         ),
         ExperimentEntry(
             "mediation",

@@ -18,7 +18,7 @@ from anchorscope.preview import Preview, ShownItem, build_preview, preview_recip
 from anchorscope.recipe import Recipe, make_recipe
 
 TEMPLATE = "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}[assistant]"
-PERU = Question("here", "p", "Where is\n Peru?", ("America",), "Peru", "place", ("Where",))
+PERU = Question("here", "p", "Where is Peru?", ("America",), "Peru", "place", ("Where",))
 NIL = Question(
     "here", "n", "Where is the Nile?", ("Africa",), "Nile", "place", ("Where",), model_answer="Africa.", truthful=True
 )

@@ -118,7 +118,7 @@ def test_the_question_share_is_in_the_contracts_columns_and_adds_up(out: Path) -
 def test_large_steps_are_dropped_at_the_end_and_the_others_kept(out: Path) -> None:
     index = json.loads((out / "index.json").read_text())["steps"]
     dropped = {name for name, one in index.items() if one["dropped"]}
-    large = {"clean-states", "cut-states", "principal-states"}
+    large = {"clean-states", "before-answer", "answer-alone", "cut-states", "principal-states"}
     assert dropped == {f"facts/{name}" for name in large}
     folders = {path.name.rpartition("-")[0] for path in (out / "work" / "facts").iterdir()}
     assert folders == {name.removeprefix("facts/") for name in index if "/" in name} - large

@@ -166,6 +166,25 @@ def wrapped(rows: Sequence[Any], data_first: bool) -> bytes:
 
 OWN_IDS, TRIVIA_IDS, HOTPOT_IDS = ("own-0", "own-1", "own-2"), ("tc_0", "tc_1", "tc_2"), ("5a8b0", "5a8b1", "5a8b2")
 POPQA_IDS = ("70", "71", "72")
+FLASHRAG = each(
+    lambda i, q, a: {
+        "id": f"test_{i}",
+        "golden_answers": a,
+        "question": f'"{q.replace(chr(34), chr(34) * 2)}"' if '"' in q else q,
+        "metadata": {"subj": SUBJECTS[i], "prop": RELATIONS[i], "s_pop": 9, "id": "not this"},
+    }
+)
+
+
+def dpr() -> bytes:
+    """Question and Python list; what holds quotation marks is quoted once more than it should be."""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t")
+    for row in FLASHRAG:
+        writer.writerow([row["question"], repr(row["golden_answers"])])
+    return text.getvalue().encode()
+
+
 SAMPLES = (
     Sample("popqa-tsv", table(POPQA, "\t"), "PopQA, TSV", ids=POPQA_IDS, checked_end=False),
     Sample("popqa-parquet", parquet(POPQA), "PopQA, Parquet", ids=POPQA_IDS),
@@ -192,6 +211,10 @@ SAMPLES = (
     Sample("own-list", json_list(OWN), "own columns, JSON list", ids=OWN_IDS),
     Sample("own-csv", table(OWN, ","), "own columns, CSV", ids=OWN_IDS, checked_end=False),
     Sample("own-semicolons", table(OWN, ";"), "own columns, CSV with semicolons", ids=OWN_IDS, checked_end=False),
+    Sample(
+        "flashrag", json_lines(FLASHRAG), "FlashRAG, JSON lines", ids=("test_0", "test_1", "test_2"), checked_end=False
+    ),
+    Sample("dpr", dpr(), "DPR, TSV without a header", checked_end=False),
     Sample("own-tsv", table(OWN, "\t"), "own columns, TSV", ids=OWN_IDS, checked_end=False),
     Sample("own-parquet", parquet(OWN), "own columns, Parquet", ids=OWN_IDS),
     Sample("run-items", parquet(ITEMS), "items of a run, Parquet", ids=("item-0", "item-1", "item-2")),

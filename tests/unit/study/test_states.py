@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
         done = model_findings("a", datasets=("popqa",))
         write_run(opened.run("a"), done, model="owner/a", dtype="auto")
         opened.run("b").mkdir()
-        RunFolder(opened.run("b"), notes={"shards": {"done": 3, "planned": 8}}).save()
+        RunFolder(opened.run("b")).save()
         opened.fail("c", study().runs[2].key, "too few answers")
     return out
 
@@ -45,7 +45,6 @@ def test_states_come_from_the_folders(folder: Path) -> None:
     assert told.line == "five: 5 runs, 1 done, 1 failed, 1 stopped, 2 waiting"
     record = json.loads(json.dumps(told.record()))
     assert record["counts"] == {"done": 1, "running": 0, "failed": 1, "stopped": 1, "waiting": 2}
-    assert [(run["shards_done"], run["shards"]) for run in record["runs"]][:3] == [(0, None), (3, 8), (0, None)]
     assert record["runs"][2]["error"] == "too few answers"
     assert states(study_in(folder), folder) == states(study(), folder)
 
