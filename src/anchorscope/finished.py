@@ -165,8 +165,13 @@ class FinishedRun:
         return self._read(f"{name}.parquet", pl.read_parquet)
 
     def csv(self, name: str, schema: Any = None) -> pl.DataFrame:
-        """A table of the folder that was written as text."""
-        return self._read(f"{name}.csv", lambda place: pl.read_csv(place, schema=schema, infer_schema_length=None))
+        """A table of the folder that was written as text; columns that an older version added are left out."""
+
+        def read(place: Path) -> pl.DataFrame:
+            table = pl.read_csv(place, schema_overrides=schema, infer_schema_length=None)
+            return table if schema is None else table.select(list(schema))
+
+        return self._read(f"{name}.csv", read)
 
     def csv_where_made(self, name: str, schema: Any) -> pl.DataFrame:
         """A table that older runs do not have: then it is empty."""

@@ -11,7 +11,7 @@ import polars as pl
 from anchorscope.catalogue import POSITIONS, SAMPLES
 
 Schema = dict[str, pl.DataType]
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """1 had no index of its own files, no keys of steps and no version; 2 had `pathway_retained` in items.parquet."""
 
 

@@ -119,7 +119,10 @@ def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copi
     items, recipe = copied / "items.parquet", copied / "recipe.toml"
     pl.read_parquet(items).with_columns(pathway_retained=pl.col("pathway")).write_parquet(items)
     recipe.write_text(recipe.read_text().replace('"knockout"', '"knockout", "sensitivity"'))
-    hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (items, recipe)}
+    found = copied / "experiments.csv"
+    pl.read_csv(found).with_columns(effect_size=pl.lit(0.5)).write_csv(found)
+    changed = (items, recipe, found)
+    hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in changed}
 
     def second_version(manifest: dict[str, Any]) -> None:
         manifest["schema_version"] = 2
@@ -160,7 +163,7 @@ def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> Non
 
 def test_a_run_of_a_newer_version_is_told(copied: Path) -> None:
     rewritten(copied, lambda manifest: manifest.update(schema_version=99))
-    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 3\)"):
+    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 4\)"):
         open_finished(copied)
 
 
