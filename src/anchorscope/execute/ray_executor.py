@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 import uuid
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -130,11 +131,14 @@ class RayWorkers:
         """Workers with a call that is overdue: they get nothing more until it is answered."""
         self.done = self.lost = self.repeated = 0
         self._joined = False
+        self._settings = contextlib.ExitStack()
 
     @cached_property
     def actors(self) -> list[Any]:
         """All workers, there and with their model."""
         ray = import_ray(self.choice.address)
+        # Ray reports lost workers on standard output, which is the command's own.
+        self._settings.enter_context(contextlib.redirect_stdout(sys.stderr))
         self._joined = join(ray, self.choice.address, (self.choice.workers or 0) * self._cpus or None)
         try:
             ray.util.register_serializer(_tensor_type(), serializer=_packed, deserializer=_unpacked)
@@ -215,12 +219,14 @@ class RayWorkers:
             )
 
     def hear_silent(self) -> None:
-        """Workers that have answered are silent no longer."""
+        """Workers that have answered are silent no longer; one that is lost for good stays so."""
         import ray
 
         for worker, call in list(self.silent.items()):
             if ray.wait([call], timeout=0)[0]:
-                del self.silent[worker]
+                with contextlib.suppress(ray.exceptions.RayActorError):
+                    ray.get(call)
+                    del self.silent[worker]
 
     def for_run(
         self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
@@ -249,6 +255,8 @@ class RayWorkers:
 
     def close(self) -> None:
         """Ends the workers, and the local Ray, or leaves the cluster."""
+        if "ray" not in sys.modules:
+            return
         import ray
 
         for actor in self.__dict__.pop("actors", ()):
@@ -257,6 +265,7 @@ class RayWorkers:
         if self._joined:
             self._joined = False
             ray.shutdown()
+        self._settings.close()
 
 
 @dataclass
@@ -301,12 +310,14 @@ class _Handed:
 
     def __init__(self, workers: RayWorkers, shards: Sequence[Shard], progress: Progress) -> None:
         self.workers, self.shards, self.progress = workers, shards, progress
-        self.at: dict[Any, tuple[int, int, float]] = {}
+        self.waiting = deque(range(len(shards)))
+        self.calls: dict[Any, tuple[int, int, float]] = {}
         """Shard, worker and time of every call under way."""
         self.done: dict[int, Part] = {}
         self.given = 0
         """Parts that were given."""
-        self.next = 0
+        self.lost: Counter[int] = Counter()
+        """How often a worker was lost with a shard."""
         self.slowest = 0.0
 
     def parts(self) -> Iterator[Part]:
@@ -316,13 +327,14 @@ class _Handed:
         heard = time.monotonic()
         while self.given < len(self.shards):
             self.hand_out()
-            ready, _ = ray.wait(list(self.at), timeout=min(OVERDUE[0] / 4, PATIENCE))
+            ready = ray.wait(list(self.calls), timeout=OVERDUE[0] / 4)[0] if self.calls else []
             for call in ready:
                 self.take(call, ray)
                 heard = time.monotonic()
-            if time.monotonic() - heard > PATIENCE:
+            if not ready and (not self.calls or time.monotonic() - heard > PATIENCE):
                 raise Incomplete(
-                    f"No worker has answered for {PATIENCE:g} s; what is done is kept: run the same command to resume."
+                    f"No worker is left, or none has answered for {PATIENCE:g} s; what is done is kept: run the same "
+                    f"command to resume."
                 )
             while self.given in self.done:
                 yield self.done.pop(self.given)
@@ -330,47 +342,65 @@ class _Handed:
 
     def hand_out(self) -> None:
         """Gives every worker something to do: the next shard, or one that is overdue elsewhere."""
-        actors, now = self.workers.actors, time.monotonic()
+        n_workers, now = len(self.workers.actors), time.monotonic()
         self.workers.hear_silent()
-        at_worker = [_AHEAD if worker in self.workers.silent else 0 for worker in range(len(actors))]
-        for _, worker, _ in self.at.values():
+        at_worker = [_AHEAD if worker in self.workers.silent else 0 for worker in range(n_workers)]
+        for _, worker, _ in self.calls.values():
             at_worker[worker] += 1
-        for _ in range(_AHEAD):
-            for worker, actor in enumerate(actors):
-                if at_worker[worker] < _AHEAD and self.next < min(len(self.shards), self.given + _WINDOW * len(actors)):
-                    self.at[actor.run.remote(self.shards[self.next])] = (self.next, worker, now)
-                    self.next += 1
+        for length in range(_AHEAD):
+            for worker in range(n_workers):
+                due = self.waiting and self.waiting[0] < self.given + _WINDOW * n_workers
+                if at_worker[worker] == length and due:
+                    self.call(worker, self.waiting.popleft())
                     at_worker[worker] += 1
         idle = [worker for worker, count in enumerate(at_worker) if not count]
-        shards, overdue = [shard for shard, _, _ in self.at.values()], max(OVERDUE[0], OVERDUE[1] * self.slowest)
-        for call, (shard, slow, since) in sorted(self.at.items(), key=lambda entry: entry[1][2]):
-            if idle and now - since > overdue and shards.count(shard) == 1:
+        overdue = max(OVERDUE[0], OVERDUE[1] * self.slowest)
+        shards = Counter(shard for shard, _, _ in self.calls.values())
+        for call, (shard, slow, since) in sorted(self.calls.items(), key=lambda entry: entry[1][2]):
+            if idle and now - since > overdue and shards[shard] == 1:
                 self.workers.silent.setdefault(slow, call)
-                worker = idle.pop()
-                self.at[actors[worker].run.remote(self.shards[shard])] = (shard, worker, now)
+                self.call(idle.pop(), shard)
                 self.workers.repeated += 1
                 self.workers.tell(f"a worker has not answered for {overdue:.0f} s; its shard is given to another")
 
+    def call(self, worker: int, shard: int) -> None:
+        """Hands a shard to a worker."""
+        made = self.workers.actors[worker].run.remote(self.shards[shard])
+        self.calls[made] = (shard, worker, time.monotonic())
+
     def take(self, call: Any, ray: Any) -> None:
-        """Takes an answer; a worker that is lost for good leaves its shard to the others."""
-        shard, worker, since = self.at.pop(call)
+        """Takes an answer; the shard of a worker that is lost for good goes to another one."""
+        shard, worker, since = self.calls.pop(call)
         actor = self.workers.actors[worker]
         try:
             name, part = ray.get(call)
             self.workers.check(actor, name)
         except ray.exceptions.RayActorError as error:
-            raise Incomplete(
-                f"A worker was lost {RESTARTS + 1} times ({_short(error)}); what is done is kept: run the same command "
-                f"to resume."
-            ) from None
+            return self.lose(shard, worker, _short(error))
         if isinstance(part, Failure):
             raise part.kind(part.text)
         self.slowest = max(self.slowest, time.monotonic() - since)
         if shard < self.given or shard in self.done:
             return  # a second worker was faster
+        for other in [other for other, (same, _, _) in self.calls.items() if same == shard]:
+            del self.calls[other]
         self.done[shard] = part
         self.workers.done += 1
         self.progress.advance(_n_items(self.shards[shard]))
+
+    def lose(self, shard: int, worker: int, reason: str) -> None:
+        """A worker could not be started again, or not reached: it gets nothing more until it answers."""
+        self.workers.silent[worker] = self.workers.actors[worker].facts.remote()
+        self.workers.lost += 1
+        self.lost[shard] += 1
+        if self.lost[shard] > RESTARTS:
+            raise Incomplete(
+                f"{self.lost[shard]} workers were lost with the same shard ({reason}); what is done is kept: run the "
+                f"same command to resume."
+            )
+        self.workers.tell(f"a worker is lost ({reason[:120]}); its shard is given to another")
+        if not any(same == shard for same, _, _ in self.calls.values()):
+            self.waiting.appendleft(shard)
 
 
 def _n_items(shard: Any) -> int:
