@@ -1,7 +1,5 @@
 """A worker owns a model and runs shards: planned passes go in, parts come out."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -18,7 +16,7 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.collected import Collected
 from anchorscope.execute.parts import ChoicesPart, DecodedPart, DevicePart, Part, SaliencyPart, StatesPart
-from anchorscope.models.devices import done_so_far, free_memory, is_out_of_memory
+from anchorscope.models.devices import free_memory, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.wrapping import without_knowledge
@@ -28,21 +26,10 @@ from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-_Waiting = DecodePass | SaliencyPass | ChoicesPass  # they wait for the device on their way
-Pass = StatesPass | _Waiting
+Pass = StatesPass | DecodePass | SaliencyPass | ChoicesPass
 """A pass, whole or one batch of it."""
 Shard = Pass | DeviceWork
 """What a worker is given: a pass, or work that needs the device without the model."""
-
-
-@dataclass(frozen=True)
-class Launched:
-    """A shard whose work the device has been told: the next one may be launched before this one is done."""
-
-    part: Callable[[], Part]
-    """Waits until it is done and gives its part; another thread may ask."""
-    wait: Callable[[], None] = lambda: None
-    """Waits only until the device is done with it."""
 
 
 class Worker:
@@ -60,10 +47,6 @@ class Worker:
 
     def run(self, shard: Shard, progress: Progress) -> Part:
         """One shard; raises `MemoryRanOut` where one of its batches does not fit."""
-        return self.launch(shard, progress).part()
-
-    def launch(self, shard: Shard, progress: Progress) -> Launched:
-        """The same without waiting for a GPU, where the pass allows it; also raises `MemoryRanOut`."""
         try:
             with product_kernels():
                 if isinstance(shard, StatesPass) and shard.random_weights:
@@ -71,22 +54,18 @@ class Worker:
                 self.__dict__.pop("without_knowledge", None)  # as large as the model itself
                 if isinstance(shard, StatesPass):
                     return self._states(shard, progress)
-                part = self._done(shard, progress)
-                return Launched(lambda: part)
+                if isinstance(shard, DecodePass):
+                    return self._decode(shard, progress)
+                if isinstance(shard, DeviceWork):
+                    return DevicePart(shard.run(progress))
+                if isinstance(shard, ChoicesPass):
+                    return self._choices(shard, progress)
+                return self._saliency(shard, progress)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
         free_memory()  # outside the handler: the exception held on to every tensor of the pass
         raise MemoryRanOut
-
-    def _done(self, shard: _Waiting | DeviceWork, progress: Progress) -> Part:
-        if isinstance(shard, DecodePass):
-            return self._decode(shard, progress)
-        if isinstance(shard, DeviceWork):
-            return DevicePart(shard.run(progress))
-        if isinstance(shard, ChoicesPass):
-            return self._choices(shard, progress)
-        return self._saliency(shard, progress)
 
     def prefix(self, ids: tuple[int, ...]) -> Prefix:
         """Keys and values of shared leading tokens; the last few are remembered."""
@@ -101,7 +80,7 @@ class Worker:
             self._held = probes.sets  # as long as they are known by their identity
         return known.for_folds(probes.folds)
 
-    def _states(self, shard: StatesPass, progress: Progress) -> Launched:
+    def _states(self, shard: StatesPass, progress: Progress) -> StatesPart:
         scorer = None if shard.probes is None else self._scorer(shard.probes)
         collected = [
             Collected(self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else (), scorer)
@@ -127,20 +106,16 @@ class Worker:
         )
         for one in collected:
             one.fetch()
-
-        def part() -> StatesPart:
-            counts = edges()
-            answers = [one.answers() for one in collected[: len(scored)]]
-            log_probs = {}
-            if shard.log_probs:
-                told = zip(collected[0].items.tolist(), answers[0].by_item(), strict=True)
-                log_probs = {item: tuple(found[0].tolist()) for item, found in told}
-            wanted = answers if shard.answer_stats else [None] * len(collected)
-            parts = (one.part(found) for one, found in zip(collected, wanted, strict=True))
-            attention = {item: mass for one in weighed for item, mass in one.masses(shard.sequences).items()}
-            return StatesPart(tuple(parts), counts, log_probs, attention)
-
-        return Launched(part, done_so_far(self.lm.device))
+        counts = edges()
+        answers = [one.answers() for one in collected[: len(scored)]]
+        log_probs = {}
+        if shard.log_probs:
+            statistics = zip(collected[0].items.tolist(), answers[0].by_item(), strict=True)
+            log_probs = {item: tuple(of_item[0].tolist()) for item, of_item in statistics}
+        wanted = answers if shard.answer_stats else [None] * len(collected)
+        parts = tuple(one.part(stats) for one, stats in zip(collected, wanted, strict=True))
+        attention = {item: mass for one in weighed for item, mass in one.masses(shard.sequences).items()}
+        return StatesPart(parts, counts, log_probs, attention)
 
     def _decode(self, shard: DecodePass, progress: Progress) -> DecodedPart:
         ending = Ending(self.lm, shard.ending)

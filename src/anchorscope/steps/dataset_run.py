@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +39,6 @@ from anchorscope.steps.job import Job
 
 FILE, MODEL = "file", "model"
 """What steps need that no step makes: the question file and the model."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ class DatasetRun:
         self.steps = {step.name: step for step in table}
         self.source = question_source(job, spec)
         self._results: dict[str, StepResult] = {}
-        self._passes: dict[str, Any] = {}
+        self.passes: dict[str, Any] = {}
+        """What passes gave, until all steps that share it are made."""
         self._sharing: set[str] = set()
 
     # Results of steps.
@@ -89,26 +89,20 @@ class DatasetRun:
             made_from = self.job.made_from(step.epoch, step.libraries, step.options)
             form, full_name = format_for(step.make), f"{self.name}/{name}"
             self._results[name] = StepResult(
-                self.job.folder, full_name, needs, made_from, form, lambda: self._make(step), step.large
+                self.job.folder, full_name, needs, made_from, form, partial(self._make, step), step.large
             )
         return self._results[name]
 
     def _make(self, step: Step) -> Any:
         value = step.make(self)
-        if step.shares in self._passes and step.shares not in self._sharing:  # a pass was run
+        if step.shares in self.passes and step.shares not in self._sharing:  # a pass was run
             self._sharing.add(step.shares)
             for other in self.missing():
                 if other.shares == step.shares and other is not step:
                     self.result(other.name).value  # noqa: B018 - made and stored
             self._sharing.discard(step.shares)
-            self._passes.pop(step.shares, None)
+            self.passes.pop(step.shares, None)
         return value
-
-    def run_once(self, name: str, run: Callable[[], T]) -> T:
-        """What a pass gave; it's held until all steps that share it are made."""
-        if name not in self._passes:
-            self._passes[name] = run()
-        return self._passes[name]
 
     def forget_values(self) -> None:
         """Frees the memory of all results; they can still be read from the folder."""

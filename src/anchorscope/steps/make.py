@@ -145,20 +145,19 @@ def tokens(run: DatasetRun) -> list[ItemTokens | None]:
 
 
 def _clean_pass(run: DatasetRun) -> CleanRun:
-    job = run.job
-    return run.run_once(
-        "clean",
-        lambda: run_clean(
+    if "clean" not in run.passes:
+        job, items, recipe = run.job, run.used_items, run.job.recipe
+        run.passes["clean"] = run_clean(
             job.executor,
             job.planner,
-            run.used_items,
+            items,
             job.positions,
             job.progress,
             run.is_compiled,
-            job.recipe.edges,
+            recipe.edges,
             job.headline[1],
-        ),
-    )
+        )
+    return run.passes["clean"]
 
 
 def clean_states(run: DatasetRun) -> Tensor:
@@ -246,7 +245,9 @@ def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
 
 
 def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
-    return run.run_once("cuts", lambda: _measure(run, KNOCKOUT, partial(_draw_first_chart, run)))
+    if "cuts" not in run.passes:
+        run.passes["cuts"] = _measure(run, KNOCKOUT, partial(_draw_first_chart, run))
+    return run.passes["cuts"]
 
 
 def _measure(
