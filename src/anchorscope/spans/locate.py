@@ -30,6 +30,9 @@ from anchorscope.spans.question_spans import QuestionSpans
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text that each token has a part in."""
+WINDOW = 256
+"""Answers of at most so many tokens are decoded from their first token on; longer ones from at most about so many."""
+_CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 UNFINISHED = "\ufffd"
 """What a decoder writes for bytes that are no character yet."""
 _SHORT = 256  # tokens of an answer whose prefixes are all in memory at once
@@ -58,17 +61,48 @@ def _shared(first: str, second: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
+def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
+    """The text of generated ids, and the characters [start, end) of it that each id has a part in."""
+    if len(ids) > WINDOW:
+        text, offsets = offsets_from_prefixes(prefix_texts(decode, ids))
+        if text == decode(list(ids)):
+            return text, offsets
+    return offsets_from_prefixes(decode(list(ids[:end])) for end in range(1, len(ids) + 1))
+
+
 def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iterator[str]:
-    """The texts of ids[:1], ids[:2] and so on; ids may grow meanwhile."""
+    """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end; ids may grow meanwhile.
+
+    The text of ids[:end] is `head`, the text of ids[:base], and what decode(ids[first:end]) adds to `lead`, which is
+    decode(ids[first:base]). The window moves on only where it gives the text that the one before gives; where an id
+    changes characters of `lead` (one more byte can undo a whole run of them), the window starts over at the first id.
+    """
+    first, head, lead = 0, "", ""
+    complete: list[int] = []  # ends of prefixes, in the window, whose last character is finished
     end = 0
     while end < len(ids):
         end += 1
-        yield decode(list(ids[:end]))
-
-
-def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
-    """The text of generated ids, and the characters [start, end) of it that each id has a part in."""
-    return offsets_from_prefixes(prefix_texts(decode, ids))
+        part = decode(list(ids[first:end]))
+        if not part.startswith(lead):
+            first, head, lead, complete = 0, "", "", []
+            part = decode(list(ids[:end]))
+        text = head + part[len(lead) :]
+        yield text
+        if text.endswith(UNFINISHED):
+            continue
+        complete.append(end)
+        if end - first < WINDOW:
+            continue
+        base = max((one for one in complete if one <= end - _CONTEXT), default=0)
+        start = max((one for one in complete if one <= base - _CONTEXT), default=0)
+        next_lead = decode(list(ids[start:base]))
+        if start <= first or not next_lead or UNFINISHED in next_lead:
+            continue
+        next_head = head + decode(list(ids[first:base]))[len(lead) :]
+        next_part = decode(list(ids[start:end]))
+        if next_part.startswith(next_lead) and next_head + next_part[len(next_lead) :] == text:
+            first, head, lead = start, next_head, next_lead
+            complete = [one for one in complete if one > start]
 
 
 def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
