@@ -113,16 +113,17 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "labels": 0.0,
         "tokens": 0.01 * once,
         "clean-states": once,
-        "attention-mass": 0.0,  # the clean pass brings it along, as others bring what costs nothing here
+        "attention-mass": 0.0,  # a part of the clean pass, as others that cost nothing here
+        "before-answer": 0.0,
         "probes": _PROBE_FOLD * recipe.folds * everywhere * states,
         "clean-scores": 0.0,
-        "effects-knockout": once * (_CUT * (1 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1))
-        + _PRINCIPAL * (2 * everywhere + cuts * layers) * states,
-        "principal-states": 0.0,
+        "effects-knockout": once * (_CUT * (1 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1)),
+        "principal-states": _PRINCIPAL * (2 * everywhere + cuts * layers) * states,
         "cut-states": 0.0,
         "lost-evidence": (_CLEAN_EVIDENCE * (everywhere + layers) + _LOST_EVIDENCE * (everywhere + (cuts + 2) * layers))
         * reduced,
-        "null-scores": once * _ANSWER_ALONE + 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
+        "answer-alone": once * _ANSWER_ALONE,
+        "null-scores": 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
         "log-probs": 0.0,
         "question-share": _ITEM_TESTS * size.used,
         "refits": 2 * _REFIT_FOLD * recipe.folds * layers * states,

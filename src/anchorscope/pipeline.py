@@ -68,11 +68,11 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
         Step("tokens", ("answers",), ("exact_tokens",), make.tokens),
         Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True, shares="clean"),
+        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
+        Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
         Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2, shares="clean"),
         Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, epoch=2, shares="clean"),
         Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True, shares="clean"),
-        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
-        Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
         *effects,
         Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True, "cuts"),
         Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 2, True, "cuts"),
@@ -207,8 +207,9 @@ def _result(run: DatasetRun) -> DatasetResult:
     missing = run.missing()
     if any(step.large for step in missing):
         run.check_room()
+    needed = {need for step in missing if not step.large for need in step.needs}
     for step in missing:
-        if not step.large:  # large ones are made by those that need them
+        if not step.large or step.name in needed:  # other large ones are read from the states that the run keeps
             run[step.name]
     return make.dataset_result(run)
 

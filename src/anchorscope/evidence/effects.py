@@ -80,7 +80,7 @@ def run_clean(
     keep = (*places, (len(positions), site))
     found = run_states(executor, replace(work, keep=(keep,), log_probs=supplied, attention=edges), progress)
     (clean,) = found.variants
-    assert clean.states is not None, "a pass that is told to keep states keeps them"
+    assert clean.states is not None, "a pass that keeps states returns them"
     states = clean.states[: len(places)].unflatten(0, (len(positions), len(SITES)))
     log_probs = [found.log_probs.get(index, ()) for index in range(len(items))]
     attention = [found.attention[index] for index in range(len(items))]

@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.executor import Description, ShardFolder, describe
@@ -34,13 +37,15 @@ from anchorscope.execute.numerics import (
 )
 from anchorscope.execute.parts import Part
 from anchorscope.execute.worker import Shard, Worker
+from anchorscope.models.devices import is_device_lost
+from anchorscope.models.loading import load
 from anchorscope.models.sources import ModelFiles, model_files
 from anchorscope.progress import Progress, Silent
 
 PATIENCE = 1800.0
 """Seconds without any answer, or without a worker, after which a run gives up; what is done is kept."""
 OVERDUE = 30.0, 4.0
-"""A shard is given to a second worker after so many seconds, and so many times what the slowest one took."""
+"""A shard goes to a second worker after this many seconds, and this many times what the slowest one took."""
 RESTARTS = 3
 """How often Ray starts a worker again that died."""
 _AHEAD = 2  # shards at a worker, so that it never waits
@@ -82,10 +87,6 @@ class RayWorker:
 
     @cached_property
     def _worker(self) -> Worker:
-        import torch
-
-        from anchorscope.models.loading import load
-
         job = self._job
         if job.threads:
             torch.set_num_threads(job.threads)
@@ -101,21 +102,14 @@ class RayWorker:
 
     def run(self, shard: Shard) -> tuple[str, Part | Failure]:
         """This worker's id, new after a restart, and the shard's part."""
-        from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
-
         try:
             return self._id, self._worker.run(shard, Silent())
-        except UserError as error:
-            return self._id, Failure(UserError, str(error))
+        except (UserError, MemoryRanOut) as error:
+            return self._id, Failure(type(error), str(error))
         except Exception as error:
             if is_device_lost(error):
                 os._exit(1)  # nothing will run here any more; Ray starts another
-            text = traceback.format_exc()
-            if not isinstance(error, MemoryRanOut) and not is_out_of_memory(error):
-                return self._id, Failure(RuntimeError, text)
-            error.__traceback__ = error.__context__ = error.__cause__ = None  # they hold what did not fit
-        free_memory()
-        return self._id, Failure(MemoryRanOut, text)
+            return self._id, Failure(RuntimeError, traceback.format_exc())
 
 
 class RayWorkers:
@@ -141,7 +135,7 @@ class RayWorkers:
         self._settings.enter_context(contextlib.redirect_stdout(sys.stderr))
         self._joined = join(ray, self.choice.address, (self.choice.workers or 0) * self._cpus or None)
         try:
-            ray.util.register_serializer(_tensor_type(), serializer=_packed, deserializer=_unpacked)
+            ray.util.register_serializer(Tensor, serializer=_packed, deserializer=_unpacked)
             actor = ray.remote(RayWorker).options(
                 num_cpus=self._cpus,
                 num_gpus=self._gpus(ray),
@@ -231,7 +225,7 @@ class RayWorkers:
     def for_run(
         self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
     ) -> "RayExecutor":
-        """The executor of one run, which is told what happens from now on."""
+        """The executor of one run; messages go to its folder from now on."""
         self.tell, self.done, self.lost, self.repeated = folder.tell, 0, 0, 0
         return RayExecutor(self, lowered, expected)
 
@@ -451,22 +445,12 @@ class WorkerGroups:
 # Tensors on their way: Ray moves arrays without copying them, and torch's own way copies every one.
 
 
-def _tensor_type() -> type:
-    import torch
-
-    return torch.Tensor
-
-
-def _packed(tensor: Any) -> tuple[Any, str, tuple[int, ...]]:
-    import torch
-
+def _packed(tensor: Tensor) -> tuple[Any, str, tuple[int, ...]]:
     flat = tensor.detach().cpu().contiguous()
     return flat.view(-1).view(torch.uint8).numpy(), str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
 
 
-def _unpacked(packed: tuple[Any, str, tuple[int, ...]]) -> Any:
-    import torch
-
+def _unpacked(packed: tuple[Any, str, tuple[int, ...]]) -> Tensor:
     content, dtype, shape = packed
     return torch.from_numpy(content.copy()).view(getattr(torch, dtype)).reshape(shape)  # Ray's memory is read only
 

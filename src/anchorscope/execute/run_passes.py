@@ -18,7 +18,7 @@ from anchorscope.engine.batching import too_long_for_memory
 from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.errors import MemoryRanOut
-from anchorscope.execute.executor import Executor, LocalExecutor
+from anchorscope.execute.executor import Executor
 from anchorscope.execute.merging import merge_states
 from anchorscope.execute.parts import ChoicesPart, DecodedPart, SaliencyPart, StatesPart
 from anchorscope.execute.worker import Pass
@@ -143,10 +143,7 @@ def _run(
     """
     while True:
         try:
-            if isinstance(executor, LocalExecutor):
-                part: Any = executor.worker.run(work, progress)
-                return merge(iter([(work, part)]))
-            shards: Sequence[Pass] = work.shards()
+            shards: Sequence[Pass] = work.shards() if executor.divides else [work]
             with closing(executor.map(shards, progress)) as parts:  # workers are free, whatever the merge meets
                 return merge(zip(shards, _checked(parts, kind), strict=True))
         except MemoryRanOut:

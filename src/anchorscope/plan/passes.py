@@ -335,7 +335,7 @@ class AnswersPass:
     max_new_tokens: int
     batch_tokens: int
     tokenizer: Any
-    """To make text of what the model writes; it stays with whoever plans."""
+    """To make text of what the model writes; it stays with the planner."""
     context: int | None = None
 
     @property

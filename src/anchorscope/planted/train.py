@@ -5,7 +5,7 @@ True and false answers are as frequent as each other in every lesson that judges
 `both` answers half carry an object that is drawn without regard to the question: so an always or a never phrase has to
 suffice for them too, which is what `both` means.
 
-`python -m anchorscope.planted.train --out DIR`: trains the planted model anew, in minutes on a CPU.
+`python -m anchorscope.planted.train --out DIR`: trains the planted model again, in minutes on a CPU.
 
 A small Llama of transformers learns the lessons in turn, each at a constant rate until its goal is reached, and a last
 stretch of all answers at a falling rate. The shipped weights come from this command with its defaults; another machine
