@@ -33,8 +33,11 @@ gc.disable()  # while tests are collected: nearly all that is made then stays
 sys.dont_write_bytecode = False  # each process would compile all files again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-settings.register_profile("default", deadline=None, max_examples=15)  # no deadline: shared machines are slow at times
-settings.register_profile("nightly", deadline=None, max_examples=150)
+# No deadline: shared machines are slow at times. The same examples every time: a change is judged by itself, not by
+# chance; `--hypothesis-seed=N` with the profile `explore` draws others.
+settings.register_profile("default", deadline=None, max_examples=15, derandomize=True)
+settings.register_profile("nightly", deadline=None, max_examples=150, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("default")
 
 

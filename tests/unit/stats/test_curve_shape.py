@@ -80,8 +80,8 @@ def test_a_straight_line_has_no_volatility_and_a_zigzag_has_its_own(layers, slop
 @given(LAYERS, st.data(), st.integers(0, 50))
 def test_groups_separate_where_they_do(layers, data, seed):
     start = data.draw(st.integers(0, layers - 1))
-    flat = drawn(np.zeros(layers), 0.2, seed=seed)
-    falls = drawn(np.where(np.arange(layers) < start, 0.0, -20.0), 0.2, seed=seed + 1)
+    flat = drawn(np.zeros(layers), 0.05, seed=seed)
+    falls = drawn(np.where(np.arange(layers) < start, 0.0, -20.0), 0.05, seed=seed + 1)
     found = shape.separation(falls, flat)
     assert (found.value, found.ci_low, found.ci_high) == (start, start, start)
     never = shape.separation(flat, falls)
