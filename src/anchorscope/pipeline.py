@@ -66,7 +66,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
         Pass("answers", ("questions", MODEL), ("prompt", "max_new_tokens"), make.answers, epoch=2),
         Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
-        Step("tokens", ("answers",), ("exact_tokens",), make.tokens),
+        Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, epoch=2),
         Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True, shares="clean"),
         Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
         Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),

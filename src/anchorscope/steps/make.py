@@ -128,7 +128,7 @@ def labels(run: DatasetRun) -> list[Label]:
 
 
 def tokens(run: DatasetRun) -> list[ItemTokens | None]:
-    """The exact tokens of every answered question."""
+    """The exact tokens of every used question and answer; None for all others."""
     job, writer = run.job, run.job.writer()
 
     def asker() -> Asker:
@@ -138,7 +138,12 @@ def tokens(run: DatasetRun) -> list[ItemTokens | None]:
     def words(questions: Sequence[Question]) -> list[QuestionSpans]:
         return question_words(job.recipe.exact_tokens, questions, asker)
 
-    return locate_fitting(writer.tokenizer, writer.template, run["questions"].questions, words, run["answers"])
+    questions, answers = run["questions"].questions, run["answers"]
+    used = [index for index, label in enumerate(run["labels"]) if label.status == "used"]
+    own_questions, own_answers = [questions[index] for index in used], [answers[index] for index in used]
+    located = locate_fitting(writer.tokenizer, writer.template, own_questions, words, own_answers)
+    by_index = dict(zip(used, located, strict=True))
+    return [by_index.get(index) for index in range(len(questions))]
 
 
 # The clean pass, and probes.
