@@ -78,7 +78,7 @@ class ExperimentEntry:
     asks: str
     """The question that it answers."""
     docs: str
-    """Its page, below docs/."""
+    """Its page below docs/, with the heading."""
     home: str | None = None
     """`module:name` of its `Experiment`; None for those that are made of interventions alone."""
     rated: bool = True
@@ -189,42 +189,42 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "template",
             "does it matter that they are the question's?",
-            "evidence/template.md",
+            "evidence/interventions.md#template",
             section=f"{_EXPERIMENTS}.interventions:SECTION",
             place=10,
         ),
         ExperimentEntry(
             "edges",
             "do the words reach the answer directly, or through other tokens?",
-            "evidence/edges.md",
+            "evidence/interventions.md#edges",
             section=f"{_EXPERIMENTS}.interventions:EDGES",
             place=45,
         ),
         ExperimentEntry(
             "zeroing",
             "does it matter how an edge is cut?",
-            "evidence/zeroing.md",
+            "evidence/interventions.md#zeroing",
             section=f"{_EXPERIMENTS}.interventions:ZEROING",
             place=60,
         ),
         ExperimentEntry(
             "patching",
             "what if another question's words are put in?",
-            "evidence/patching.md",
+            "evidence/interventions.md#patching",
             section=f"{_EXPERIMENTS}.interventions:PATCHING",
             place=20,
         ),
         ExperimentEntry(
             "answer-only",
             "what if there is no question at all?",
-            "evidence/answer-only.md",
+            "evidence/interventions.md#answer-only",
             section=f"{_EXPERIMENTS}.interventions:ANSWER_ONLY",
             place=30,
         ),
         ExperimentEntry(
             "layers",
             "in which layers does the cut matter?",
-            "evidence/layers.md",
+            "evidence/where.md#layers",
             f"{_EXPERIMENTS}.layers:EXPERIMENT",
             section=f"{_EXPERIMENTS}.layers:SECTION",
             place=40,
@@ -232,7 +232,7 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "heads",
             "in which heads does the cut matter?",
-            "evidence/heads.md",
+            "evidence/where.md#heads",
             f"{_EXPERIMENTS}.heads:EXPERIMENT",
             section=f"{_EXPERIMENTS}.heads:SECTION",
             place=50,
@@ -240,7 +240,7 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "dose",
             "does one key word carry it, or do all?",
-            "evidence/dose.md",
+            "evidence/where.md#dose",
             f"{_EXPERIMENTS}.dose:EXPERIMENT",
             section=f"{_EXPERIMENTS}.dose:SECTION",
             place=55,
@@ -249,7 +249,7 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "mediation",
             "in which layers do the key words' states carry the truth?",
-            "evidence/mediation.md",
+            "evidence/where.md#mediation",
             f"{_EXPERIMENTS}.mediation:EXPERIMENT",
             rated=False,
             section=f"{_EXPERIMENTS}.mediation:SECTION",
@@ -258,7 +258,7 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "saliency",
             "what flows from question to answer, and is it two humps?",
-            "evidence/saliency.md",
+            "evidence/where.md#saliency",
             f"{_EXPERIMENTS}.saliency:EXPERIMENT",
             section=f"{_EXPERIMENTS}.saliency:SECTION",
             place=70,
@@ -266,7 +266,7 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "boundary",
             "what does the model know, per pathway?",
-            "evidence/boundary.md",
+            "evidence/groups.md#boundary",
             f"{_EXPERIMENTS}.boundary:EXPERIMENT",
             section=f"{_EXPERIMENTS}.boundary:SECTION",
             place=80,
@@ -274,7 +274,7 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "self-awareness",
             "can the pathway be read from clean states?",
-            "evidence/self-awareness.md",
+            "evidence/groups.md#self-awareness",
             f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
             section=f"{_EXPERIMENTS}.self_awareness:SECTION",
             place=90,
@@ -282,7 +282,7 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "matched",
             "does the probe know truth where words cannot tell, and from the question?",
-            "evidence/matched.md",
+            "evidence/groups.md#matched",
             f"{_EXPERIMENTS}.matched:EXPERIMENT",
             rated=False,
             section=f"{_EXPERIMENTS}.matched:SECTION",
@@ -291,7 +291,7 @@ _OWN_EXPERIMENTS = {
         ExperimentEntry(
             "wordings",
             "is an item's share its own, or noise of one wording?",
-            "evidence/wordings.md",
+            "evidence/groups.md#wordings",
             f"{_EXPERIMENTS}.wordings:EXPERIMENT",
             rated=False,
             section=f"{_EXPERIMENTS}.wordings:SECTION",

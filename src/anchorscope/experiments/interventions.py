@@ -144,7 +144,7 @@ SECTION = section.SectionSpec(
 
 
 def _section(
-    slug: str, title: str, own: tuple[str, ...], asks: str, careful: str, answer: section.Answer, docs: str = ""
+    slug: str, title: str, own: tuple[str, ...], asks: str, careful: str, answer: section.Answer
 ) -> section.SectionSpec:
     """A section with one figure, the curves over the layers, and one table, at the reference layer."""
     beside = ("knockout", "random") if slug == "exact-tokens" else ("knockout",)
@@ -196,7 +196,7 @@ def _section(
         ],
     )
     rows = effects_of((*beside, *own), own)
-    return section.SectionSpec(slug, title, rows, asks, careful, answer, (chart,), (EFFECTS,), docs)
+    return section.SectionSpec(slug, title, rows, asks, careful, answer, (chart,), (EFFECTS,))
 
 
 def _part_of_knockout(
@@ -237,7 +237,6 @@ WORDS = _section(
         "Whether the subject alone does half of what the knockout does is undecided",
         _part_of_knockout("subject", section.HALF),
     ),
-    "exact-tokens.md",
 )
 
 PATCHING = _section(

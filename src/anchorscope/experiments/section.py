@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.page_sections import Section, SectionFigure, filled
@@ -41,7 +42,7 @@ class SectionSpec:
     tables: tuple[TableSpec, ...] = ()
     """The first that has lines is the one that the plain-text report shows."""
     docs: str = ""
-    """Below docs/; empty for the page under evidence/ of the same name as the slug."""
+    """Below docs/; empty for the page that the catalogue names for the experiment of this slug."""
 
     def section(self, findings: Findings) -> Section | None:
         """The section of a run; None where the experiment was not made."""
@@ -53,7 +54,7 @@ class SectionSpec:
             return None
         answer, verdict = self.answer.give(findings, rows)
         tables = filled(*((spec.title, spec.table(findings, rows)) for spec in self.tables))
-        docs = self.docs or f"evidence/{self.slug}.md"
+        docs = self.docs or EXPERIMENTS[self.slug].docs
         return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, docs)
 
 

@@ -8,6 +8,7 @@ from itertools import product
 import polars as pl
 import pytest
 
+from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.experiments.section import TableSpec, value
 from anchorscope.experiments.section import items as items_column
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
@@ -15,6 +16,7 @@ from anchorscope.report.panel_figure import catalogued_sections, experiment_char
 from anchorscope.report.result_rows import find, first_row, select, with_aspects
 from anchorscope.report.run_page import experiment_sections
 from anchorscope.report.wording import p_value_cell, points
+from doc_pages import anchors
 from repo import DOCS
 from report_further_synthetic import Experiments, make_further, write_page_of
 from report_synthetic import make_findings
@@ -164,7 +166,8 @@ def test_the_docs_say_what_every_answer_means():
     told = (root / "evidence" / "README.md").read_text(encoding="utf-8").split("✓ means", 1)[1]
     for spec in catalogued_sections():
         assert f"`{spec.slug}`" in told or spec.title.lower() in told, spec.slug
-        assert (root / (spec.docs or f"evidence/{spec.slug}.md")).is_file(), spec.slug
+        page, _, heading = (spec.docs or EXPERIMENTS[spec.slug].docs).partition("#")
+        assert heading in {"", *anchors(root / page)}, spec.slug
 
 
 def test_an_answer_needs_every_dataset_and_its_interval(further):
