@@ -122,7 +122,7 @@ class Service:
         self._load_model = load_model
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self._token_counts: dict[str, tuple[int, float]] = {}
-        """By detector: tokens of its prompt, and tokens of a character of a question or an answer."""
+        """By detector: an item's own tokens beside question and answer, and tokens of a character of these."""
         self.metrics.queue.set_function(lambda: self.queue.tokens)
         self.metrics.ready.set_function(lambda: float(self.state == READY))
 
@@ -136,8 +136,9 @@ class Service:
         for name, detector in detectors.items():
             items = detector.session.items([asked(*_WARM_UP)])
             detector.score_items(items)  # the first pass takes longer than all others
-            own = len(lm.tokenizer("".join(_WARM_UP), add_special_tokens=False)["input_ids"])
-            self._token_counts[name] = len(items[0].located.input_ids) - own, own / len("".join(_WARM_UP))
+            located, text = items[0].located, "".join(_WARM_UP)
+            own = len(lm.tokenizer(text, add_special_tokens=False)["input_ids"])
+            self._token_counts[name] = len(located.input_ids) - located.prefix_length - own, own / len(text)
         return Loaded(lm, detectors, tokens, memory.slots)
 
     @property
@@ -193,8 +194,10 @@ class Service:
             self.refuse_long_text(question, f"items[{number}].question")
             self.refuse_long_text(answer, f"items[{number}].answer")
         questions = [asked(*pair, number) for number, pair in enumerate(pairs)]
-        prompt, per_character = self._token_counts[name]
-        tokens = len(pairs) * prompt + int(per_character * sum(len(text) for pair in pairs for text in pair))
+        beside, per_character = self._token_counts[name]
+        tokens = len(pairs) * (1 + max(0, beside)) + int(
+            per_character * sum(len(text) for pair in pairs for text in pair)
+        )
         results = await self._run(ScoreJob(tokens=tokens, detector=name, risk=risk, questions=questions))
         failed = [result for result in results if isinstance(result, ServiceError)]
         if len(failed) == len(results):

@@ -31,7 +31,7 @@ Scoring = Callable[..., list[Score]]
 @pytest.fixture(scope="module")
 def small(chat_llama: LanguageModel) -> Iterator[Running]:
     """A server with a short queue."""
-    with running(chat_llama, Limits(queue_tokens=1300, batch_tokens=600)) as service:
+    with running(chat_llama, Limits(queue_tokens=400, batch_tokens=200)) as service:
         yield service
 
 
@@ -178,12 +178,12 @@ def test_memory_that_runs_out_halves_the_batch(
         return run(self, items, risk=risk)
 
     monkeypatch.setattr(Detector, "score_items", short)
-    monkeypatch.setattr(small.service.thread, "batch_tokens", 600)
+    monkeypatch.setattr(small.service.thread, "batch_tokens", 200)
     answer = small.score(*PAIRS)
     assert answer.status_code == 200, answer.text
     told = answer.json()["items"]
     assert [one["log_odds"] for one in told] == pytest.approx([one.log_odds for one in wanted], abs=1e-4)
-    assert small.service.thread.batch_tokens < 600
+    assert small.service.thread.batch_tokens < 200
     assert max(sizes) > 1
 
 

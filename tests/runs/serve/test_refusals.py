@@ -105,7 +105,7 @@ def strict(chat_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory) 
     """A server with a key and small limits, which may log texts."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text(f"# ours\n\n{'o' * 20}\n{KEY}\n")
-    limits = Limits(items=3, item_tokens=300, body_bytes=4000, queue_tokens=700, read_seconds=0.3, requests=64)
+    limits = Limits(items=3, item_tokens=300, body_bytes=4000, queue_tokens=250, read_seconds=0.3, requests=64)
     log = ServiceLog(keys.with_name("log.txt"), with_text=True)
     with running(chat_llama, limits, log, keys=read_keys(keys)) as service:
         service.client.headers["Authorization"] = f"Bearer {KEY}"
@@ -132,7 +132,7 @@ def test_health_needs_no_key_and_the_rest_takes_the_right_one(strict: Running) -
 
 def test_limits(strict: Running) -> None:
     refused(strict.score(*[("Who?", "me")] * 4), 413, "too_many_items")
-    refused(strict.score(("Who?", "zebra " * 60)), 413, "item_too_long")
+    refused(strict.score(("Who?", "zebra " * 30)), 413, "item_too_long")
     refused(strict.score(*[("Who?", "zebra " * 15)] * 3), 413, "request_too_large")
     refused(strict.score(("Who?", "zebra " * 1000)), 413, "body_too_large")
 
