@@ -103,8 +103,8 @@ def serve(
         keys = Keys() if keys_file is None else read_keys(keys_file)
         refuse_no_keys(host, keys)
         log = ServiceLog(log_file, quiet=quiet, with_text=log_text)
-        chosen = {"model": model, "device": device, "dtype": dtype}
-        service = make_service([DEMO] if demo else bundles or [], limits, log, cores=threads, **chosen)
+        folders = [DEMO] if demo else bundles or []
+        service = make_service(folders, limits, log, model=model, device=device, dtype=dtype, cores=threads)
         with listen(host, port) as bound:
             address = address_of(bound)
             say(f"loading {service.model}; {address} answers when it is ready", quiet or as_json)

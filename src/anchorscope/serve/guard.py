@@ -147,8 +147,8 @@ class Guard:
         """The body, within its limits of bytes and of time; uvicorn reads and drops what is left of a refused one."""
         limits = self.service.limits
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            message = "The body has to be JSON, with the header Content-Type: application/json."
-            raise ServiceError(415, "unsupported_media_type", message)
+            text = "The body has to be JSON, with the header Content-Type: application/json."
+            raise ServiceError(415, "unsupported_media_type", text)
         body, more = bytearray(), True
         try:
             async with asyncio.timeout(limits.read_seconds):

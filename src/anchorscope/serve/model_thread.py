@@ -175,8 +175,9 @@ class JobQueue:
         """What is next: one piece of work, or a batch of items for one detector; empty where nothing waits."""
         with self._changed:
             self._jobs = deque(job for job in self._jobs if not job.result.done())
-            if self._jobs and isinstance(self._jobs[0], WorkJob):
-                return self._jobs.popleft()
+            if self._jobs and isinstance(first := self._jobs[0], WorkJob):
+                self._jobs.popleft()
+                return first
             batch = self._take_items(batch_tokens)
             self._refuse_late(self._jobs)
             return batch

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -76,7 +77,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        own = {"namespace": "anchorscope", "registry": self.registry}
+        own: dict[str, Any] = {"namespace": "anchorscope", "registry": self.registry}
         seconds = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
         self.requests = Counter("requests", "Requests by route and status.", ("route", "status"), **own)
         self.seconds = Histogram(

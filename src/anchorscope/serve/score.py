@@ -106,7 +106,7 @@ POST_ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": about} for status, about in _STATUSES.items()
 }
 """Errors of the routes that take a body, for the OpenAPI description."""
-_GET_ERRORS = {status: POST_ERRORS[status] for status in (401, 404, 429, 500, 503)}
+_GET_ERRORS: dict[int | str, dict[str, Any]] = {status: POST_ERRORS[status] for status in (401, 404, 429, 500, 503)}
 
 
 def score_record(score: Score) -> dict[str, Any]:

@@ -106,11 +106,13 @@ class _Handler(SimpleHTTPRequestHandler):
         host = self.headers.get("Host") or ""
         names = (*_LOOPBACK, self.server.server_address[0])
         if not self.server.is_public and host.rpartition(":")[0] not in names and host not in names:
-            return self._refuse(HTTPStatus.FORBIDDEN)
+            self.send_error(HTTPStatus.FORBIDDEN)
+            return None
         try:
             path = unquote(urlsplit(self.path).path, errors="strict")
         except ValueError:
-            return self._refuse(HTTPStatus.BAD_REQUEST)
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return None
         if path == "/":
             return self._send_index()
         if path == "/favicon.ico":  # every browser asks for one, and reports on its console if there is none
@@ -119,7 +121,8 @@ class _Handler(SimpleHTTPRequestHandler):
             return None
         file = self._find_file(path.removeprefix(_FILES)) if path.startswith(_FILES) else None
         if file is None:
-            return self._refuse(HTTPStatus.NOT_FOUND)
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
         self._file, self.policy = file, _PAGE if file.suffix == ".html" else _NOTHING
         return super().send_head()  # type: ignore[return-value]
 
@@ -155,6 +158,3 @@ class _Handler(SimpleHTTPRequestHandler):
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
-
-    def _refuse(self, status: HTTPStatus) -> None:
-        self.send_error(status)
