@@ -113,8 +113,9 @@ class ServiceServer(uvicorn.Server):
         connections: set[Any] = set(self.server_state.connections)
         idle = [(each, each.cycle) for each in connections if each.cycle is None or each.cycle.response_complete]
         self._idle_since = {key: self._idle_since.get(key, now) for key in idle}
-        for (connection, _), since in self._idle_since.items():
-            if now - since > self.service.limits.read_seconds:
+        read_seconds = self.service.limits.read_seconds
+        for (connection, cycle), since in self._idle_since.items():
+            if now - since > (read_seconds if cycle is None else max(read_seconds, _KEEP_ALIVE)):
                 connection.transport.close()
 
 
