@@ -180,7 +180,9 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         raise KeyboardInterrupt  # the server is up; the reader ends it
 
     patch.setattr(ViewServer, "serve_forever", at_once)
-    patch.setattr(serving, "serve", lambda *_: True)  # everything is checked by then; tests/runs/serve has the rest
+    patch.setattr(
+        serving, "run_server", lambda *_: True
+    )  # everything is checked by then; tests/runs/serve has the rest
     patch.setattr(webbrowser, "open", lambda address: True)
     patch.setattr(session, "run_benchmark", small_bench)
     patch.setattr(session, "matmul_peak", cache(session.matmul_peak))  # the machine's peak is measured once

@@ -32,10 +32,12 @@ from anchorscope.errors import UserError
 from anchorscope.screen import harmless, print_card, say
 
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
+    from collections.abc import Sequence
+
     import polars as pl
 
     from anchorscope.finished import FinishedRun
-    from anchorscope.viewing.found import Found, Shelf
+    from anchorscope.viewing.results import Result, ResultFolder
 
 EXAMPLES = {
     "show": (
@@ -237,14 +239,14 @@ def view(
         )
 
     with loading("polars", quiet):
-        from anchorscope.viewing.found import Shelf
+        from anchorscope.viewing.results import ResultFolder
         from anchorscope.viewing.server import ViewServer
 
     if as_json:
-        results = _results(Shelf(path.resolve()), path)
+        results = _results(ResultFolder(path.resolve()), path)
         return emit_json({"folder": str(path), "found": [result.record() for result in results]})
     with user_errors(stopped="stopped"), ViewServer(path, host, port) as server:
-        n = len(_results(server.shelf, path))
+        n = len(_results(server.results, path))
         say(f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)", quiet)
         if browser and has_screen():
             webbrowser.open(server.address)
@@ -254,8 +256,8 @@ def view(
             say("", quiet)  # behind the ^C that the terminal shows
 
 
-def _results(shelf: "Shelf", path: Path) -> "list[Found]":
-    results = shelf.found()
+def _results(folder: "ResultFolder", path: Path) -> "Sequence[Result]":
+    results = folder.list()
     if not results:
         raise UserError(
             f"No run lies below {str(path)!r}; make one with: anchorscope run --limit 500 --out "

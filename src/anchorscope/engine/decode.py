@@ -5,7 +5,7 @@ along: the model's own, at whatever temperature the token was drawn. A prompt th
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ from anchorscope.engine.forward import (
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.models.devices import to_device
-from anchorscope.models.families import BlockOutput, Keys, Queries, masked_attention, per_group
+from anchorscope.models.families import Keys, Queries, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 from anchorscope.stats.streams import mixed, uniform
@@ -114,67 +114,12 @@ class Growing:
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         self.stores = [(keys[rows.to(keys.device)], values[rows.to(keys.device)]) for keys, values in self.stores]
 
-    def grow(self, rows: int) -> None:
-        """Makes room for this many rows; those that are there stay."""
-        self.stores = [(_longer(keys, rows), _longer(values, rows)) for keys, values in self.stores]
-        self.rows = rows  # only now: memory may have run out
-
-    def begin(self, rows: Int[Tensor, " row"], prefix: Prefix) -> None:
-        """Rows that have come later begin with these tokens; all layers are there already."""
-        for layer, (keys, values) in enumerate(self.stores) if prefix.length else ():
-            keys[rows.to(keys.device), : prefix.length] = prefix.keys[layer]
-            values[rows.to(keys.device), : prefix.length] = prefix.values[layer]
-
-    def row(self, row: int, ids: tuple[int, ...]) -> Prefix:
-        """A row's keys and values of its first tokens, which are these."""
-        keys, values = (tuple(store[part][row, : len(ids)] for store in self.stores) for part in (0, 1))
-        return Prefix(ids, keys, values)
-
-    def move(self, rows: Int[Tensor, " row"], to: Int[Tensor, " row"], n_slots: int) -> None:
-        """The first slots of some rows take the place of others."""
-        for pair in self.stores:
-            for store in pair:
-                store[to.to(store.device), :n_slots] = store[rows.to(store.device), :n_slots]
-
-    def clear(self, row: int) -> None:
-        """What a row held is no number: the next one would read it through its mask."""
-        for keys, values in self.stores:
-            keys[row], values[row] = 0, 0
-
     def _store(self, like: Tensor, layer: int, values: bool = False) -> Tensor:
         # Zeros, because slots that are masked must still hold numbers.
         store = like.new_zeros(self.rows, self.n_slots, *like.shape[1:])
         if self.prefix.length:
             store[:, : self.prefix.length] = (self.prefix.values if values else self.prefix.keys)[layer]
         return store
-
-
-def _longer(store: Tensor, rows: int) -> Tensor:
-    longer = store.new_zeros(rows, *store.shape[1:])
-    longer[: len(store)] = store
-    return longer
-
-
-SitePlace = tuple[str, int]
-States = dict[SitePlace, Float[Tensor, "row d_model"]]
-"""States of rows at one token each."""
-
-
-class StateReader:
-    """Reads states at some places of some tokens while they pass the blocks."""
-
-    def __init__(self, lm: LanguageModel, places: Iterable[SitePlace], tokens: Tensor | None) -> None:
-        """`tokens` are the places in the line whose states are wanted; None for all."""
-        self.places, self.tokens, self.last = tuple(places), tokens, lm.n_layers - 1
-        self.found: States = {}
-
-    def visit(self, layer: int, output: BlockOutput) -> None:
-        """After every block; of the last there is nothing but the tokens that are read."""
-        for site, own in self.places:
-            if own == layer:
-                whole = getattr(output, site)[0]
-                every = self.tokens is None or layer == self.last
-                self.found[site, layer] = whole if every else whole[self.tokens.to(whole.device)]  # type: ignore[union-attr]
 
 
 def read_prompts(
@@ -184,11 +129,10 @@ def read_prompts(
     prefix: Prefix,
     cache: Growing,
     into: Sequence[int],
-    places: Iterable[SitePlace] = (),
-) -> tuple[list[int], Float[Tensor, "row d_model"], States]:
+) -> tuple[list[int], Float[Tensor, "row d_model"]]:
     """Runs some prompts from the prefix on, and fills the cache's rows `into` with their keys and values.
 
-    The prompts in the order of the rows, the stream after each one's last token, and the states there.
+    The prompts in the order of the rows, and the stream after each one's last token.
     """
     layout = BatchRows(sequences, part, [CLEAN], prefix.length, lm.n_layers)
     rows = torch.tensor([into[row.item] for row in layout.rows for _ in range(row.first, row.stop)])
@@ -199,9 +143,8 @@ def read_prompts(
 
     packed = Packed(lm, sequences, layout, prefix, keep)
     last = to_device(layout.own[1:] - 1, lm.device)
-    reader = StateReader(lm, places, last)
-    stream = run_layers(lm, packed.ids, packed.positions, packed, reader.visit, read=last)
-    return [row.item for row in layout.rows], stream[0].to(lm.device), reader.found
+    stream = run_layers(lm, packed.ids, packed.positions, packed, read=last)
+    return [row.item for row in layout.rows], stream[0].to(lm.device)
 
 
 class Step:
@@ -268,7 +211,7 @@ def decode(
     for batch in batches:
         rows = [prompts[index] for index in batch]
         drawn = None if sampling is None else sampling.take(batch)
-        decoded = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once, drawn).decode(max_new_tokens, is_end)
+        decoded = DecodingBatch(lm, rows, prefix, max_new_tokens + 1, at_once, drawn).decode(max_new_tokens, is_end)
         answers.update(zip(batch, decoded, strict=True))
         listener.advance(len(batch))
     listener.finish()
@@ -280,7 +223,9 @@ def decoded_lengths(prompts: Sequence[tuple[int, ...]], n_prefix: int, max_new_t
     return [len(prompt) - n_prefix + max_new_tokens // 2 for prompt in prompts]
 
 
-class _Batch:
+class DecodingBatch:
+    """Answers to several prompts, decoded together."""
+
     def __init__(
         self,
         lm: LanguageModel,
@@ -308,13 +253,19 @@ class _Batch:
             self.cache.keep(own)
             self.ends = self.ends[own]
 
-    def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
+    def steps(self, max_new_tokens: int, is_end: IsEnd) -> Iterator[None]:
+        """One token at a time; in between `tokens` can be read, and rows ended early by setting `finished`."""
         for step in range(max_new_tokens + 1):  # one more than the longest answer, for its end
             chosen, log_probs = self._choose(step)
             self._note(chosen.tolist(), log_probs.tolist(), is_end, max_new_tokens)
+            yield
             if step == max_new_tokens or all(self.finished[row] for row in self.active):
-                break
+                return
             self.ends = self._step(self._leave(chosen.to(self.lm.device)))  # the head may be on another GPU
+
+    def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
+        for _ in self.steps(max_new_tokens, is_end):
+            pass
         return [
             Decoded(ids=tuple(ids[:max_new_tokens]), log_probs=tuple(probs[:max_new_tokens]), finished=finished)
             for ids, probs, finished in zip(self.tokens, self.log_probs, self.finished, strict=True)
@@ -325,7 +276,7 @@ class _Batch:
         sequences = [TokenSequence(row, answer_start=len(row), read_at=()) for row in rows]
         ends = torch.empty(len(rows), self.lm.d_model, dtype=self.lm.dtype, device=self.lm.device)
         for part in plan_batches([len(row) - prefix.length for row in rows], self.at_once):
-            read, found, _ = read_prompts(self.lm, sequences, part, prefix, self.cache, range(len(rows)))
+            read, found = read_prompts(self.lm, sequences, part, prefix, self.cache, range(len(rows)))
             ends[read] = found
         return ends
 

@@ -11,7 +11,7 @@ import pytest
 
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.live_cuts import live_cuts
-from anchorscope.serve.limits import Limits
+from anchorscope.serve.service import Limits
 from detector_cases import PAIRS
 from repo import DOCS
 from running import CALIBRATION, Running

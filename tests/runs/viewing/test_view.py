@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +131,12 @@ def server(runs: Path) -> Iterator[ViewServer]:
         serving.join()
 
 
-def get(server: ViewServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
+def get(server: ViewServer, path: str, method: str = "GET", **headers: str) -> tuple[int, HTTPMessage, str]:
     """The path as it is written: no client tidies it up."""
     connection = HTTPConnection(*server.server_address[:2], timeout=10)  # type: ignore[arg-type]
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
-    found = answer.status, dict(answer.getheaders()), answer.read().decode()
+    found = answer.status, answer.headers, answer.read().decode()
     connection.close()
     return found
 

@@ -1,4 +1,4 @@
-"""`/v1/explain`: what one answer's score rests on, with the question's key words cut live."""
+"""`/v1/explain`: what one answer's score depends on, with the question's key words cut live."""
 
 from typing import Annotated, Any
 
@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 from anchorscope.detectors.live_cuts import live_cuts, tokens_at_most
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.serve.errors import ServiceError
-from anchorscope.serve.score_form import WORDS, Form, Name, ScoreRecord, score_record
-from anchorscope.serve.score_route import ASKED
+from anchorscope.serve.score import NOT_BLANK, POST_ERRORS, Form, Name, ScoreRecord, score_record
 from anchorscope.serve.service import Service
 
 _MOST_ITEMS = 4  # items' worth of tokens: one answer is run many times, and others wait for the model meanwhile
@@ -20,9 +19,9 @@ WordNumber = Annotated[int, Field(ge=0, le=100_000)]
 
 
 class ExplainRequest(Form):
-    """A question and an answer to look at."""
+    """A question and an answer to explain."""
 
-    question: str = Field(min_length=1, pattern=WORDS)
+    question: str = Field(min_length=1, pattern=NOT_BLANK)
     answer: str | None = Field(None, description="The model gives one where there is none.")
     cut: list[WordNumber] | None = Field(
         None,
@@ -88,38 +87,37 @@ def explain_router(service: Service) -> APIRouter:
         "/v1/explain",
         tags=["score"],
         summary="What a score rests on: key words cut, layer by layer",
-        responses=ASKED,
+        responses=POST_ERRORS,
         response_model=ExplainResponse,
     )
-    async def explain(wanted: ExplainRequest) -> Any:
-        service.refuse_other_model(wanted.model)
-        name = service.detector_of(wanted.detector)
-        detector = service.detectors[name]
-        for param, text in (("question", wanted.question), ("answer", wanted.answer or "")):
-            if len(text) > service.limits.item_characters:
-                raise _too_long(param)
-        asked, longest = (wanted.question, wanted.answer), service.limits.answer_tokens
-        cost = await service.prepare(lambda: tokens_at_most(detector, *asked, longest))
-        if cost > _MOST_ITEMS * service.limits.item_tokens:
-            raise _too_long("question")
-        found = await service.run_model(cost, lambda: live_cuts(detector, *asked, wanted.cut, longest))
-        record = found.record()
-        record["score"] = score_record(found.score)
+    async def explain(request: ExplainRequest) -> Any:
+        service.refuse_other_model(request.model)
+        name = service.detector_id(request.detector)
+        detector, trained = service.loaded.detectors[name], service.trained[name]
+        service.refuse_long_text(request.question, "question")
+        service.refuse_long_text(request.answer or "", "answer")
+        pair, most = (request.question, request.answer), service.limits.answer_tokens
+        tokens = await service.prepare(lambda: tokens_at_most(detector, *pair, most))
+        if tokens > _MOST_ITEMS * service.limits.item_tokens:
+            message = "The text is too long to be run once for every word; shorten it."
+            raise ServiceError(413, "item_too_long", message, param="question")
+        cuts = await service.run_model(tokens, lambda: live_cuts(detector, *pair, request.cut, most))
         return JSONResponse(
             {
                 "object": "explanation",
                 "model": service.model,
                 "detector": name,
-                "sha256": service.trained[name].sha256,
-                "calibration": calibration_at(service.trained[name], found.score.truth_probability),
-                **record,
+                "sha256": trained.sha256,
+                "calibration": _calibration_at(trained, cuts.score.truth_probability),
+                **cuts.record(),
+                "score": score_record(cuts.score),
             }
         )
 
     return router
 
 
-def calibration_at(trained: TrainedDetector, probability: float | None) -> dict[str, Any] | None:
+def _calibration_at(trained: TrainedDetector, probability: float | None) -> dict[str, Any] | None:
     """The bin of the card's calibration that a probability falls into; None where the card has none there."""
     if probability is None:
         return None
@@ -127,9 +125,3 @@ def calibration_at(trained: TrainedDetector, probability: float | None) -> dict[
         if row["low"] < probability <= row["high"] or row["low"] == probability == 0:
             return dict(row)
     return None
-
-
-def _too_long(param: str) -> ServiceError:
-    return ServiceError(
-        413, "item_too_long", "The text is too long to be run once for every word; shorten it.", param=param
-    )

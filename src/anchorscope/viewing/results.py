@@ -1,6 +1,6 @@
-"""What lies below a folder: runs, comparisons, studies, detectors and validations, finished or not, newest first.
+"""The results below a folder: runs, comparisons, studies, detectors and validations, finished or not, newest first.
 
-A folder is known by its marker: `index.json` or `manifest.json` with `recipe.toml` of a run, `comparison.json`,
+A result is recognised by its marker: `index.json` or `manifest.json` with `recipe.toml` of a run, `comparison.json`,
 `detection.json`, `validation.json`, `study.json`. Links are not followed, and nothing is written.
 """
 
@@ -8,8 +8,8 @@ import json
 import os
 import shlex
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ _UNREADABLE = (UserError, OSError, KeyError, ValueError, TypeError, AttributeErr
 
 
 @dataclass(frozen=True)
-class Found:
+class Result:
     """One folder."""
 
     kind: str
@@ -49,71 +49,68 @@ class Found:
     """Relative to the folder that was searched; `.` is that folder itself."""
     title: str
     """The model, or what was compared."""
-    about: str
-    """Datasets, runs, detectors: in a few words."""
     changed: float
     """When its last file was written, in seconds since 1970."""
     finished: bool
+    about: str = ""
+    """Datasets, runs, detectors: in a few words."""
     page: str | None = None
     """Its report, relative to the folder."""
     card: AnswerCard | None = None
     lines: tuple[str, ...] = ()
     """What else there is to say of it."""
     command: str | None = None
-    """What goes on with it, where it is not finished."""
+    """The command that continues it, where it is not finished."""
 
     def record(self) -> dict[str, Any]:
         """For programs."""
-        known = {name: getattr(self, name) for name in ("kind", "name", "title", "about", "changed", "finished")}
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
         answer = None if self.card is None else self.card.record()
-        return {**known, "page": self.page, "answer": answer, "lines": list(self.lines), "command": self.command}
+        del record["card"]
+        return {**record, "answer": answer, "lines": list(self.lines)}
 
 
 @dataclass
-class Shelf:
-    """A folder whose results are listed; cards that had to be computed are remembered while their run is the same."""
+class ResultFolder:
+    """A folder whose results are listed; answer cards are remembered while their run is unchanged."""
 
     root: Path
     _cards: dict[tuple[str, int], AnswerCard | None] = field(default_factory=dict)
 
-    def found(self) -> list[Found]:
+    def list(self) -> "Sequence[Result]":
         """Everything below, newest first."""
-        return sorted((self._read(folder, kind) for folder, kind in self.folders()), key=lambda one: -one.changed)
+        results = (self._read(folder, kind) for folder, kind in self.folders())
+        return sorted(results, key=lambda result: -result.changed)
 
     def folders(self) -> Iterator[tuple[Path, str]]:
-        """Folders of ours with their kinds, in the order in which they are met."""
-        waiting, seen = [(self.root, 0)], 0
-        while waiting and seen < _MOST_FOLDERS:
+        """Folders of results with their kinds."""
+        waiting, visited = [(self.root, 0)], 0
+        while waiting and visited < _MOST_FOLDERS:
             folder, depth = waiting.pop()
-            seen += 1
+            visited += 1
             kind = kind_of(folder)
             if kind is not None:
                 yield folder, kind
             if depth < _DEEPEST:
                 inside = {*_INSIDE, *({"run"} if kind == VALIDATION else ())} if kind is not None else set()
-                waiting += [(one, depth + 1) for one in _subfolders(folder) if one.name not in inside]
+                waiting += [(below, depth + 1) for below in _subfolders(folder) if below.name not in inside]
 
-    def _read(self, folder: Path, kind: str) -> Found:
+    def _read(self, folder: Path, kind: str) -> Result:
         name = folder.relative_to(self.root).as_posix()
         page = next((page for page in _PAGES if (folder / page).is_file()), None)
-        known: dict[str, Any] = {"kind": kind, "name": name, "changed": _changed(folder), "page": page}
         try:
-            told = self._run(folder) if kind == RUN else _OTHERS[kind](folder)
+            content = self._run(folder) if kind == RUN else _READERS[kind](folder)
         except _UNREADABLE as error:
-            told = {
-                "title": folder.name,
-                "about": "",
-                "finished": False,
-                "lines": (f"It cannot be read: {' '.join(str(error).split())}",),
-            }
-        return Found(**known, **told)
+            reason = " ".join(str(error).split())
+            content = {"title": folder.name, "finished": False, "lines": (f"It cannot be read: {reason}",)}
+        return Result(kind=kind, name=name, changed=_changed(folder), page=page, **content)
 
     def _run(self, folder: Path) -> dict[str, Any]:
         if not (folder / "manifest.json").is_file():
             return _unfinished(folder)
         run = open_finished(folder, checked=False)
         counts = run.manifest["counts"]
-        used = sum(one.get("used") or 0 for one in counts)
+        used = sum(row.get("used") or 0 for row in counts)
         about = f"{', '.join(run.manifest['reference_layers'])}; {used:,} answers used"
         key = (str(folder), (folder / "manifest.json").stat().st_mtime_ns)
         if key not in self._cards:
@@ -131,10 +128,10 @@ class Shelf:
 def _subfolders(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:  # not ours to read
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # no permission to read it
         return []
-    return [folder / name for name in sorted(found) if not name.startswith(".") and not name.endswith(PARTIAL)]
+    return [folder / name for name in sorted(names) if not name.startswith(".") and not name.endswith(PARTIAL)]
 
 
 def _changed(folder: Path) -> float:
@@ -148,66 +145,61 @@ def _changed(folder: Path) -> float:
     return max(times, default=0.0)
 
 
-def _json(place: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(read_regular(place))
-    return found
-
-
 def _unfinished(folder: Path) -> dict[str, Any]:
     """A run that was stopped, or is under way."""
-    n = len(_json(folder / INDEX)["steps"])
+    n = len(json.loads(read_regular(folder / INDEX))["steps"])
     done = f"{n} step{' is' if n == 1 else 's are'} done"
-    told = {"title": folder.name, "about": "", "finished": False, "lines": (f"Not finished: {done}.",)}
+    content = {"title": folder.name, "finished": False, "lines": (f"Not finished: {done}.",)}
     recipe = folder / "recipe.toml"
     if not recipe.is_file():
-        return told
+        return content
     options = tomllib.loads(read_regular(recipe).decode())
     about = ", ".join(parse_spec(text).name for text in options.get("datasets", ()))
     command = f"anchorscope run {shlex.quote(str(recipe))} --out {shlex.quote(str(folder))}"
-    return {**told, "title": Path(str(options.get("model", folder.name))).name, "about": about, "command": command}
+    return {**content, "title": Path(str(options.get("model", folder.name))).name, "about": about, "command": command}
 
 
 def _comparison(folder: Path) -> dict[str, Any]:
     runs = read_sealed(folder / "comparison.json")["runs"]
     return {
-        "title": "Comparison of " + ", ".join(str(one["run"]) for one in runs),
+        "title": "Comparison of " + ", ".join(str(run["run"]) for run in runs),
         "about": f"{len(runs)} runs",
         "finished": True,
     }
 
 
 def _detectors(folder: Path) -> dict[str, Any]:
-    found = read_sealed(folder / "detection.json")
-    saved = ", ".join(found["bundles"])
+    record = read_sealed(folder / "detection.json")
+    saved = ", ".join(record["bundles"])
     lines = [f"Saved detectors: {saved}."] if saved else []
-    lines += [f"{text[:1].upper()}{text[1:]}." for text in found.get("warnings", ())]
+    lines += [f"{text[:1].upper()}{text[1:]}." for text in record.get("warnings", ())]
     return {
-        "title": f"Detectors of {found['model']}",
-        "about": f"trained on {', '.join(found['trained_on'])}",
+        "title": f"Detectors of {record['model']}",
+        "about": f"trained on {', '.join(record['trained_on'])}",
         "finished": True,
         "lines": tuple(lines),
     }
 
 
 def _validation(folder: Path) -> dict[str, Any]:
-    found = read_sealed(folder / "validation.json")
+    record = read_sealed(folder / "validation.json")
     return {
         "title": "Validation on planted pathways",
-        "about": f"{len(found['recovery'])} experiments",
+        "about": f"{len(record['recovery'])} experiments",
         "finished": True,
-        "lines": tuple(found.get("summary", ())[:_LINES]),
+        "lines": tuple(record.get("summary", ())[:_LINES]),
     }
 
 
 def _study(folder: Path) -> dict[str, Any]:
-    found = read_sealed(folder / "study.json")
-    runs = [folder / "runs" / str(name) for name in found["runs"]]
-    done = sum((one / "manifest.json").is_file() for one in runs)
-    failed = [f"{name} failed: {one['line']}" for name, one in found["failed"].items()]
+    record = read_sealed(folder / "study.json")
+    runs = [folder / "runs" / str(name) for name in record["runs"]]
+    done = sum((run / "manifest.json").is_file() for run in runs)
+    failed = [f"{name} failed: {failure['line']}" for name, failure in record["failed"].items()]
     command = f"anchorscope study run {shlex.quote(str(folder / 'study.toml'))} --out {shlex.quote(str(folder))}"
     finished = done == len(runs) and not failed
     return {
-        "title": f"Study {found['name']}",
+        "title": f"Study {record['name']}",
         "about": f"{done} of {len(runs)} runs are done",
         "finished": finished,
         "lines": tuple(failed[:_LINES]),
@@ -215,4 +207,4 @@ def _study(folder: Path) -> dict[str, Any]:
     }
 
 
-_OTHERS = {COMPARISON: _comparison, DETECTORS: _detectors, VALIDATION: _validation, STUDY: _study}
+_READERS = {COMPARISON: _comparison, DETECTORS: _detectors, VALIDATION: _validation, STUDY: _study}
