@@ -152,7 +152,7 @@ def test_differences_are_those_of_the_values(detected: Detection) -> None:
     for name in set(DETECTORS) - {"probe", "probe+confidence"}:
         assert {"probe", "probe+confidence"} <= set(both.filter(pl.col("detector") == name)["against"]), name
     cut = both.filter(pl.col("against").str.ends_with("-random-cut"))
-    assert set(cut["detector"]) == {"mop", "pr-delta", "counterfactual"}
+    assert set(cut["detector"]) == {"counterfactual"}
 
 
 def test_bundles_say_what_was_measured(detected: Detection) -> None:
@@ -236,7 +236,7 @@ def nothing_new(folder: Path, before: Sequence[Path]) -> bool:
         (("--bundles", "anker"), "Did you mean 'anchor'?"),
         (("--bundles", "words"), "'words' cannot be saved"),
         (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),
-        (("--bundles", "mop-hard-oracle"), "'mop-hard-oracle' cannot be saved"),
+        (("--bundles", "mop-random-gate"), "'mop-random-gate' cannot be saved"),
         (("--bundles", ",", "--fit-only"), "--fit-only"),
         (("--device", "tpu"), "Device 'tpu' cannot be used here"),
         (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)"),

@@ -26,8 +26,6 @@ TRUTH = {
     "probe+confidence": 0.86,
     "mop": 0.822,
     "pr-attention": 0.81,
-    "pr-activation": 0.821,
-    "pr-delta": 0.83,
     "counterfactual": 0.862,
     "anchor": 0.861,
     "length": 0.58,
@@ -40,20 +38,11 @@ TRUTH = {
     "self-consistency-10": 0.76,
     "semantic-entropy-5": 0.75,
     "semantic-entropy-10": 0.77,
-    "ensemble-two": 0.823,
     "counterfactual-random-cut": 0.8615,
-    "mop-random-cut": 0.821,
-    "pr-delta-random-cut": 0.829,
-} | {
-    f"mop-{reading}-{gate}": height
-    for reading in ("hard", "soft", "joint")
-    for gate, height in {
-        "predicted": 0.822,
-        "measured": 0.823,
-        "random": 0.8225,
-        "constant": 0.822,
-        "oracle": 0.97,
-    }.items()
+    "mop-random-gate": 0.8225,
+    "mop-constant-gate": 0.822,
+    "pr-attention-random-gate": 0.81,
+    "pr-attention-constant-gate": 0.81,
 }
 """A world in which confidence adds much, and pathways nothing."""
 WIDTH, PAIRED = 0.02, 0.004

@@ -16,7 +16,7 @@ from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import Fitted
 from anchorscope.detectors.fitted_parts import WeightedSum, WithFallback
-from anchorscope.detectors.single import DetectorFit
+from anchorscope.detectors.probe_detectors import DetectorFit
 from anchorscope.detectors.stacking import Stacked, calibrated
 from anchorscope.detectors.training import INNER_FOLDS, Training
 from anchorscope.detectors.training_range import BEYOND, DIRECTIONS, MOST_STATES, NEIGHBOURS, SOFT, TrainingRange

@@ -64,38 +64,6 @@ class WeightedSum:
         )
 
 
-@registered
-@dataclass(frozen=True)
-class MeasuredGate:
-    """A gate by what the cut does: (|z − z′| − middle) / scale, of log-odds z without and z′ with it."""
-
-    kind: ClassVar[str] = "measured-gate"
-
-    clean: Fitted
-    cut: Fitted
-    middle: float
-    scale: float
-
-    @property
-    def needs(self) -> Needs:
-        """What both probes read."""
-        return Needs.together([self.clean.needs, self.cut.needs])
-
-    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """Log-odds of "takes its evidence from the question"."""
-        return (np.abs(self.clean.log_odds(features) - self.cut.log_odds(features)) - self.middle) / self.scale
-
-    def stored(self) -> Stored:
-        """Both probes, and where the middle lies."""
-        tensors, records = store_parts({"clean": self.clean, "cut": self.cut})
-        return tensors, {"parts": records, "middle": self.middle, "scale": self.scale}
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "MeasuredGate":
-        """The gate of what was stored."""
-        return cls(**load_parts(tensors, values["parts"]), middle=float(values["middle"]), scale=float(values["scale"]))
-
-
 class _MadeOfDetectors:
     """What detectors share that are made of other detectors, which are their fields, and of nothing else."""
 

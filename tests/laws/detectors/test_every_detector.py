@@ -32,8 +32,6 @@ SAVED = (
     "probe+confidence",
     "mop",
     "pr-attention",
-    "pr-activation",
-    "pr-delta",
     "counterfactual",
     "anchor",
 )
@@ -96,7 +94,7 @@ def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: Trained
     found = detector.score_questions(questions()[few])
     np.testing.assert_allclose([one.log_odds for one in found], wanted, rtol=1e-4, atol=1e-4)
     assert len({one.log_odds for one in found}) > 1
-    if name in ("counterfactual", "pr-delta"):
+    if name == "counterfactual":
         assert all(one.pathway_score for one in found)
 
 

@@ -27,7 +27,7 @@ LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 SMALL = {
     name: TRUTH[name]
-    for name in ("confidence", "probe", "probe+confidence", "mop", "anchor", "length", "mop-hard-oracle")
+    for name in ("confidence", "probe", "probe+confidence", "mop", "anchor", "length", "mop-random-gate")
 }
 LONGEST = SMALL | {name: TRUTH[name] for name in ("counterfactual-random-cut", "semantic-entropy-10")}
 

@@ -1,8 +1,7 @@
-"""Readings that say whether to believe the table: calibration, tossed labels, gates, as many weights, the grader."""
+"""Readings that say whether to believe the table: calibration, tossed labels, gates, the grader."""
 
 from anchorscope.report.detection import paper
-from anchorscope.report.detection.averages import mean_value
-from anchorscope.report.detection.detection_reading import DIGITS, YES_OR_NO, DetectionReading, over_datasets
+from anchorscope.report.detection.detection_reading import DIGITS, YES_OR_NO, DetectionReading
 from anchorscope.report.detection.results import BALANCED, NATURAL, PROBE, DetectionResults, shown_place
 from anchorscope.report.detection.tested_readings import Contest, described_reading
 from anchorscope.report.verdicts import CALIBRATED, TOSSED, Verdict, all_of, below
@@ -10,34 +9,23 @@ from anchorscope.report.wording import estimate, listing, number
 from anchorscope.stats.estimate import Estimate
 
 PERMUTED, LABEL_NOISE = "permuted-labels", "label-noise"
-READINGS_OF_MOP = {"hard": "hard subsets", "soft": "soft weights", "joint": "joint fit"}
 _GUESSING = 0.5
-_THEIRS = (
+_PAPERS_GATES = (
     f"The paper gives {paper.RANDOM_GATE / 100:.3f} for a random gate, {paper.mean_auc(paper.MOP):.3f} for its own, "
     f"{paper.EQUAL_EXPERTS / 100:.3f} for equal experts."
 )
-MORE_CONTESTS = (
-    *(
-        Contest(
-            f"mop-{reading}-{gate}",
-            f"mop-{reading}-random",
-            named=f"mop_{reading}_{gate}_gate",
-            asked=f"Mixture-of-Probes, {words}: does the {gate} gate beat a random one?",
-            why="If not, the experts gain by being two, not by knowing the pathway. "
-            + (_THEIRS if reading == "hard" else ""),
-        )
-        for reading, words in READINGS_OF_MOP.items()
-        for gate in ("measured", "predicted")
-    ),
+GATE_CONTESTS = tuple(
     Contest(
-        "mop",
-        "ensemble-two",
-        "It stacks the probes of the two best layers and knows no pathway.",
-        named="mop_beats_two_probes",
-        asked="Does mop beat two plain probes with as many weights?",
-    ),
+        name,
+        f"{name}-{gate}-gate",
+        " ".join(filter(None, ("If not, what helps is a second probe and not the pathway.", beside))),
+        named=f"{name.replace('-', '_')}_beats_{gate}_gate",
+        asked=f"Does {name} beat itself with a {gate} gate?",
+    )
+    for name, beside in (("mop", _PAPERS_GATES), ("pr-attention", ""))
+    for gate in ("random", "constant")
 )
-"""Does a gate know more than a coin, and Mixture-of-Probes more than as many weights?"""
+"""Does the gate know more than a coin, and more than nothing?"""
 
 
 def control_readings(results: DetectionResults, chosen: str) -> list[DetectionReading]:
@@ -45,9 +33,8 @@ def control_readings(results: DetectionResults, chosen: str) -> list[DetectionRe
     found = [
         _calibrated(results, chosen),
         _tossed(results),
-        *(described_reading(results, contest) for contest in MORE_CONTESTS),
+        *(described_reading(results, contest) for contest in GATE_CONTESTS),
         _label_noise(results, chosen),
-        *(_oracle(results, reading) for reading in READINGS_OF_MOP),
     ]
     return [one for one in found if one is not None]
 
@@ -153,23 +140,4 @@ def _label_noise(results: DetectionResults, detector: str) -> DetectionReading |
         why,
         first,
         None,
-    )
-
-
-def _oracle(results: DetectionResults, reading: str) -> DetectionReading | None:
-    found = mean_value(results, f"mop-{reading}-oracle", results.in_domain)
-    if found is None:
-        return None
-    answer = f"AUROC {estimate(found, DIGITS)} {over_datasets(len(results.in_domain))}."
-    why = "Under the plain rule the pathway of an item is nearly its label: a gate that knows it knows the answer."
-    question = f"Mixture-of-Probes, {READINGS_OF_MOP[reading]}, with an oracle gate?"
-    return DetectionReading(
-        f"mop_{reading}_oracle",
-        question,
-        answer,
-        "No detector: this gate has seen the label.",
-        why,
-        found,
-        None,
-        "by construction",
     )

@@ -1,14 +1,13 @@
 """One reading of the detectors: a question, its answer in words, how sure that is, and why; and the verdict.
 
-The record is what `observations.json` holds. What cannot come out otherwise (a gate that has seen the label) is told
-with its number and gets no verdict.
+The record is what `observations.json` holds.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.report.statements.statement import Standing, finite
-from anchorscope.report.verdicts import NO_VERDICT, Verdict, has_interval
+from anchorscope.report.verdicts import Verdict, has_interval
 from anchorscope.report.wording import MISSING, number
 from anchorscope.stats.estimate import Estimate
 
@@ -43,8 +42,8 @@ class DetectionReading:
 
     @property
     def badge(self) -> str:
-        """The verdict, or that there can be none; empty for what only tells a number."""
-        return self.verdict or (NO_VERDICT if self.standing == "by construction" else "")
+        """The verdict; empty for what only reports a number."""
+        return self.verdict or ""
 
     def record(self, model: str) -> dict[str, Any]:
         """As observations.json holds it."""

@@ -24,13 +24,11 @@ class DetectionReadings:
     """The same of detectors that are not the first choice."""
     controls: tuple[DetectionReading, ...]
     """Calibration, controls and descriptions."""
-    built_in: tuple[DetectionReading, ...]
-    """What is so by construction."""
 
     @property
     def all(self) -> tuple[DetectionReading, ...]:
         """Every reading, in the order of the page."""
-        return (*self.choice, *self.tested, *self.transfer, *self.other_transfer, *self.controls, *self.built_in)
+        return (*self.choice, *self.tested, *self.transfer, *self.other_transfer, *self.controls)
 
     def one(self, claim: str) -> DetectionReading | None:
         """The reading of this name."""
@@ -42,13 +40,11 @@ def read_detection(results: DetectionResults, left_out: Mapping[str, str]) -> De
     found = recommend(results)
     choice = (recommendation_reading(results, found),) if found else ()
     chosen = found.detector if found else ""
-    others = control_readings(results, chosen)
     return DetectionReadings(
         found,
         choice,
         tuple(tested_readings(results, left_out)),
         tuple(transfer_readings(results, chosen)),
         tuple(other_transfer_readings(results)),
-        tuple(one for one in others if one.standing != "by construction"),
-        tuple(one for one in others if one.standing == "by construction"),
+        tuple(control_readings(results, chosen)),
     )

@@ -27,8 +27,7 @@ _METHODS = (
     "Intervals come from a bootstrap over groups of questions. The mean over datasets has the interval of independent "
     "estimates; the mean over pairs of datasets, which share answers, has the mean of their intervals.",
     "Under the paper's plain rule an item's pathway is found with its label, and nearly is its label. A gate here goes "
-    "by how far the cut moves the score, or by what a probe reads in the clean state: neither needs a label. The "
-    "oracle gate has seen it and is no detector.",
+    "by what a probe reads in the clean state of how far the cut moves the score, which needs no label.",
 )
 
 
@@ -46,10 +45,9 @@ def detection_sections(
 
     curves = figures("detector_risk_coverage", "detector_reliability", "detector_roc")
     numbers = Section("", "The numbers", tables=filled(("", auroc_table(results))))
-    variants = Section("", "Readings and gates of Mixture-of-Probes", figures=figures("detector_variants"))
+    variants = Section("", "Detectors with another gate or cut", figures=figures("detector_variants"))
     transfer = figures("detector_transfer")
     others = Section("", "The other detectors beside confidence, pair by pair", asked=readings.other_transfer)
-    built_in = Section("", "So by construction, without a verdict", asked=readings.built_in)
     single = Section("", "Control by control", tables=filled(("", controls_table(results))))
     tests = sum(one.p_value is not None for one in readings.tested)
     other_prompt = ("Another prompt: the same questions put another way", prompt_table(results))
@@ -104,7 +102,7 @@ def detection_sections(
             live="detector-table",
         ),
         Section("decide", "Decisions", () if curves else ("No curves were written.",), figures=curves),
-        Section("controls", "Controls", asked=readings.controls, more=_kept(built_in, single)),
+        Section("controls", "Controls", asked=readings.controls, more=_kept(single)),
         Section(
             "what",
             "What each is",

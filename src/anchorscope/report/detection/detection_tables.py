@@ -108,7 +108,7 @@ def _paper_rows(columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _own_rows(results: DetectionResults, columns: Sequence[str]) -> list[tuple[str, ...]]:
     rows = []
-    for name in (CONFIDENCE, PROBE, "mop", "pr-attention", "pr-activation", "pr-delta", BOTH, "counterfactual", ANCHOR):
+    for name in (CONFIDENCE, PROBE, "mop", "pr-attention", BOTH, "counterfactual", ANCHOR):
         if name not in results.names:
             continue
         cells = {cell.test: results.value(name, cell) for cell in results.in_domain}

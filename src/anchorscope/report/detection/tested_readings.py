@@ -68,16 +68,6 @@ CONTESTS = (
     Contest("pr-attention", PROBE, "Pathway Reweighting, read as stronger attention before the softmax.", paper.PR),
     Contest("pr-attention", BOTH),
     Contest(
-        "pr-activation",
-        PROBE,
-        "Pathway Reweighting, read as scaled states. With a hard gate and a linear probe this is Mixture-of-Probes "
-        "with tied weights.",
-        paper.PR,
-    ),
-    Contest("pr-activation", BOTH),
-    Contest("pr-delta", PROBE, "Pathway Reweighting, read as more or less of what the cut takes (ours).", paper.PR),
-    Contest("pr-delta", BOTH),
-    Contest(
         "counterfactual",
         BOTH,
         "It sees all that probe+confidence sees, and the same under the cut: the gain is what pathways add.",
