@@ -27,7 +27,7 @@ TRUTH = {
     "mop": 0.822,
     "pr-attention": 0.81,
     "counterfactual": 0.862,
-    "anchor": 0.861,
+    "auto": 0.861,
     "length": 0.58,
     "relation": 0.66,
     "words": 0.70,
@@ -98,7 +98,7 @@ def write_world(world: World, folder: Path) -> DetectionContext:
         (0, 1, 2, 3, 4),
         41.5,
         "anchorscope detect runs/a runs/b --out DIR",
-        {"anchor": "bundles/anchor", "probe": "bundles/probe"},
+        {"auto": "bundles/auto", "probe": "bundles/probe"},
         ("Labels of TriviaQA are strict.",),
         {"random-weights": "no states of random weights were kept"},
     )

@@ -37,7 +37,7 @@ from anchorscope.schema import (
 )
 
 MANIFEST = "detection.json"
-BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
+BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "auto")
 """Detectors that are saved where none are named."""
 _FOLDER = SealedFolder(
     "comparison of detectors",

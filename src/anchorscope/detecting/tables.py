@@ -16,7 +16,7 @@ from anchorscope.stats.detection_metrics import reliability_bins, risk_coverage_
 
 AGAINST = ("probe", "probe+confidence")
 """What every detector is compared with."""
-DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "counterfactual", "anchor")
+DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "counterfactual", "auto")
 """Detectors whose curves are drawn."""
 GRADER_ERRORS = (5 / 114, 10 / 291)
 """Shares of answers called true that are false, and called false that are true, by the grader, on the sample of answers

@@ -1,7 +1,7 @@
 """Questions answered and scored in one go: answers grow together, and each is scored the moment that it ends.
 
-asking = Asking(lm, {"anchor": detector})
-ticket = asking.join(Wish("What is the capital of Peru?"), "anchor")
+asking = Asking(lm, {"auto": detector})
+ticket = asking.join(Wish("What is the capital of Peru?"), "auto")
 while len(asking):
     for written in asking.step():
         print(written.text, written.score)

@@ -1,6 +1,6 @@
 """A detector in use: a bundle and a model together, which score answers.
 
-detector = anchorscope.Detector.load("runs/demo/detectors/anchor")
+detector = anchorscope.Detector.load("runs/demo/detectors/auto")
 detector.score("What is the capital of Peru?", "Lima").truth_probability
 """
 

@@ -2,7 +2,7 @@
 
 The columns of `X` are states and numbers, side by side. `columns` says which are what: names of runs (`clean`,
 `knockout`, `answer-only` …) and of plain numbers (`log_prob_mean` …), each with its columns; without it all columns are
-clean states. What a detector reads and is not there is left out where it can be, as `anchor` and `counterfactual` do.
+clean states. What a detector reads and is not there is left out where it can be, as `auto` and `counterfactual` do.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, RANDOM, DetectorEntry
-from anchorscope.detectors.anchor import Candidate, fit_anchor
+from anchorscope.detectors.auto import Candidate, fit_auto
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.pathway_detectors import CONSTANT_GATE, RANDOM_GATE, PathwayDetectors, fit_counterfactual
 from anchorscope.detectors.probe_detectors import (
@@ -61,7 +61,7 @@ class DetectorFits:
     data: TrainingData
     texts: Texts
     choices: list[str] = field(default_factory=list)
-    """What `anchor` chose in every training set, once it is fitted."""
+    """What `auto` chose in every training set, once it is fitted."""
     _fits: dict[str, DetectorFit] = field(default_factory=dict)
 
     def fit(self, name: str) -> DetectorFit:
@@ -97,7 +97,7 @@ class DetectorFits:
         """Mixture-of-Probes and Pathway Reweighting, which share their gate."""
         return PathwayDetectors(self.data)
 
-    def fit_anchor(self) -> DetectorFit:
+    def fit_auto(self) -> DetectorFit:
         """The detector that is chosen among the others."""
         names = self.available(["confidence", "probe", "probe+confidence", "counterfactual"])
         candidates = [Candidate(name, DETECTORS[name].passes, self.fit(name)) for name in names]
@@ -107,7 +107,7 @@ class DetectorFits:
                 Candidate("ensemble+confidence", 1, fit_ensemble(self.data, True)),
             )
         fallback = self.fit("confidence" if "confidence" in names else "probe")
-        fit, choices = fit_anchor(self.data, self.texts.groups, candidates, fallback)
+        fit, choices = fit_auto(self.data, self.texts.groups, candidates, fallback)
         self.choices[:] = choices
         return fit
 
@@ -127,7 +127,7 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "pr-attention-constant-gate": lambda fits: fits.pathways.fit_reweighting(CONSTANT_GATE),
     "counterfactual": lambda fits: fit_counterfactual(fits.data, KNOCKOUT),
     "counterfactual-random-cut": lambda fits: fit_counterfactual(fits.data, RANDOM),
-    "anchor": DetectorFits.fit_anchor,
+    "auto": DetectorFits.fit_auto,
     "relation": lambda fits: fit_relation(fits.data, fits.texts.relations),
     "words": lambda fits: fit_words(fits.data, fits.texts.documents),
     "question-only": lambda fits: fit_other_run(fits.data, "question-only"),

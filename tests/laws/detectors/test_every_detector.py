@@ -33,7 +33,7 @@ SAVED = (
     "mop",
     "pr-attention",
     "counterfactual",
-    "anchor",
+    "auto",
 )
 
 

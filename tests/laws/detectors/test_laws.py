@@ -119,7 +119,7 @@ def test_what_other_training_sets_learn_changes_nothing():
 
 def test_where_labels_are_tossed_nobody_finds_anything():
     trained = made_trained(made_dataset(n=120), tosses=12, seeds=1)
-    for name in ("probe", "probe+confidence", "mop", "pr-attention", "anchor", "words"):
+    for name in ("probe", "probe+confidence", "mop", "pr-attention", "auto", "words"):
         areas = trained.tossed_areas(name)
         error = areas.std(ddof=1) / len(areas) ** 0.5
         assert abs(areas.mean() - 0.5) < 0.01 + 3 * error, (name, areas.mean(), error)
@@ -155,4 +155,4 @@ def test_a_missing_run_leaves_out_what_needs_it_and_says_why():
     assert fits.missing("mop") == "states of the run 'knockout' were not kept"
     assert fits.missing("p-true") == "the column 'p_true' was not kept"
     assert "probe+confidence" in fits.available(_NAMES)
-    assert fits.fit("anchor").build(0).log_odds(fits.data.features).shape == (60,)
+    assert fits.fit("auto").build(0).log_odds(fits.data.features).shape == (60,)

@@ -27,7 +27,7 @@ LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 SMALL = {
     name: TRUTH[name]
-    for name in ("confidence", "probe", "probe+confidence", "mop", "anchor", "length", "mop-random-gate")
+    for name in ("confidence", "probe", "probe+confidence", "mop", "auto", "length", "mop-random-gate")
 }
 LONGEST = SMALL | {name: TRUTH[name] for name in ("counterfactual-random-cut", "semantic-entropy-10")}
 
@@ -146,7 +146,7 @@ def test_the_matrix_has_a_number_in_every_cell_and_its_diagonal_framed(tmp_path)
     _, _, chart, *_ = detection_figures(DetectionResults.read(tmp_path, FOUR), "M")
     trains, tests, values = matrix(chart.data, "probe")
     assert (trains, tests) == (["popqa", "triviaqa", "hotpotqa", "all others"], list(FOUR))
-    assert chart.datasets == ("probe", "confidence", "probe+confidence", "anchor")
+    assert chart.datasets == ("probe", "confidence", "probe+confidence", "auto")
     expected = [[world.auroc("probe", train, test) for test in FOUR] for train in FOUR[:3]]
     assert values[:3] == pytest.approx(np.array(expected))
     assert values[3] == pytest.approx([world.auroc("probe", f"all but {test}", test) for test in FOUR])

@@ -33,25 +33,25 @@ def changed(**truth: float) -> dict[str, float]:
 def test_confidence_helps_and_pathways_do_not(tmp_path):
     found = verdicts(World(), tmp_path)
     assert found["probe_and_confidence_beats_probe"] == "holds"
-    assert found["anchor_beats_probe"] == "holds"
+    assert found["auto_beats_probe"] == "holds"
     for claim in (
         "mop_beats_probe",
         "mop_beats_probe_and_confidence",
         "pr_attention_beats_probe",
         "counterfactual_beats_probe_and_confidence",
         "counterfactual_beats_random_cut",
-        "anchor_beats_probe_and_confidence",
+        "auto_beats_probe_and_confidence",
         "mop_beats_random_gate",
         "pr_attention_beats_constant_gate",
-        "anchor_transfers",
-        "anchor_never_far_below_confidence",
+        "auto_transfers",
+        "auto_never_far_below_confidence",
     ):
         assert found[claim] == "does not hold", claim
     assert found["calibrated"] == found["tossed_labels"] == "holds"
 
 
 def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
-    truth = changed(mop=0.89, pr_attention=0.91, counterfactual=0.93, anchor=0.93, mop_random_gate=0.76)
+    truth = changed(mop=0.89, pr_attention=0.91, counterfactual=0.93, auto=0.93, mop_random_gate=0.76)
     found = verdicts(World(truth=truth, lost=dict.fromkeys(TRUTH, 0.0)), tmp_path)
     for claim in (
         "mop_beats_probe",
@@ -59,8 +59,8 @@ def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
         "pr_attention_beats_probe_and_confidence",
         "counterfactual_beats_probe_and_confidence",
         "counterfactual_beats_random_cut",
-        "anchor_transfers",
-        "anchor_never_far_below_confidence",
+        "auto_transfers",
+        "auto_never_far_below_confidence",
         "mop_beats_random_gate",
         "mop_beats_constant_gate",
     ):
@@ -71,7 +71,7 @@ def test_wide_intervals_decide_nothing(tmp_path):
     found = verdicts(World(paired=0.2, width=0.3), tmp_path)
     assert found["probe_and_confidence_beats_probe"] == "undecided"
     assert found["mop_beats_probe"] == "undecided"
-    assert found["anchor_transfers"] == "undecided"
+    assert found["auto_transfers"] == "undecided"
 
 
 def test_without_intervals_nothing_is_decided_and_nothing_breaks(tmp_path):
@@ -105,10 +105,10 @@ def test_a_control_is_never_recommended(tmp_path):
     ("truth", "chosen"),
     [
         ({}, "probe+confidence"),
-        ({"anchor": 0.885}, "anchor"),  # +0.025 for one further pass
-        ({"anchor": 0.868}, "probe+confidence"),  # surely better, and not by what the pass costs
+        ({"auto": 0.885}, "auto"),  # +0.025 for one further pass
+        ({"auto": 0.868}, "probe+confidence"),  # surely better, and not by what the pass costs
         ({"ensemble": 0.868}, "ensemble"),  # the same gain at the same price
-        ({"counterfactual": 0.895, "anchor": 0.89}, "anchor"),  # two further passes for 0.035 against one for 0.03
+        ({"counterfactual": 0.895, "auto": 0.89}, "auto"),  # two further passes for 0.035 against one for 0.03
         ({"confidence": 0.859}, "confidence"),  # as good, and free
         ({"confidence": 0.84}, "probe+confidence"),
     ],
@@ -123,14 +123,14 @@ def test_what_is_worth_its_passes(tmp_path, truth, chosen):
 def test_differences_that_the_file_lacks_go_through_a_third_detector(tmp_path):
     results, _ = asked(World(), tmp_path)
     cell = Cell("popqa", "nq")
-    found = results.difference("anchor", "confidence", cell)
+    found = results.difference("auto", "confidence", cell)
     assert found is not None
     assert found.value == pytest.approx(-0.039)
     assert found.ci_high - found.ci_low == pytest.approx(4 * 0.004)
-    turned = results.difference("probe", "anchor", cell)
+    turned = results.difference("probe", "auto", cell)
     assert turned is not None
     assert (turned.value, turned.ci_low) == (pytest.approx(-0.041), pytest.approx(-0.045))
-    assert results.difference("anchor", "nothing", cell) is None
+    assert results.difference("auto", "nothing", cell) is None
 
 
 def test_means_of_datasets_are_surer_than_means_of_cells():

@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from anchorscope.report.detection.results import (
-    ANCHOR,
     AUROC,
+    AUTO,
     BALANCED,
     BOTH,
     CONFIDENCE,
@@ -42,10 +42,10 @@ _LINES: dict[str, tuple[str, Any, str]] = {
     BOTH: ("#d55e00", "-", "^"),
     "mop": ("#009e73", (0, (4.0, 1.4, 1.0, 1.4)), "D"),
     "counterfactual": ("#a3457f", (0, (2.6, 1.2)), "v"),
-    ANCHOR: ("#111111", (0, (2.2, 2.2)), "X"),
+    AUTO: ("#111111", (0, (2.2, 2.2)), "X"),
 }
 """Colour, dashes and marker of the detectors that are drawn as lines: told apart in grey and by the colour-blind."""
-_SHOWN = (PROBE, CONFIDENCE, BOTH, ANCHOR)
+_SHOWN = (PROBE, CONFIDENCE, BOTH, AUTO)
 """Detectors of which the matrix of other data is drawn, and the reliability: more could not be told apart."""
 
 
@@ -63,7 +63,7 @@ def detection_figures(results: DetectionResults, model: str) -> list[ExperimentF
 
 def line_of(detector: str) -> dict[str, Any]:
     """A detector's line, as `Line2D` takes it."""
-    width = 2.6 if detector == BOTH else 1.6  # anchor may be the same line: both can be seen
+    width = 2.6 if detector == BOTH else 1.6  # auto may be the same line: both can be seen
     return {"color": _LINES[detector][0], "linestyle": _LINES[detector][1], "linewidth": width}
 
 
@@ -226,9 +226,7 @@ def _draw_matrix(data: pl.DataFrame, axes: Axes, rows: pl.DataFrame, place: Plac
         )
         if trains[row] == tests[column]:
             axes.add_patch(Rectangle((column - 0.47, row - 0.46), 0.94, 0.92, fill=False, edgecolor=INK, linewidth=1.8))
-    axes.set_xticks(
-        range(len(tests)), map(cut_name, tests), rotation=35, ha="right", rotation_mode="anchor", fontsize=8
-    )
+    axes.set_xticks(range(len(tests)), map(cut_name, tests), rotation=35, ha="right", rotation_mode="auto", fontsize=8)
     axes.set_yticks(range(len(trains)), [cut_name(name) if place.column == 0 else "" for name in trains], fontsize=8)
     axes.set_xlabel("tested on", fontsize=8.5)
     axes.set_ylabel("learned from" if place.column == 0 else "", fontsize=8.5)
@@ -351,7 +349,7 @@ CHARTS = (
     ChartSpec(
         "detector_transfer",
         "on other data",
-        "AUROC of probe, confidence, probe+confidence and anchor for every dataset learned from and every one tested",
+        "AUROC of probe, confidence, probe+confidence and auto for every dataset learned from and every one tested",
         "Rows: what the detector learned from. Columns: what it was tested on.",
         lambda results: (
             f"AUROC, {results.prevalence} answers. “{OTHERS}”: learned from every dataset but the tested "

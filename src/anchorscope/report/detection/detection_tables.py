@@ -8,7 +8,7 @@ from anchorscope.report.detection.context import DetectionContext
 from anchorscope.report.detection.control_readings import LABEL_NOISE, PERMUTED
 from anchorscope.report.detection.detection_reading import DIGITS, signed, signed_estimate
 from anchorscope.report.detection.results import (
-    ANCHOR,
+    AUTO,
     BOTH,
     CONFIDENCE,
     METRICS,
@@ -77,7 +77,7 @@ def metrics_table(results: DetectionResults, detectors: Sequence[str], prevalenc
 
 def prompt_table(results: DetectionResults) -> Table:
     """The shift to another prompt."""
-    names = [name for name in (CONFIDENCE, PROBE, BOTH, "mop", "counterfactual", ANCHOR) if name in results.names]
+    names = [name for name in (CONFIDENCE, PROBE, BOTH, "mop", "counterfactual", AUTO) if name in results.names]
     rows = tuple(
         (shown_place(cell.train), shown_place(cell.test), *(_auroc(results.value(name, cell)) for name in names))
         for cell in results.prompted
@@ -108,7 +108,7 @@ def _paper_rows(columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _own_rows(results: DetectionResults, columns: Sequence[str]) -> list[tuple[str, ...]]:
     rows = []
-    for name in (CONFIDENCE, PROBE, "mop", "pr-attention", BOTH, "counterfactual", ANCHOR):
+    for name in (CONFIDENCE, PROBE, "mop", "pr-attention", BOTH, "counterfactual", AUTO):
         if name not in results.names:
             continue
         cells = {cell.test: results.value(name, cell) for cell in results.in_domain}

@@ -38,7 +38,7 @@ METRICS = {
 }
 """Names of the metrics, as a reader knows them."""
 SMALLER_IS_BETTER = ("brier", "ece", "e-aurc", "auroc-spread")
-PROBE, CONFIDENCE, BOTH, ANCHOR = "probe", "confidence", "probe+confidence", "anchor"
+PROBE, CONFIDENCE, BOTH, AUTO = "probe", "confidence", "probe+confidence", "auto"
 _ALL_BUT = "all but "
 _PROMPT = re.compile(r"(.+) \(prompt (.+)\)")
 

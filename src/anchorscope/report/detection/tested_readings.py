@@ -19,7 +19,7 @@ from anchorscope.report.detection.detection_reading import (
     signed,
     signed_estimate,
 )
-from anchorscope.report.detection.results import ANCHOR, BOTH, PROBE, DetectionResults
+from anchorscope.report.detection.results import AUTO, BOTH, PROBE, DetectionResults
 from anchorscope.report.verdicts import NEGLIGIBLE_AUROC, Verdict, above, above_zero, has_interval, p_from_interval
 from anchorscope.report.wording import number, p_value_cell
 from anchorscope.stats.estimate import Estimate, holm
@@ -77,8 +77,8 @@ CONTESTS = (
         RANDOM_CUT,
         "A second look at the model may help whatever is cut: only what exceeds a random cut is the question's.",
     ),
-    Contest(ANCHOR, PROBE),
-    Contest(ANCHOR, BOTH, "anchor is chosen on the training folds: where nothing beats probe+confidence, it is that."),
+    Contest(AUTO, PROBE),
+    Contest(AUTO, BOTH, "auto is chosen on the training folds: where nothing beats probe+confidence, it is that."),
 )
 """The family over which p-values are corrected."""
 

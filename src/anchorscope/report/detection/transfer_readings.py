@@ -14,19 +14,19 @@ from anchorscope.report.detection.detection_reading import (
     signed,
     signed_estimate,
 )
-from anchorscope.report.detection.results import ANCHOR, BOTH, CONFIDENCE, PROBE, Cell, DetectionResults
+from anchorscope.report.detection.results import AUTO, BOTH, CONFIDENCE, PROBE, Cell, DetectionResults
 from anchorscope.report.verdicts import FAR_BELOW, NEGLIGIBLE_AUROC, Verdict, above, all_of
 from anchorscope.report.wording import estimate, listing, number
 from anchorscope.stats.estimate import Estimate
 
-WATCHED = (PROBE, BOTH, "mop", "counterfactual", ANCHOR)
+WATCHED = (PROBE, BOTH, "mop", "counterfactual", AUTO)
 """Detectors that are held against confidence, cell by cell."""
 _MOST_CELLS = 4  # named in one sentence
 
 
 def transfer_readings(results: DetectionResults, chosen: str) -> list[DetectionReading]:
     """Nothing where no dataset was tested with what another one taught."""
-    shown = ANCHOR if ANCHOR in results.names else chosen
+    shown = AUTO if AUTO in results.names else chosen
     found: list[DetectionReading | None] = []
     for name in dict.fromkeys((chosen, shown)):
         question = f"On other data, is {name} at least as good as the better of probe and confidence?"
@@ -56,7 +56,7 @@ def transfer_readings(results: DetectionResults, chosen: str) -> list[DetectionR
 
 def other_transfer_readings(results: DetectionResults) -> list[DetectionReading]:
     """The other detectors beside confidence."""
-    found = [_beside_confidence(results, name) for name in WATCHED if name in results.names and name != ANCHOR]
+    found = [_beside_confidence(results, name) for name in WATCHED if name in results.names and name != AUTO]
     return [one for one in found if one is not None]
 
 

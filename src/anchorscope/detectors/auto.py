@@ -1,4 +1,4 @@
-"""`anchor`: the detector that an inner comparison supports at its price; confidence where a state is unlike all seen.
+"""`auto`: the detector that an inner comparison supports at its price; confidence where a state is unlike all seen.
 
 Candidates are tried in the order of their price. A dearer one replaces a cheaper one only if it is surely better on the
 training items that its fits did not see: the difference of both AUCs has to exceed its standard error so many times.
@@ -36,7 +36,7 @@ class Candidate:
     fit: DetectorFit
 
 
-def fit_anchor(
+def fit_auto(
     data: TrainingData, groups: Int[np.ndarray, " item"], candidates: Sequence[Candidate], fallback: DetectorFit
 ) -> tuple[DetectorFit, list[str]]:
     """The chosen detector within the training range, the fallback outside; and each training set's choice."""
