@@ -17,8 +17,7 @@ from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
-from anchorscope.detectors.evaluation import Dataset
-from anchorscope.detectors.judging import COMPARED, NAMES
+from anchorscope.detectors.evaluation import COMPARED, NAMES, Dataset
 from anchorscope.errors import UserError
 from anchorscope.report.charts.display import Display
 from anchorscope.report.detection import detection_page

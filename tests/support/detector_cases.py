@@ -8,11 +8,9 @@ import torch
 
 from anchorscope.answers.template import make_template
 from anchorscope.detectors.features import StateKey
-from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.fitted_parts import WeightedSum
+from anchorscope.detectors.fitted import LinearProbe, TrainingRange, WeightedSum
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
-from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.calibration import Calibration, Threshold
 

@@ -21,7 +21,7 @@ from anchorscope.files import replacing
 
 if TYPE_CHECKING:
     from anchorscope.detectors.detector import Detector
-    from anchorscope.detectors.scoring import Score
+    from anchorscope.detectors.trained import Score
 
 SCORES = ("anchorscope", "anchorscope_log_odds", "anchorscope_verdict")
 """The columns that are added: probability of "truthful" (higher is better, as uqlm's scores are), log-odds, verdict."""

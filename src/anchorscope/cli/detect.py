@@ -217,7 +217,7 @@ def show_card(bundle: _Bundle) -> None:
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
     with loading("torch"):
-        from anchorscope.detecting.detector_card import card_text
+        from anchorscope.detecting.publish import card_text
         from anchorscope.detectors.bundle import unpack
 
     for line in card_text(unpack(files, str(bundle)), str(bundle)).splitlines():

@@ -17,8 +17,7 @@ from anchorscope.files import make_folder, open_regular, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
-    from anchorscope.detectors.scoring import Score
-    from anchorscope.detectors.trained import TrainedDetector
+    from anchorscope.detectors.trained import Score, TrainedDetector
 
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
@@ -101,7 +100,7 @@ def score(
     with loading or nullcontext():
         from anchorscope.detectors.bundle import unpack
         from anchorscope.detectors.detector import Detector
-        from anchorscope.detectors.runs import refuse_unknown
+        from anchorscope.detectors.features import refuse_unknown
         from anchorscope.models.process_settings import few_collections
 
     trained = unpack(files, str(bundle))

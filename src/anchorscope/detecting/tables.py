@@ -9,8 +9,16 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
-from anchorscope.detectors.judging import COMPARED, Judge, Measured, Scored, balanced_weights
+from anchorscope.detectors.evaluation import (
+    COMPARED,
+    Dataset,
+    Judge,
+    Measured,
+    Plan,
+    Scored,
+    TrainedOn,
+    balanced_weights,
+)
 from anchorscope.progress import Progress
 from anchorscope.stats.detection_metrics import reliability_bins, risk_coverage_curve, roc_curve
 

@@ -14,12 +14,19 @@ from torch import Tensor
 
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN
-from anchorscope.detectors.fitted import Fitted
-from anchorscope.detectors.fitted_parts import WeightedSum, WithFallback
+from anchorscope.detectors.fitted import (
+    BEYOND,
+    DIRECTIONS,
+    MOST_STATES,
+    NEIGHBOURS,
+    SOFT,
+    Fitted,
+    TrainingRange,
+    WeightedSum,
+    WithFallback,
+)
 from anchorscope.detectors.probe_detectors import DetectorFit
-from anchorscope.detectors.stacking import Stacked, calibrated
-from anchorscope.detectors.training import INNER_FOLDS, Training
-from anchorscope.detectors.training_range import BEYOND, DIRECTIONS, MOST_STATES, NEIGHBOURS, SOFT, TrainingRange
+from anchorscope.detectors.training import INNER_FOLDS, Stacked, Training, calibrated
 
 ONE_MORE_PASS = 1.64
 """Standard errors that a dearer candidate has to be better by."""

@@ -19,16 +19,14 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from anchorscope.answers.template import Template
-from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds become known
 from anchorscope.detectors.bundle_files import JSON as JSON
 from anchorscope.detectors.bundle_files import MOST_BYTES as MOST_BYTES
 from anchorscope.detectors.bundle_files import SCHEMA, SCHEMA_VERSION, checked_record, content_hash, refused, written
 from anchorscope.detectors.bundle_files import WEIGHTS as WEIGHTS
 from anchorscope.detectors.bundle_files import bundle_files as bundle_files
-from anchorscope.detectors.fitted import load_parts, store_parts
+from anchorscope.detectors.fitted import TrainingRange, load_parts, store_parts
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
-from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.files import make_folder, replacing
 from anchorscope.stats.calibration import Calibration, Threshold

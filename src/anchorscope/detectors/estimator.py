@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
 from anchorscope.detectors.fits import DetectorFits, Texts
-from anchorscope.detectors.stacking import calibrated
-from anchorscope.detectors.training import INNER_FOLDS, Examples, whole_set
+from anchorscope.detectors.training import INNER_FOLDS, Examples, calibrated, whole_set
 
 _SITE, _LAYER = "mlp", 0  # one state of every run: scikit-learn's arrays know no layers
 

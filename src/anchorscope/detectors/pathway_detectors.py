@@ -17,15 +17,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, boost_name
-from anchorscope.detectors.bank import fit_bank
-from anchorscope.detectors.data import BestLayerFits, TrainingData
+from anchorscope.detectors.data import BestLayerFits, TrainingData, fit_bank
 from anchorscope.detectors.features import CLEAN
-from anchorscope.detectors.fitted import Fitted, LinearProbe
-from anchorscope.detectors.fitted_parts import Mixture, Routed
-from anchorscope.detectors.fitted_states import StateChange, state_change
+from anchorscope.detectors.fitted import Fitted, LinearProbe, Mixture, Routed, StateChange, state_change
 from anchorscope.detectors.probe_detectors import DetectorFit, fit_other_run, stacked_sum
-from anchorscope.detectors.stacking import fit_stack
-from anchorscope.detectors.training import INNER_FOLDS, Training
+from anchorscope.detectors.training import INNER_FOLDS, Training, fit_stack
 
 PREDICTED, RANDOM_GATE, CONSTANT_GATE = "predicted", "random", "constant"
 ANSWER_ONLY = "answer-only"

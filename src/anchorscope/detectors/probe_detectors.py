@@ -15,14 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from anchorscope.detectors.bank import fit_bank
-from anchorscope.detectors.data import BestLayerFits, TrainingData
+from anchorscope.detectors.data import BestLayerFits, TrainingData, fit_bank
 from anchorscope.detectors.features import CLEAN
-from anchorscope.detectors.fitted import Fitted
-from anchorscope.detectors.fitted_parts import WeightedSum
-from anchorscope.detectors.fitted_states import Network
-from anchorscope.detectors.stacking import Stacked, fit_stack
-from anchorscope.detectors.training import FITS, INNER_FOLDS, Training
+from anchorscope.detectors.fitted import Fitted, Network, WeightedSum
+from anchorscope.detectors.training import FITS, INNER_FOLDS, Stacked, Training, fit_stack
 from anchorscope.evidence.scores import fit_logistic
 
 SIZES = ((16, 8), (64, 16))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anchorscope.detectors.asking import Wish, Written
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.items import Item
 from anchorscope.serve.errors import ServiceError
 

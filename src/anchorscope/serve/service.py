@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.detectors.asking import Asking, Wish, Written
 from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.scoring import Score
-from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.detectors.trained import Score, TrainedDetector
 from anchorscope.engine.batching import automatic_tokens
 from anchorscope.errors import UserError
 from anchorscope.items import Item

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anchorscope.detectors.bundle import JSON, read_bundle
 from anchorscope.detectors.detector import model_for
-from anchorscope.detectors.runs import refuse_unknown
+from anchorscope.detectors.features import refuse_unknown
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.loading import DTYPES, checked_device, choose_device

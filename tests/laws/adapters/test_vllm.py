@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from anchorscope.adapters.vllm import StateScorer, main
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.detector import Detector, asked
+from anchorscope.detectors.fitted import TrainingRange
 from anchorscope.detectors.trained import TrainedDetector
-from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load as load_model

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from anchorscope.detecting.tables import Evaluation, Tables
-from anchorscope.detectors.evaluation import TrainedOn, pooled
-from anchorscope.detectors.judging import COMPARED, Judge, Scored, balanced_weights
-from anchorscope.detectors.stacking import calibrated
-from anchorscope.detectors.training import INNER_FOLDS, Training, tossed
+from anchorscope.detectors.evaluation import COMPARED, Judge, Scored, TrainedOn, balanced_weights, pooled
+from anchorscope.detectors.training import INNER_FOLDS, Training, calibrated, tossed
 from anchorscope.progress import Silent
 from made_detection import made_dataset, made_trained
 

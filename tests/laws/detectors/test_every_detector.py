@@ -10,12 +10,11 @@ from anchorscope.catalogue import BOOSTS, boost_name
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.asking import Asking, Wish
 from anchorscope.detectors.bundle import MOST_BYTES, pack, unpack
-from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.detector import Detector, ScoringSession
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
 from anchorscope.detectors.features import CONFIDENCE, Needs
 from anchorscope.detectors.fits import Texts
-from anchorscope.detectors.scoring import Score
-from anchorscope.detectors.session import ScoringSession
+from anchorscope.detectors.trained import Score
 from anchorscope.detectors.training import Examples
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel

@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detectors import fitted_parts, fitted_states, training_range  # noqa: F401 - for their kinds
+from anchorscope.detectors.features import refuse_unknown
 from anchorscope.detectors.fits import DetectorFits
 from anchorscope.detectors.fitted import KINDS
-from anchorscope.detectors.runs import refuse_unknown
 from anchorscope.errors import UserError
 from anchorscope.stats.auc import auc
 from made_detection import made_dataset, made_fits, made_trained

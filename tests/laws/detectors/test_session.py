@@ -12,11 +12,9 @@ import anchorscope
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.detectors.bundle import write_bundle
-from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.features import CONFIDENCE, Needs
-from anchorscope.detectors.runs import ANSWER_TOKENS
-from anchorscope.detectors.session import ScoringSession
-from anchorscope.detectors.training_range import TrainingRange
+from anchorscope.detectors.detector import Detector, ScoringSession, asked
+from anchorscope.detectors.features import ANSWER_TOKENS, CONFIDENCE, Needs
+from anchorscope.detectors.fitted import TrainingRange
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel

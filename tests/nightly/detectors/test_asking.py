@@ -9,12 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.detectors import ended_answers
-from anchorscope.detectors.answer_text import AnswerText
-from anchorscope.detectors.asking import Asking, Wish, Written
+from anchorscope.detectors import asking as asking_module
+from anchorscope.detectors.asking import AnswerText, Asking, Wish, Written
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.engine.continuous import Continuous, Row
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -201,9 +200,9 @@ def let_it_say(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
 
 
 def test_a_stop_text_ends_the_answer_before_it_and_is_scored_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[ended_answers.Ended] = []
-    scored = ended_answers._scored
-    monkeypatch.setattr(ended_answers, "_scored", lambda some: ended.extend(some) or scored(some))
+    ended: list[asking_module.Ended] = []
+    scored = asking_module._scored
+    monkeypatch.setattr(asking_module, "_scored", lambda some: ended.extend(some) or scored(some))
     detector = detectors()["everything"]
 
     def stopped(stop: str, wish: Wish) -> str:
@@ -253,14 +252,14 @@ def test_pieces_are_whole_letters_and_together_the_text(
 
 
 def test_an_answer_that_cannot_be_scored_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    scored = ended_answers._scored
+    scored = asking_module._scored
 
-    def refuse(ended: list[ended_answers.Ended]) -> list[Score]:
+    def refuse(ended: list[asking_module.Ended]) -> list[Score]:
         if any("Peru" in one.planned.question.question for one in ended):  # type: ignore[union-attr]
             raise UserError("not this one")
         return scored(ended)
 
-    monkeypatch.setattr(ended_answers, "_scored", refuse)
+    monkeypatch.setattr(asking_module, "_scored", refuse)
     asking, last = Asking(talker(), detectors()), {}
     for question in QUESTIONS:
         asking.join(Wish(question, max_new_tokens=3), "probe")

@@ -16,7 +16,7 @@ import torch
 
 from anchorscope.detectors.asking import Asking
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.limits import Limits

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.engine.continuous import Continuous
 from anchorscope.items import Item
 from detector_cases import PAIRS
