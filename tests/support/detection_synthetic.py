@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.report.detection.context import DatasetFacts, DetectionContext
+from anchorscope.report.detection.results import DatasetFacts, DetectionContext
 from anchorscope.schema import (
     DETECTOR_CONTROL_SCHEMA,
     DETECTOR_CURVE_SCHEMA,

@@ -39,8 +39,8 @@ from anchorscope.kept_states import features_place, place_of, read_header, read_
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.detection.context import DatasetFacts, DetectionContext
 from anchorscope.report.detection.detection_page import write_detection_report
+from anchorscope.report.detection.results import DatasetFacts, DetectionContext
 from anchorscope.results import versions
 from anchorscope.schema import (
     DETECTION_VERSION,

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from anchorscope.errors import UserError
-from anchorscope.report.detection.answer_card import answer_sentence
-from anchorscope.report.detection.averages import mean_of_cells, mean_of_datasets
-from anchorscope.report.detection.detection_readings import DetectionReadings, read_detection
-from anchorscope.report.detection.recommendation import recommend
-from anchorscope.report.detection.results import Cell, DetectionResults
+from anchorscope.report.detection.detection_page import answer_sentence
+from anchorscope.report.detection.readings import DetectionReadings, read_detection, recommend
+from anchorscope.report.detection.results import Cell, DetectionResults, mean_of_cells, mean_of_datasets
 from anchorscope.stats.estimate import Estimate
 from detection_synthetic import TRUTH, World, write_world
 
