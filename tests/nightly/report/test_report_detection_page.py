@@ -57,11 +57,15 @@ def pages(world: World, folder, **context) -> dict[str, str]:
 
 
 def test_everything_that_is_told_is_written(written):
-    folder, names = written
-    assert all((folder / name).stat().st_size for name in names)
-    drawn = ("detector_auroc", "detector_transfer")
-    assert {f"figures/{name}.{kind}" for name in drawn for kind in ("png", "svg", "pdf", "csv")} < set(names)
-    assert {"report.html", "report.md", "observations.json"} < set(names)
+    folder, card = written
+    figures = {
+        f"figures/{name}.{kind}"
+        for name in ("detector_auroc", "detector_transfer")
+        for kind in ("png", "svg", "pdf", "csv")
+    }
+    for name in (*figures, "report.html", "report.md", "observations.json"):
+        assert (folder / name).stat().st_size
+    assert card.sentence in (folder / "report.md").read_text(encoding="utf-8")
     records = json.loads((folder / "observations.json").read_text(encoding="utf-8"))
     assert len({one["id"] for one in records}) == len(records) > 20
     assert {one["verdict"] for one in records} <= {"holds", "does not hold", "undecided", None}
@@ -102,7 +106,7 @@ def test_missing_tables_and_intervals_leave_a_page(tmp_path):
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Use probe: AUROC 0.785;" in text
     assert "No curves were written" in text
-    assert "Tossed labels were not run" in text
+    assert "Permuted labels were not run" in text
 
 
 def test_names_with_markup_stay_text(tmp_path):

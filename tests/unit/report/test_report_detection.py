@@ -45,7 +45,7 @@ def test_confidence_helps_and_pathways_do_not(tmp_path):
         "auto_never_far_below_confidence",
     ):
         assert found[claim] == "does not hold", claim
-    assert found["calibrated"] == found["tossed_labels"] == "holds"
+    assert found["calibrated"] == found["permuted_labels"] == "holds"
 
 
 def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
@@ -76,13 +76,13 @@ def test_without_intervals_nothing_is_decided_and_nothing_breaks(tmp_path):
     results, readings = asked(World(paired=math.nan, width=math.nan), tmp_path)
     assert {one.verdict for one in (*readings.tested, *readings.transfer)} - {"undecided"} <= set()
     assert "Without an interval nothing can be decided" in readings.tested[0].sure
-    assert answer_sentence(results, readings.recommendation).startswith("Use probe+confidence: AUROC 0.845;")
+    assert answer_sentence(results, readings).startswith("Use probe+confidence: AUROC 0.845;")
     json.dumps([one.record("m") for one in readings.all], allow_nan=False)
 
 
 def test_p_values_are_corrected_together(tmp_path):
     _, readings = asked(World(truth=changed(mop=0.8222), paired=0.004), tmp_path)
-    mop = readings.one("mop_beats_probe")
+    mop = readings.named("mop_beats_probe")
     assert mop is not None
     assert mop.found is not None
     assert mop.found.ci_low > 0, "the interval alone would say yes"
@@ -90,6 +90,14 @@ def test_p_values_are_corrected_together(tmp_path):
     assert mop.p_corrected is not None
     assert mop.p_value < 0.05 < mop.p_corrected
     assert mop.verdict == "does not hold"
+
+
+def test_nothing_is_recommended_where_permuted_labels_are_told_apart(tmp_path):
+    results, readings = asked(World(tossed=0.53), tmp_path)
+    assert readings.named("permuted_labels").verdict == "does not hold"
+    assert answer_sentence(results, readings).startswith(
+        "No detector is recommended: the permuted-label control failed."
+    )
 
 
 def test_a_control_is_never_recommended(tmp_path):

@@ -226,7 +226,9 @@ def _draw_matrix(data: pl.DataFrame, axes: Axes, rows: pl.DataFrame, place: Plac
         )
         if trains[row] == tests[column]:
             axes.add_patch(Rectangle((column - 0.47, row - 0.46), 0.94, 0.92, fill=False, edgecolor=INK, linewidth=1.8))
-    axes.set_xticks(range(len(tests)), map(cut_name, tests), rotation=35, ha="right", rotation_mode="anchor", fontsize=8)
+    axes.set_xticks(
+        range(len(tests)), map(cut_name, tests), rotation=35, ha="right", rotation_mode="anchor", fontsize=8
+    )
     axes.set_yticks(range(len(trains)), [cut_name(name) if place.column == 0 else "" for name in trains], fontsize=8)
     axes.set_xlabel("tested on", fontsize=8.5)
     axes.set_ylabel("learned from" if place.column == 0 else "", fontsize=8.5)

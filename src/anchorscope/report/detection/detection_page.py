@@ -1,4 +1,7 @@
-"""The tables of the page, as plain text in cells: both templates (HTML and Markdown) draw the same ones."""
+"""The page of `anchorscope detect`: answer card, sections, tables and figures of report.html and report.md.
+
+Tables are plain text in cells: both templates (HTML and Markdown) draw the same ones.
+"""
 
 import json
 import math
@@ -19,7 +22,6 @@ from anchorscope.report.detection.readings import (
     PERMUTED,
     RANDOM_CUT,
     DetectionReadings,
-    Recommendation,
     better_simple,
     calibration_cells,
     claim_name,
@@ -50,7 +52,7 @@ from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate,
 from anchorscope.stats.estimate import Estimate
 
 _CONTROLS = {
-    PERMUTED: "labels tossed: AUROC",
+    PERMUTED: "permuted labels: AUROC",
     RANDOM_CUT: "knockout − random cut",
     LABEL_NOISE: "grader's error: AUROC",
 }
@@ -222,8 +224,8 @@ def detection_sections(
     transfer = figures("detector_transfer")
     others = Section("", "The other detectors beside confidence, pair by pair", asked=readings.other_transfer)
     single = Section("", "Control by control", tables=filled(("", controls_table(results))))
-    tests = sum(one.p_value is not None for one in readings.tested)
-    other_prompt = ("Another prompt: the same questions put another way", prompt_table(results))
+    tests = sum(reading.p_value is not None for reading in readings.tested)
+    other_prompt = ("Another prompt: the same questions, worded differently", prompt_table(results))
     return [
         Section(
             "detectors",
@@ -311,10 +313,10 @@ _BESIDE_SIMPLE: dict[Verdict, str] = {
     "does not hold": "It is worse than {}, the better of probe and confidence there.",
     "undecided": "Whether it is as good as {}, the better of probe and confidence there, is undecided.",
 }
-_TOSSED: dict[Verdict, str] = {
-    "holds": "Tossed labels stay at 0.50.",
-    "undecided": "Tossed labels: undecided.",
-    "does not hold": "Tossed labels do not stay at 0.50: do not believe this table.",
+_PERMUTED: dict[Verdict, str] = {
+    "holds": "Permuted labels stay at 0.50.",
+    "undecided": "Permuted labels: undecided.",
+    "does not hold": "Permuted-label control failed: do not rely on these numbers.",
 }
 
 
@@ -323,45 +325,44 @@ def detection_card(results: DetectionResults, readings: DetectionReadings, conte
     found = readings.recommendation
     saved = context.bundles.get(found.detector) if found else None
     steps = (f"Score new answers: anchorscope score --detector {saved} FILE",) if saved else ()
-    sentence = answer_sentence(results, found)
-    return AnswerCard(context.model, sentence, tiles(results, readings), context.warnings, steps)
+    tiles = (_best(results, readings), _pathways(readings), _other_data(results, readings), _trust(results, readings))
+    return AnswerCard(context.model, answer_sentence(results, readings), tiles, context.warnings, steps)
 
 
-def answer_sentence(results: DetectionResults, found: Recommendation | None) -> str:
-    """Use X: AUROC …; it costs …; on other data …."""
+def answer_sentence(results: DetectionResults, readings: DetectionReadings) -> str:
+    """Use X: AUROC …; it costs …; on other data …. No recommendation where permuted labels are told apart."""
+    found = readings.recommendation
     if found is None:
         return "No detector was tested on the dataset that it learned from, so that none can be recommended."
-    cost = f"it costs {passes_words(found.passes)} per answer"
-    return f"Use {found.detector}: AUROC {estimate(found.auroc, DIGITS)}; {cost}; {_away(results, found.detector)}."
-
-
-def tiles(results: DetectionResults, readings: DetectionReadings) -> tuple[Tile, ...]:
-    """Best detector, what pathways add, other data, calibration and controls."""
-    found = readings.recommendation
-    return (_best(results, found), _pathways(readings), _other_data(results, readings), _trust(results, readings))
-
-
-def _away(results: DetectionResults, detector: str) -> str:
-    away = mean_value(results, detector, results.elsewhere, independent=False)
-    if away is None:
-        return "on other data it was not tested"
+    away = mean_value(results, found.detector, results.elsewhere, independent=False)
     confidence = mean_value(results, CONFIDENCE, results.elsewhere, independent=False)
-    beside = (
-        ""
-        if confidence is None or detector == CONFIDENCE
-        else (f", where {CONFIDENCE} alone has {number(confidence.value, DIGITS)}")
+    elsewhere = "on other data it was not tested"
+    if away is not None:
+        elsewhere = f"on other data {number(away.value, DIGITS)}"
+        if confidence is not None and found.detector != CONFIDENCE:
+            elsewhere += f", where {CONFIDENCE} alone has {number(confidence.value, DIGITS)}"
+    numbers = (
+        f"{found.detector}: AUROC {estimate(found.auroc, DIGITS)}; it costs {passes_words(found.passes)} per answer; "
+        f"{elsewhere}"
     )
-    return f"on other data {number(away.value, DIGITS)}{beside}"
+    if _control_failed(readings):
+        return f"No detector is recommended: the permuted-label control failed. The highest would be {numbers}."
+    return f"Use {numbers}."
 
 
-def _best(results: DetectionResults, found: Recommendation | None) -> Tile:
-    asked = "Is one worth its passes?"
+def _control_failed(readings: DetectionReadings) -> bool:
+    permuted = readings.named("permuted_labels")
+    return permuted is not None and permuted.verdict == "does not hold"
+
+
+def _best(results: DetectionResults, readings: DetectionReadings) -> Tile:
+    asked, found = "Is one worth its passes?", readings.recommendation
     if found is None:
         return Tile(asked, MISSING, "No detector was tested on what it learned from.", "undecided")
     probe = mean_value(results, PROBE, results.in_domain)
     beside = "" if probe is None or found.detector == PROBE else f" The probe alone has {number(probe.value, DIGITS)}."
     detail = f"AUROC {estimate(found.auroc, DIGITS)}, {passes_words(found.passes)}: {found.reason}.{beside}"
-    return Tile(asked, found.detector, detail, "holds")
+    return Tile(asked, found.detector, detail, "undecided" if _control_failed(readings) else "holds")
 
 
 def _pathways(readings: DetectionReadings) -> Tile:
@@ -371,13 +372,13 @@ def _pathways(readings: DetectionReadings) -> Tile:
         "counterfactual_beats_random_cut",
         "mop_beats_probe_and_confidence",
     )
-    main, random, mop = (one if one and one.found else None for one in map(readings.one, names))
+    main, random, mop = (reading if reading and reading.found else None for reading in map(readings.named, names))
     if main is None:
         return Tile(asked, MISSING, "The counterfactual detector was not fitted here.", "undecided")
     parts = ["The counterfactual detector over it."]
     parts += [f"With the knockout against a random cut {signed_estimate(random.found)}."] if random else []
     parts += [f"Mixture-of-Probes over it {signed_estimate(mop.found)}."] if mop else []
-    verdicts = [one.verdict for one in (main, random) if one and one.verdict]
+    verdicts = [reading.verdict for reading in (main, random) if reading and reading.verdict]
     return Tile(asked, signed_estimate(main.found), " ".join(parts), all_of(verdicts))
 
 
@@ -385,7 +386,7 @@ def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
     asked, found = "Does it serve on other data?", readings.recommendation
     if not results.elsewhere or found is None:
         return Tile(asked, MISSING, "No detector was tested on another dataset than it learned from.", "undecided")
-    first = readings.one(f"{claim_name(found.detector)}_transfers")
+    first = readings.named(f"{claim_name(found.detector)}_transfers")
     away, held_out = (
         mean_value(results, found.detector, cells, independent=False) for cells in (results.elsewhere, results.held_out)
     )
@@ -397,14 +398,14 @@ def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
 
 
 def _trust(results: DetectionResults, readings: DetectionReadings) -> Tile:
-    calibrated, tossed = readings.one("calibrated"), readings.one("tossed_labels")
+    calibrated, permuted = readings.named("calibrated"), readings.named("permuted_labels")
     detector = readings.recommendation.detector if readings.recommendation else ""
     cells = calibration_cells(results, detector)
-    span = spanned((one.value for one in cells.values()), lambda value: number(value, DIGITS))
-    inside = sum(one.value <= CALIBRATED for one in cells.values())
+    span = spanned((ece.value for ece in cells.values()), lambda value: number(value, DIGITS))
+    inside = sum(ece.value <= CALIBRATED for ece in cells.values())
     parts = [f"At most {number(CALIBRATED, 2)} in {inside} of {len(cells)} cells."] if calibrated else []
-    parts.append("Tossed labels were not run." if tossed is None else _TOSSED[tossed.verdict or "undecided"])
-    verdicts: list[Verdict] = [one.verdict for one in (calibrated, tossed) if one is not None and one.verdict]
+    parts.append("Permuted labels were not run." if permuted is None else _PERMUTED[permuted.verdict or "undecided"])
+    verdicts: list[Verdict] = [check.verdict for check in (calibrated, permuted) if check is not None and check.verdict]
     return Tile(
         "Are calibration and controls in order?", f"ECE {span}" if cells else MISSING, " ".join(parts), all_of(verdicts)
     )
@@ -417,7 +418,7 @@ FILES = {
     "detectors.csv": "every number with its interval, n and passes: detector × learned from × tested on × metric × "
     "prevalence",
     "differences.csv": "paired differences against probe and against probe+confidence",
-    "controls.csv": "tossed labels, random cut, the band of the grader's error",
+    "controls.csv": "permuted labels, random cut, the band of the grader's error",
     "detector_curves.csv": "points of the ROC, risk–coverage and reliability curves",
     "observations.json": "the readings with verdicts, for programs",
     "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
@@ -426,10 +427,10 @@ _AGAINST = (PROBE, BOTH)
 _ROUNDED = 4  # digits of a number in the page's own table
 
 
-def write_detection_report(folder: Path, context: DetectionContext, progress: Progress | None = None) -> list[str]:
+def write_detection_report(folder: Path, context: DetectionContext, progress: Progress | None = None) -> AnswerCard:
     """Read the tables of a folder and write figures/, observations.json, report.html and report.md beside them.
 
-    Returns the names of what was written, relative to the folder.
+    Returns the card that the page begins with.
     """
     results = DetectionResults.read(folder, [one.name for one in context.datasets])
     figures = detection_figures(results, context.model)
@@ -452,11 +453,10 @@ def write_detection_report(folder: Path, context: DetectionContext, progress: Pr
         sections,
         context.command,
         FILES | saved,
-        detection_card(results, readings, context),
+        card := detection_card(results, readings, context),
     )
     write_sections_page(page, folder, "report", SCRIPTS, {"detector-data": page_table(results)})
-    drawn = [f"figures/{figure.name}.{kind}" for figure in figures for kind in ("png", "svg", "pdf", "csv")]
-    return [*drawn, "observations.json", "report.html", "report.md"]
+    return card
 
 
 def page_table(results: DetectionResults) -> dict[str, Any]:
