@@ -366,7 +366,7 @@ _DETECTORS = (
     DetectorEntry(
         "counterfactual", "probe and confidence, with and without the question's key words", 3, runs=(KNOCKOUT,)
     ),
-    DetectorEntry("auto", "the best of these that pays for its passes; confidence where a state is unlike all seen", 2),
+    DetectorEntry("auto", "probes and confidence, stacked on left-out domains; confidence where that is no better", 1),
     DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
     DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
     DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False),

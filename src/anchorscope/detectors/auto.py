@@ -1,7 +1,9 @@
-"""`auto`: the detector that an inner comparison supports at its price; confidence where a state is unlike all seen.
+"""`auto`: probes stacked with confidence, if that beats confidence on domains left out of training; else confidence.
 
-Candidates are tried in the order of their price. A dearer one replaces a cheaper one only if it is surely better on the
-training items that its fits did not see: the difference of both AUCs has to exceed its standard error so many times.
+Domains are datasets, or relations within one. Layers, strengths and stacking weights are fitted so that every item is
+scored by fits that never saw its domain, which is what happens on other data. A candidate replaces confidence only if
+its gain there exceeds 1.64 standard errors; so where a probe does not transfer, `auto` is confidence. A state unlike
+all training states is left to confidence, too.
 """
 
 from collections.abc import Sequence
@@ -25,44 +27,53 @@ from anchorscope.detectors.fitted import (
     WeightedSum,
     WithFallback,
 )
-from anchorscope.detectors.probe_detectors import DetectorFit
+from anchorscope.detectors.probe_detectors import (
+    DetectorFit,
+    fit_columns,
+    fit_ensemble,
+    fit_probe,
+    fit_probe_confidence,
+)
 from anchorscope.detectors.training import INNER_FOLDS, Stacked, Training, calibrated
 
-ONE_MORE_PASS = 1.64
-"""Standard errors that a dearer candidate has to be better by."""
-SAME_PRICE = 1.0
-"""Standard errors that a candidate of the same price has to be better by."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A detector to choose."""
-
-    name: str
-    passes: int
-    fit: DetectorFit
+NO_REGRET = 1.64
+"""Standard errors by which a candidate must beat confidence on left-out domains."""
+BETTER = 1.0
+"""Standard errors by which a later candidate must beat the one that has beaten confidence."""
 
 
 def fit_auto(
-    data: TrainingData, groups: Int[np.ndarray, " item"], candidates: Sequence[Candidate], fallback: DetectorFit
+    data: TrainingData, groups: Int[np.ndarray, " item"], domains: Sequence[str]
 ) -> tuple[DetectorFit, list[str]]:
-    """The chosen detector within the training range, the fallback outside; and each training set's choice."""
-    chosen = choose(candidates, data.training)
-    scaled = [calibrated(one.fit.scores, data.training) for one in candidates]
-    back = calibrated(fallback.scores, data.training)
+    """The chosen detector within the training range, confidence outside; and the name of each training set's choice.
+
+    Without log-probabilities the single probe takes the place of confidence.
+    """
+    codes = np.unique(np.asarray(domains, dtype=str), return_inverse=True)[1]
+    left_out = data.with_training(data.training.leaving_out(codes))
+    if data.confidence:
+        candidates = {
+            "confidence": fit_columns(left_out, data.confidence),
+            "probe+confidence": fit_probe_confidence(left_out),
+            "ensemble+confidence": fit_ensemble(left_out, with_confidence=True),
+        }
+    else:
+        candidates = {"probe": fit_probe(left_out), "ensemble": fit_ensemble(left_out)}
+    names, fits = list(candidates), list(candidates.values())
+    chosen = choose([fit.scores for fit in fits], left_out.training, codes)
+    scaled = [calibrated(fit.scores, left_out.training) for fit in fits]
+    outside, ranges = _ranges(left_out, groups)
     rows = torch.arange(data.training.n_sets, device=data.device)
-    own = torch.stack([one.scores for one in scaled])[chosen.to(data.device), rows]
-    outside, ranges = _ranges(data, groups)
+    own = torch.stack([scale.scores for scale in scaled])[chosen.to(data.device), rows]
     share = torch.sigmoid(outside.double())
-    scores = (1 - share) * own + share * back.scores
+    scores = (1 - share) * own + share * scaled[0].scores
 
     def build(number: int) -> Fitted:
         place = int(chosen[number])
-        return WithFallback(
-            _scaled(candidates[place].fit, scaled[place], number), _scaled(fallback, back, number), ranges(number)
-        )
+        base = _scaled(fits[0], scaled[0], number)
+        return base if place == 0 else WithFallback(_scaled(fits[place], scaled[place], number), base, ranges(number))
 
-    return DetectorFit(scores.float(), build), [candidates[int(place)].name for place in chosen]
+    return DetectorFit(scores.float(), build), [names[int(place)] for place in chosen]
 
 
 def _scaled(fit: DetectorFit, scale: Stacked, number: int) -> Fitted:
@@ -71,24 +82,27 @@ def _scaled(fit: DetectorFit, scale: Stacked, number: int) -> Fitted:
     return WeightedSum((fit.build(number),), (slope,), (), (), bias)
 
 
-def choose(candidates: Sequence[Candidate], training: Training) -> Int[Tensor, " set"]:
-    """The candidate of each training set."""
-    placed = [placements(one.fit.scores, training) for one in candidates]
-    found = torch.zeros(training.n_sets, dtype=torch.long)
-    passes = torch.tensor([one.passes for one in candidates])
-    for number in range(training.n_sets):
+def choose(
+    candidates: Sequence[Float[Tensor, "set item"]], training: Training, domains: Int[np.ndarray, " item"]
+) -> Int[Tensor, " set"]:
+    """The candidate of each training set; the first is the one that is kept if none is better."""
+    placed = [placements(scores, training).cpu().numpy() for scores in candidates]
+    chosen = torch.zeros(training.n_sets, dtype=torch.long)
+    for number, members in enumerate(training.members):
+        own = [scores[number, members] for scores in placed]
+        labels, parts = training.labels[number, members], domains[members]
         now = 0
-        for place in range(1, len(candidates)):
-            gain, error = _difference(placed[place][number] - placed[now][number], training, number)
-            wanted = ONE_MORE_PASS if passes[place] > passes[now] else SAME_PRICE
-            if gain > wanted * error:
+        for place in range(1, len(own)):
+            gain, error = compare(own[place] - own[0], labels, parts)
+            further, error_now = compare(own[place] - own[now], labels, parts)
+            if gain > NO_REGRET * error and (now == 0 or further > BETTER * error_now):
                 now = place
-        found[number] = now
-    return found
+        chosen[number] = now
+    return chosen
 
 
 def placements(scores: Float[Tensor, "set item"], training: Training) -> Float[Tensor, "set item"]:
-    """For each member, how many members of the other class in its inner fold it stands on the right side of (a share).
+    """For each member, the share of the other class's members in its inner fold that it is ranked correctly against.
 
     Their mean over one class is the AUC; their spread gives its error (DeLong, DeLong and Clarke-Pearson 1988).
     """
@@ -102,18 +116,20 @@ def placements(scores: Float[Tensor, "set item"], training: Training) -> Float[T
             below = other.gather(-1, order).double().cumsum(-1).gather(-1, rank_back)
             total = other.sum(-1, keepdim=True).double().clamp(min=1)
             share = below / total if value == 1.0 else 1 - below / total
-            mine = held[:, fold] & (targets == value)
-            found = torch.where(mine, share, found)
+            found = torch.where(held[:, fold] & (targets == value), share, found)
     return found
 
 
-def _difference(apart: Float[Tensor, " item"], training: Training, number: int) -> tuple[float, float]:
-    """Mean difference of two candidates' placements, and its standard error."""
-    members = torch.from_numpy(training.members[number]).to(apart.device)
-    targets = torch.from_numpy(training.labels[number]).to(apart.device)
-    parts = [apart[members & (targets == value)] for value in (True, False)]
-    gain = sum(float(part.mean()) for part in parts) / 2
-    return gain, sum(float(part.var()) / len(part) for part in parts) ** 0.5
+def compare(
+    apart: Float[np.ndarray, " item"], labels: np.ndarray, domains: Int[np.ndarray, " item"]
+) -> tuple[float, float]:
+    """Gain in AUC from differences of placements, and its standard error: over items or domains, the larger."""
+    parts = [apart[labels], apart[~labels]]
+    gain = sum(part.mean() for part in parts) / 2
+    over_items = sum(part.var(ddof=1) / len(part) for part in parts) ** 0.5
+    each = [apart[domains == domain].mean() for domain in np.unique(domains)]
+    over_domains = np.std(each, ddof=1) / len(each) ** 0.5 if len(each) > 1 else 0.0
+    return float(gain), float(max(over_items, over_domains))
 
 
 def _ranges(data: TrainingData, groups: Int[np.ndarray, " item"]) -> "tuple[Float[Tensor, 'set item'], _Ranges]":

@@ -301,6 +301,7 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
             [relation for one in datasets for relation in one.texts.relations],
             [document for one in datasets for document in one.texts.documents],
             groups,
+            [one.name for one in datasets for _ in range(one.features.n_items)],
         ),
         np.concatenate([one.natural for one in datasets]),
         group_keys,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, RANDOM, DetectorEntry
-from anchorscope.detectors.auto import Candidate, fit_auto
+from anchorscope.detectors.auto import fit_auto
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.pathway_detectors import CONSTANT_GATE, RANDOM_GATE, PathwayDetectors, fit_counterfactual
 from anchorscope.detectors.probe_detectors import (
@@ -26,6 +26,7 @@ from anchorscope.detectors.probe_detectors import (
     fit_relation,
     fit_words,
 )
+from anchorscope.detectors.training import INNER_FOLDS
 from anchorscope.plugins import load
 
 
@@ -52,6 +53,16 @@ class Texts:
     """The words of each item's question and answer."""
     groups: Int[np.ndarray, " item"]
     """Items of one group are not each other's neighbours."""
+    datasets: Sequence[str] = ()
+    """Where several were taken together, that of each item."""
+
+    @property
+    def domains(self) -> Sequence[str]:
+        """Parts of the data that `auto` leaves out in turn: datasets, if there are enough of them; else relations."""
+        if len(set(self.datasets)) >= INNER_FOLDS:
+            return self.datasets
+        datasets = self.datasets or [""] * len(self.relations)
+        return [f"{dataset} {relation or ''}" for dataset, relation in zip(datasets, self.relations, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -99,16 +110,7 @@ class DetectorFits:
 
     def fit_auto(self) -> DetectorFit:
         """The detector that is chosen among the others."""
-        names = self.available(["confidence", "probe", "probe+confidence", "counterfactual"])
-        candidates = [Candidate(name, DETECTORS[name].passes, self.fit(name)) for name in names]
-        if "confidence" in names:
-            candidates.insert(
-                -1 if "counterfactual" in names else len(names),
-                Candidate("ensemble+confidence", 1, fit_ensemble(self.data, True)),
-            )
-        fallback = self.fit("confidence" if "confidence" in names else "probe")
-        fit, choices = fit_auto(self.data, self.texts.groups, candidates, fallback)
-        self.choices[:] = choices
+        fit, self.choices[:] = fit_auto(self.data, self.texts.groups, self.texts.domains)
         return fit
 
 
