@@ -119,7 +119,8 @@ def detect(
         emit_json({"out": str(out), **{name: value for name, value in manifest.items() if name != "sha256"}})
     else:
         report = "" if fit_only else f"\nreport: {Path(out) / 'report.html'}"
-        say(f"saved:  {', '.join(manifest['bundles']) or 'none'}{report}", quiet)
+        answer = "" if fit_only else f"{manifest['answer']}\n"
+        say(f"{answer}saved:  {', '.join(manifest['bundles']) or 'none'}{report}", quiet)
 
 
 def score(
@@ -127,7 +128,7 @@ def score(
         str,
         typer.Argument(
             metavar="FILE_OR_QUESTION",
-            help="A question in quotes, a question file (with or without a column model_answer), or a dataset.",
+            help="A question in quotes, a question file (with or without a column answer), or a dataset.",
         ),
     ],
     detector: Annotated[Path, _scored(help="The bundle: a folder that anchorscope detect has written.")],

@@ -373,13 +373,14 @@ def detect(
     job.check_bundles()
     place = Path(out)
     with _FOLDER.fresh(place) as folder:
-        tables = Tables()
+        tables, answer = Tables(), None
         if not chosen.fit_only:
             job.compare(tables)
         saved = job.save(folder if chosen.fit_only else folder / "bundles", tables)
         if not chosen.fit_only:
             _write(folder, tables)
-            write_detection_report(folder, job.context(paths, place, saved, time.monotonic() - began))
+            card = write_detection_report(folder, job.context(paths, place, saved, time.monotonic() - began))
+            answer = card.sentence
         _FOLDER.seal(
             folder,
             {
@@ -389,6 +390,7 @@ def detect(
                 "command": _command(paths, place, chosen),
                 "trained_on": [one.name for one in job.trainable],
                 "bundles": sorted(saved),
+                "answer": answer,
                 "choices": job.choices,
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
@@ -463,7 +465,7 @@ class _Job:
     def compare(self, tables: Tables) -> None:
         """Every detector on every dataset."""
         names = self.options.detectors or tuple(DETECTORS)
-        evaluation = Evaluation(self.plan, self.options.resamples, names, self.progress)
+        evaluation = Evaluation(self.plan, self.options.resamples, names, self.progress, len(self.trainable))
         for dataset in self.trainable:
             trained = TrainedOn(dataset, self.site, self.plan, self.device)
             evaluation.in_domain(trained, tables)

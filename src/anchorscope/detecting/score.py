@@ -134,7 +134,7 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
         return [asked(what, options.answer)], 0
     if options.answer is not None:
         raise UserError(
-            f"--answer goes with a single question, and {what!r} is a file; give it a column model_answer instead."
+            f"--answer goes with a single question, and {what!r} is a file; give it a column answer instead."
         )
     reading = open_dataset(
         spec,
@@ -150,8 +150,8 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
     without = [one for one in questions if one.model_answer is None]
     if without and not options.generate:
         raise UserError(
-            f"{len(without):,} of {len(questions):,} questions of {what!r} have no model_answer and none may be "
-            f"generated; give the column model_answer, or allow the model to answer with --generate."
+            f"{len(without):,} of {len(questions):,} questions of {what!r} have no answer and none may be "
+            f"generated; give the column answer, or allow the model to answer with --generate."
         )
     return questions, reading.bad
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import t
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.evaluation import (
@@ -56,6 +56,8 @@ class Evaluation:
     names: Sequence[str]
     """The detectors that are wanted."""
     progress: Progress
+    n_datasets: int = 1
+    """Datasets that detectors are trained on, over which the control of permuted labels is corrected."""
 
     def judge(self, dataset: Dataset, natural: bool) -> Judge:
         """Judges a dataset's items, balanced or as they come."""
@@ -154,7 +156,8 @@ class Evaluation:
             if self.plan.tosses:
                 areas = trained.tossed_areas(name)
                 error = areas.std(ddof=1) / len(areas) ** 0.5 if len(areas) > 1 else np.nan
-                reach = error * norm.isf(0.025 / len(found))  # all detectors are asked: one in twenty would miss
+                # Every detector of every dataset is a test: intervals hold for all of them together.
+                reach = error * t.isf(0.025 / (len(found) * self.n_datasets), max(1, len(areas) - 1))
                 yield _control(
                     "permuted-labels", name, train, areas.mean(), areas.mean() - reach, areas.mean() + reach, len(areas)
                 )
