@@ -1,7 +1,7 @@
-"""Finished runs as the detectors' data: kept states, plain numbers, labels and groups of every dataset.
+"""`detect` from top to bottom: read finished runs, fit every detector, judge it at home and elsewhere, save, report.
 
-Runs of one model may be given together. A dataset that was also asked under another prompt is a target only: it shows
-what a detector is worth when the prompt changes.
+Nothing is run through a model: everything comes from what the runs kept. The folder is written whole or not at all.
+Runs of one model may be given together; a dataset asked under another prompt is only tested on.
 """
 
 import shlex
@@ -69,8 +69,6 @@ class RunDataset:
     """Answers that were graded, used or not."""
     natural_prevalence: float
     """Share of true ones among them."""
-    behind: float
-    """Share of the graded answers that the used ones stand for."""
     other_prompt: bool
     """Whether it is there to show what another prompt does."""
 
@@ -110,7 +108,7 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool) -> RunDat
     keys = [_group_keys(*row) for row in zip(questions, used["subject"].to_list(), strict=True)]
     data = Dataset(shown, Features(len(labels), states, _columns(run, name, used)), examples, texts, weight, keys)
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
-    return RunDataset(data, run, name, graded.height, share, float(weight.sum() / max(1, graded.height)), other_prompt)
+    return RunDataset(data, run, name, graded.height, share, other_prompt)
 
 
 def _group_keys(question: str, subject: str | None) -> frozenset[str]:

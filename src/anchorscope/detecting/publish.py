@@ -1,6 +1,7 @@
-"""The card of a saved detector, as Markdown: what it was trained on, how good it is, what it cannot do, how to load it.
+"""The card of a saved detector, as Markdown, and publishing both on a hub of models.
 
-The lines between the two `---` are what a hub of models reads.
+The card says what it was trained on, how good it is, what it can't do and how to load it; the lines between the two
+`---` are what the hub reads.
 """
 
 import json

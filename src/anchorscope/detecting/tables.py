@@ -43,8 +43,6 @@ class Tables:
     differences: list[Row] = field(default_factory=list)
     curves: list[Row] = field(default_factory=list)
     controls: list[Row] = field(default_factory=list)
-    samples: dict[tuple[str, str, str], np.ndarray] = field(default_factory=dict)
-    """AUROC of (detector, train, test) in every resample, balanced: what means over cells are drawn from."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +111,6 @@ class Evaluation:
         for name, metrics in found.items():
             for metric, one in metrics.items():
                 tables.detectors.append(self._row(name, train, test, metric, prevalence, one))
-            if prevalence == "balanced":
-                tables.samples[name, train, test] = np.append(metrics["auroc"].value, metrics["auroc"].samples)
             against = [other for other in (*AGAINST, f"{name}-random-cut") if other in found and other != name]
             for other in against:
                 for metric in (one for one in COMPARED if one in metrics and one in found[other]):

@@ -1,7 +1,14 @@
-"""The text of an answer while its tokens come: whole letters only, and nothing that may yet turn out not to be of it.
+"""Questions answered and scored in one go: answers grow together, and each is scored as soon as it ends.
 
-An answer to a question is told without the white space around it, without blank lines and thinking before it, and never
-longer than it may be: put together, the pieces are the text that is scored.
+asking = Asking(lm, {"auto": detector})
+ticket = asking.join(Wish("What is the capital of Peru?"), "auto")
+while len(asking):
+    for written in asking.step():
+        print(written.text, written.score)
+
+The prompts, the ends of answers, the tokens that are read and the verdicts are those of `Detector.score`. Clean states
+and confidence are read while decoding; what else a detector reads (cut or strengthened attention, the answer alone) is
+run in one more pass for all answers that ended together. Everything but `cost` is to be called from one thread.
 """
 
 import math

@@ -1,4 +1,9 @@
-"""The two files of a bundle, checked without torch: what is missing, altered or too large is refused at once."""
+"""The two files of a bundle, from a folder or the hub, checked without torch: missing, altered, too large is refused.
+
+On the hub a bundle is `hub:USER/NAME`, or `hub:USER/NAME@COMMIT` for one version of it. Only its two files are fetched,
+JSON and safetensors; nothing from there is run. What was fetched once is used from the cache of huggingface_hub where
+the hub can't be reached.
+"""
 
 import hashlib
 import json

@@ -1,8 +1,9 @@
-"""Probes for many layers and training sets at once, along principal directions: what most detectors are made of.
+"""What all detectors of some training sets share: states along principal directions, and probes on them.
 
-One grid search serves all: the inner folds' log-loss chooses a strength per problem and training set, and the fits of
-the inner folds at that strength are kept beside the fit on the whole set, so that every training item has log-odds by
-a probe that never saw it.
+Labels play no part in the directions, so they are found once, from the clean states of all items. Probes of all layers
+and training sets are fitted at once: the inner folds' log-loss chooses a strength for each, and the fits of the inner
+folds at that strength are kept beside the fit on the whole set, so that every training item has log-odds by a probe
+that never saw it. Everything is made when it is first asked for.
 """
 
 from dataclasses import dataclass, replace
@@ -33,8 +34,6 @@ class Bank:
     bias: Float[Tensor, "problem set fit"]
     strength: Float[Tensor, "problem set"]
     """Chosen C."""
-    inner_loss: Float[Tensor, "problem set"]
-    """Mean log-loss on the inner folds at that strength."""
     inner_auc: Float[Tensor, "problem set"]
     """AUC within the inner folds."""
 
@@ -93,7 +92,6 @@ def fit_bank(
             torch.cat([_at(weight.unflatten(1, logits.shape[1:4]), chosen), full_weight[:, :, None]], dim=2),
             torch.cat([_at(bias.unflatten(1, logits.shape[1:4]), chosen), full_bias[:, :, None]], dim=2),
             strength,
-            losses.amin(-1),
             weighted_auc(_at(logits, chosen), held, targets[:, None]),
         )
         return tuple(part.to(device) for part in parts)

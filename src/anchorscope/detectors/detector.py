@@ -1,8 +1,10 @@
-"""A model made ready to score answers: questions in, what a detector reads of them out.
+"""A detector in use: a bundle and a model together, which score answers.
 
-The way is that of a run: the same prompts, the same greedy answers, the same key words, the same passes. Only what is
-needed is run: variants of the same items together in one pass, and no further than to the highest layer that is read,
-unless the model's confidence is asked for, which takes all of them.
+detector = anchorscope.Detector.load("runs/demo/detectors/auto")
+detector.score("What is the capital of Peru?", "Lima").truth_probability
+
+Items are made as in a run: the same prompts, greedy answers, key words and passes. Only what the detector reads is run:
+variants of the same items together in one pass, up to the highest layer that is read, or all layers for confidence.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,9 @@
-"""How good detectors are on some items: every metric with an interval, all detectors in the same resamples.
+"""Detectors of one training dataset, judged where they were trained (nested) and on other data, with intervals.
 
-A resample draws groups, and one of the fold seeds: the interval holds what another sample of questions and other folds
-would change. Its value is the mean over all fold seeds. As every detector sees the same resamples, differences are
-paired.
+In-domain, an item is scored by fits that never saw its group, for every fold seed. On other data it is scored by the
+fit on the whole training dataset; where its group is in the training data too (the same question under another prompt,
+or in two datasets), by the fit that left that group's fold out. A resample draws groups and one of the fold seeds; all
+detectors see the same resamples, so that differences are paired.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,9 @@
-"""What a detector reads of an item: states of some runs, sites and layers, and plain numbers.
+"""What a detector reads of an item, states and plain numbers, and how each is made for an item that is being scored.
 
-A run is named as in the result files: `clean`, an intervention (`knockout`, `random`), or another text or model
-(`question-only`, `answer-only`, `random-weights`, `boost-question-1`, …). All states are those of one position.
+A run is named as in the result files. `clean`, `knockout` and strengthened attention (`boost-question-1`) are variants
+of the item's own text and run together in one pass; `question-only` is the clean run, read before the answer begins;
+`answer-only` is another text. Random cuts and random weights are controls: no detector that reads them is for use.
+All states are those of one position.
 """
 
 import math

@@ -1,7 +1,9 @@
-"""A detector that has been fitted: features in, log-odds of "truthful" out; and its weights, to save and load.
+"""Fitted detectors of every kind: features in, log-odds of "truthful" out; and their weights, to save and load.
 
-Every kind of fitted detector is a small frozen record of tensors. `stored` gives them under names, with the few plain
-values that are no tensors; `from_stored` makes the same detector of both.
+Each is a small frozen record of tensors. `stored` gives them under names, with the few plain values that are no
+tensors; `from_stored` makes the same detector of both. `TrainingRange` tells states unlike those of training by the
+mean distance to their nearest training states along leading principal directions: training states lie in clusters, and
+a state between them is far from all of them, though not far from their mean.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""A detector that is ready for use: what was fitted, how its log-odds become decisions, and where it may be used.
+"""A detector ready for use: what was fitted, where it may be used, and how features become decisions.
 
 A detector reads the states of one model under one prompt; anything else gives numbers without meaning. So what it was
-trained with is part of it (`DetectorSetting`), and whoever loads it compares.
+trained with is part of it (`DetectorSetting`), and is compared when it is loaded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -80,14 +80,6 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Calibrated:
-    """A fitted detector with the probabilities of its log-odds."""
-
-    fitted: Fitted
-    calibration: Calibration
-
-
-@dataclass(frozen=True)
 class TrainedDetector:
     """A detector with all that its use needs."""
 
@@ -101,8 +93,6 @@ class TrainedDetector:
     """For several risks; where none is named, the first that could be reached is used."""
     range: TrainingRange | None = None
     """States like those of training; None where any state will do."""
-    fallback: Calibrated | None = None
-    """What speaks in its place where a state lies outside the range; None where it speaks all the same."""
     sha256: str | None = None
     """Of the bundle that it was read from."""
     layer_probes: LayerProbes | None = None
@@ -110,13 +100,8 @@ class TrainedDetector:
 
     @property
     def needs(self) -> Needs:
-        """What is read of an item, the range's state and the fallback's numbers included."""
-        parts = [self.fitted.needs]
-        if self.range is not None:
-            parts.append(Needs(states=(self.range.key,)))
-        if self.fallback is not None:
-            parts.append(self.fallback.fitted.needs)
-        return Needs.together(parts)
+        """What is read of an item, the range's state included."""
+        return Needs.together([self.fitted.needs, *([] if self.range is None else [self.range.needs])])
 
     def threshold(self, risk: float | None = None) -> Threshold | None:
         """The threshold of a risk; where none is named, the first that can be reached; None where there is none."""
@@ -170,7 +155,7 @@ class Decisions:
     """Calibrated."""
     probability: Float[np.ndarray, " item"]
     outside: Bool[np.ndarray, " item"]
-    """Whether a state lies outside the training range; the numbers are then the fallback's, where there is one."""
+    """Whether a state lies outside the training range."""
     pathway: Float[np.ndarray, " item"] | None
 
     def verdicts(self, threshold: Threshold | None) -> list[str]:
@@ -184,19 +169,13 @@ class Decisions:
 
 
 def decide(trained: TrainedDetector, features: Features) -> Decisions:
-    """Calibrated log-odds and probabilities of items; a fallback speaks for those outside the training range."""
-    log_odds, probability = _calibrated(trained.fitted.log_odds(features), trained.calibration)
-    outside = np.zeros(features.n_items, dtype=bool)
-    if trained.range is not None:
-        outside = trained.range.is_outside(features)
-    if trained.fallback is not None and outside.any():
-        other = _calibrated(trained.fallback.fitted.log_odds(features), trained.fallback.calibration)
-        log_odds, probability = (
-            np.where(outside, new, old) for new, old in zip(other, (log_odds, probability), strict=True)
-        )
+    """Calibrated log-odds and probabilities of items, and which of them lie outside the training range."""
+    raw, calibration = trained.fitted.log_odds(features), trained.calibration
+    outside = np.zeros(features.n_items, bool) if trained.range is None else trained.range.is_outside(features)
     pair = probe_pair(trained.fitted)
     pathway = None if pair is None else pair[1].log_odds(features) - pair[0].log_odds(features)
-    return Decisions(log_odds, probability, outside, pathway)
+    log_odds = calibration.slope * raw + calibration.intercept
+    return Decisions(log_odds, calibration.probability(raw), outside, pathway)
 
 
 def probe_pair(fitted: Fitted) -> tuple[LinearProbe, LinearProbe] | None:
@@ -220,12 +199,6 @@ def _probes(part: object) -> Iterator[LinearProbe]:
     elif is_dataclass(part):
         for one in fields(part):
             yield from _probes(getattr(part, one.name))
-
-
-def _calibrated(
-    log_odds: Float[np.ndarray, " item"], calibration: Calibration
-) -> tuple[Float[np.ndarray, " item"], Float[np.ndarray, " item"]]:
-    return calibration.slope * log_odds + calibration.intercept, calibration.probability(log_odds)
 
 
 def threshold_notes(trained: TrainedDetector, risk: float | None) -> list[str]:

@@ -1,9 +1,10 @@
-"""Who learns from what: training sets with grouped inner folds, for all fits of all detectors at once.
+"""Who learns from what: training sets with grouped inner folds, for all fits at once; and stacking on a few columns.
 
 A training set is a part of the items; what it leaves out judges the detector. Within it, inner folds choose strengths,
 layers, gates and stacking weights. So every fit is made once without each inner fold and once with all of them, and
 `assemble` gives each item the log-odds of a fit that never saw it: an item of the training set those of the fit without
-its inner fold, any other item those of the fit on the whole set. Groups never straddle.
+its inner fold, any other item those of the fit on the whole set. Groups never straddle. In stacking every set has its
+own columns (log-odds of probes that never saw the item, plain numbers), so regressions are solved by Newton's method.
 """
 
 from collections.abc import Sequence
@@ -192,8 +193,6 @@ class Stacked:
     bias: Float[Tensor, "set fit"]
     scores: Float[Tensor, "set item"]
     """Log-odds of each item by a fit that never saw it."""
-    inner_loss: Float[Tensor, " set"]
-    """Mean log-loss on the inner folds."""
 
 
 def fit_stack(
@@ -232,13 +231,13 @@ def _fit(columns: Tensor, training: Training, penalties: tuple[float, ...]) -> S
         signed = logits[:, :INNER_FOLDS] * (1 - 2 * targets)[:, None]
         losses.append((softplus(signed) * held).sum((1, 2)) / held.sum((1, 2)))
         found.append((weight, logits))
-    loss, chosen = torch.stack(losses).min(0)
+    chosen = torch.stack(losses).argmin(0)
     rows = torch.arange(len(chosen), device=device)
     weight = torch.stack([one for one, _ in found])[chosen, rows]
     logits = torch.stack([one for _, one in found])[chosen, rows]
     raw = torch.where(varies, weight[..., :-1] / torch.where(varies, deviation, 1.0), 0.0)
     bias = weight[..., -1] - (raw * mean).sum(-1)
-    return Stacked(raw, bias, training.assemble(logits), loss)
+    return Stacked(raw, bias, training.assemble(logits))
 
 
 def newton(

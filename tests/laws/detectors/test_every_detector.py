@@ -85,7 +85,7 @@ def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: Trained
     build = trained.fits.fit(name).build
     assert build is not None
     fitted = build(trained.whole)
-    files = pack(replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None, fallback=None)).files
+    files = pack(replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None)).files
     assert sum(map(len, files.values())) < MOST_BYTES
     detector = Detector(unpack(files, name), tiny_llama)
     few = slice(3, 80, 11)
@@ -103,7 +103,7 @@ def test_asked_in_one_go_every_one_says_what_it_says_offline(trained: TrainedOn,
         build = trained.fits.fit(name).build
         assert build is not None
         fitted = build(trained.whole)
-        whole = replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None, fallback=None)
+        whole = replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None)
         detectors[name] = Detector(whole, tiny_llama)
     asking, asked = Asking(tiny_llama, detectors), {}
     found: dict[int, Score | None] = {}
