@@ -282,9 +282,9 @@ def _card(
     calibration: tuple[dict[str, Any], ...],
 ) -> Card:
     about = "; ".join(
-        f"{one.data.name}: {one.data.features.n_items} answers, {one.n_true} true, {one.natural_prevalence:.1%} true "
-        f"among all that were graded"
-        for one in sources
+        f"{source.data.name}: {source.data.features.n_items} answers, {source.n_true} true, "
+        f"{source.natural_prevalence:.1%} true among all that were graded"
+        for source in sources
     )
     shifts = tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]}))
     data = f"{DETECTORS[name].about}; trained on {n} answers ({about})"
@@ -424,8 +424,8 @@ def _write(folder: Path, tables: Tables) -> None:
 def _kept_less(sources: Sequence[RunDataset]) -> list[str]:
     """Datasets that lack what others have: detectors that read it cannot be tried there."""
     kept = [
-        {f"states of {run}" for run, _, _ in one.data.features.states} | set(one.data.features.columns)
-        for one in sources
+        {f"states of {run}" for run, _, _ in source.data.features.states} | set(source.data.features.columns)
+        for source in sources
     ]
     lacking = [sorted(set().union(*kept) - own) for own in kept]
     return [
@@ -450,15 +450,15 @@ class _Job:
         self.left_out: dict[str, str] = {}
         self.warnings: list[str] = []
         self.choices: dict[str, dict[str, int]] = {}
-        few = [one for one in self.trainable if int(one.examples.labels.sum()) < ENOUGH_TRUE]
+        few = [dataset for dataset in self.trainable if int(dataset.examples.labels.sum()) < ENOUGH_TRUE]
         self.warnings += [f"{one.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for one in few]
         self.warnings += _kept_less(sources)
 
     def _trainable(self) -> list[Dataset]:
         """Datasets that detectors learn from; those with few true answers only where no other has more."""
-        own = [one for one in self.sources if not one.other_prompt]
-        enough = [one for one in own if one.n_true >= ENOUGH_TRUE]
-        return [one.data for one in (enough or own)]
+        own = [source for source in self.sources if not source.other_prompt]
+        enough = [source for source in own if source.n_true >= ENOUGH_TRUE]
+        return [source.data for source in (enough or own)]
 
     def compare(self, tables: Tables) -> None:
         """Every detector on every dataset."""
@@ -468,7 +468,7 @@ class _Job:
             trained = TrainedOn(dataset, self.site, self.plan, self.device)
             evaluation.in_domain(trained, tables)
             self._note(trained)
-            others = [one.data for one in self.sources if one.data is not dataset]
+            others = [source.data for source in self.sources if source.data is not dataset]
             if others:
                 evaluation.elsewhere(trained, others, tables)
         if len(self.trainable) > 1:
@@ -476,8 +476,8 @@ class _Job:
 
     def _leave_one_out(self, evaluation: Evaluation, tables: Tables) -> None:
         """Every dataset by detectors of all the others together."""
-        for target in (one.data for one in self.sources if not one.other_prompt):
-            others = [one for one in self.trainable if one is not target]
+        for target in (source.data for source in self.sources if not source.other_prompt):
+            others = [dataset for dataset in self.trainable if dataset is not target]
             if len(others) < 2:
                 continue
             trained = TrainedOn(
@@ -517,7 +517,7 @@ class _Job:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
         data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
         trained = TrainedOn(data, self.site, Plan(self.plan.folds, 0, 0, self.plan.seed), self.device)
-        sources = [one for one in self.sources if any(one.data is two for two in self.trainable)]
+        sources = [source for source in self.sources if any(source.data is two for two in self.trainable)]
         saved: dict[str, str] = {}
         wanted = BUNDLES if self.options.bundles is None else self.options.bundles
         names = [name for name in wanted if name in trained.names]
@@ -535,14 +535,14 @@ class _Job:
         """What the page says of how its tables came about."""
         facts = tuple(
             DatasetFacts(
-                one.data.name,
-                one.data.features.n_items,
-                one.n_true,
-                one.n_graded,
-                one.natural_prevalence,
-                all(one.data is not two for two in self.trainable),
+                source.data.name,
+                source.data.features.n_items,
+                source.n_true,
+                source.n_graded,
+                source.natural_prevalence,
+                all(source.data is not two for two in self.trainable),
             )
-            for one in self.sources
+            for source in self.sources
         )
         command = _command(paths, out, self.options)
         return DetectionContext(

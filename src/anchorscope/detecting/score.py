@@ -118,7 +118,7 @@ def score(
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=options.risk)
     seconds = time.monotonic() - began
-    names, risk = tuple(one.item_id for one in questions), None if threshold is None else threshold.risk
+    names, risk = tuple(question.item_id for question in questions), None if threshold is None else threshold.risk
     scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds)
     if options.out is not None:
         write_rows(scored.rows(), options.out)
@@ -147,7 +147,7 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
     questions = list(reading)
     if not questions:
         raise UserError(f"{what!r} holds no question that can be scored ({reading.rows} rows, all bad).")
-    without = [one for one in questions if one.model_answer is None]
+    without = [question for question in questions if question.model_answer is None]
     if without and not options.generate:
         raise UserError(
             f"{len(without):,} of {len(questions):,} questions of {what!r} have no answer and none may be "

@@ -284,13 +284,13 @@ def score_together(ended: Sequence[Ended]) -> list[Score | UserError]:
             raise
         if len(ended) == 1:
             return [error if isinstance(error, UserError) else UserError("This answer could not be scored.")]
-    return [score_together([one])[0] for one in ended]  # outside: an exception holds on to every tensor
+    return [score_together([answer])[0] for answer in ended]  # outside: an exception holds on to every tensor
 
 
 def _scored(ended: Sequence[Ended]) -> list[Score]:
     detector, risk = ended[0].detector, ended[0].risk
-    questions = [one.planned.question for one in ended if one.planned.question is not None]
-    items = detector.session.located(questions, [one.answer() for one in ended])
+    questions = [answer.planned.question for answer in ended if answer.planned.question is not None]
+    items = detector.session.located(questions, [answer.answer() for answer in ended])
     rows = {id(item): one.row for item, one in zip(items, ended, strict=True)}
     read = [item for item in items if item.tokens is not None]
     features = _features(detector, read, [rows[id(item)] for item in read]) if read else Features(0, {}, {})
@@ -307,7 +307,8 @@ def _features(detector: Detector, items: Sequence[Item], rows: Sequence[Row]) ->
     known = [key for key in needs.states if key[0] in (CLEAN, QUESTION_ONLY)]
     told = [name for name in needs.columns if name == ANSWER_TOKENS or COLUMNS[name].run == CLEAN]
     rest = Needs(
-        tuple(key for key in needs.states if key not in known), tuple(one for one in needs.columns if one not in told)
+        tuple(key for key in needs.states if key not in known),
+        tuple(column for column in needs.columns if column not in told),
     )
     other = detector.session.features(items, rest) if rest != Needs() else Features(len(items), {}, {})
     states = {key: _states(detector, key, items, rows) for key in known}
@@ -427,8 +428,8 @@ class Asking:
         One that takes more than there is room for at all is admitted alone.
         """
         planned = self._plan(wish, detector)
-        taken = sum(one.planned.cost for one in self._answers.values())
-        held = sum(one.planned.n_slots for one in self._answers.values())
+        taken = sum(answer.planned.cost for answer in self._answers.values())
+        held = sum(answer.planned.n_slots for answer in self._answers.values())
         if self._answers and (taken + planned.cost > self.most_tokens or held + planned.n_slots > self.most_slots):
             return None
         ticket, self._next = self._next, self._next + 1
@@ -461,7 +462,7 @@ class Asking:
             moved = {id(row) for row in self.batch.step()}
             found: list[Written] = []
             ended: list[tuple[_Answer, str, str]] = []
-            for answer in [one for one in self._answers.values() if id(one.row) in moved]:
+            for answer in [answer for answer in self._answers.values() if id(answer.row) in moved]:
                 text = answer.text.take(answer.row.ids, answer.row.over)
                 if not answer.row.over and not answer.text.stopped:
                     found.append(answer.written(text, None, None, None))

@@ -93,7 +93,7 @@ def _pack(trained: TrainedDetector) -> PackedDetector:
         "range": span,
         _LAYERS: layers,
         "calibration": asdict(trained.calibration),
-        "thresholds": [asdict(one) for one in trained.thresholds],
+        "thresholds": [asdict(threshold) for threshold in trained.thresholds],
         "setting": asdict(trained.setting),
         "card": asdict(trained.card),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
@@ -108,7 +108,7 @@ def write_bundle(place: Path, trained: TrainedDetector) -> str:
     It is there whole or not at all, and never over a folder that is something else.
     """
     packed = pack(trained)
-    others = sorted(one.name for one in place.iterdir() if one.name not in (JSON, WEIGHTS)) if place.is_dir() else []
+    others = sorted(path.name for path in place.iterdir() if path.name not in (JSON, WEIGHTS)) if place.is_dir() else []
     if others or (place.exists() and not place.is_dir()):
         found = f"it holds {others[0]!r}" if others else "it is a file"
         raise UserError(f"{str(place)!r} is no bundle ({found}) and is not replaced; choose another folder.")

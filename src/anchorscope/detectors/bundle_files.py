@@ -133,7 +133,7 @@ def _version(api: Any, place: str, repository: str, revision: str | None, names:
     """The commit that is meant; its files are there and small."""
     with hub_errors(place):
         info = api.model_info(repository, revision=revision, files_metadata=True)
-    sizes = {one.rfilename: one.size for one in info.siblings or ()}
+    sizes = {file.rfilename: file.size for file in info.siblings or ()}
     missing = [name for name in names if name not in sizes]
     if missing:
         raise UserError(f"{place!r} is no detector: it has no {missing[0]}. Name what detector push has published.")

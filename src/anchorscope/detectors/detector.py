@@ -111,7 +111,8 @@ class ScoringSession:
 
         # An answer that was cut off has a state to read as any other; whoever scores it says so.
         readable = [
-            replace(one, status="answered") if one.status == "truncated" and one.text else one for one in answers
+            replace(answer, status="answered") if answer.status == "truncated" and answer.text else answer
+            for answer in answers
         ]
         located = locate_fitting(self.lm.tokenizer, setting.template, questions, words, readable, prompts)
         rows = zip(questions, answers, located, strict=True)
@@ -307,7 +308,7 @@ class Detector:
 
     def score_many(self, pairs: Iterable[tuple[str, str | None] | str], *, risk: float | None = None) -> list[Score]:
         """Answers to many questions, in order: pairs of question and answer, or questions alone."""
-        given = [(one, None) if isinstance(one, str) else one for one in pairs]
+        given = [(pair, None) if isinstance(pair, str) else pair for pair in pairs]
         return self.score_questions([asked(*one, place) for place, one in enumerate(given)], risk=risk)
 
     def score_questions(self, questions: Sequence[Question], *, risk: float | None = None) -> list[Score]:

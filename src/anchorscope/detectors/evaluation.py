@@ -272,23 +272,25 @@ class TrainedOn:
 
 def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
     """Several datasets as one; groups that share a question or a subject become one group."""
-    keys = [key for key in datasets[0].features.states if all(key in one.features.states for one in datasets)]
-    states = {key: torch.cat([one.features.states[key] for one in datasets]) for key in keys}
+    keys = [key for key in datasets[0].features.states if all(key in dataset.features.states for dataset in datasets)]
+    states = {key: torch.cat([dataset.features.states[key] for dataset in datasets]) for key in keys}
     columns = [
-        column for column in datasets[0].features.columns if all(column in one.features.columns for one in datasets)
+        column
+        for column in datasets[0].features.columns
+        if all(column in dataset.features.columns for dataset in datasets)
     ]
-    examples = [one.examples for one in datasets]
-    group_keys = [keys for one in datasets for keys in one.group_keys]
+    examples = [dataset.examples for dataset in datasets]
+    group_keys = [keys for dataset in datasets for keys in dataset.group_keys]
     groups = joined_groups(group_keys)
     return Dataset(
         name,
         Features(
-            sum(one.features.n_items for one in datasets),
+            sum(dataset.features.n_items for dataset in datasets),
             states,
-            {column: np.concatenate([one.features.columns[column] for one in datasets]) for column in columns},
+            {column: np.concatenate([dataset.features.columns[column] for dataset in datasets]) for column in columns},
         ),
         Examples(
-            np.concatenate([one.labels for one in examples]),
+            np.concatenate([examples_of.labels for examples_of in examples]),
             groups,
             [
                 f"{data.name} {relation}"
@@ -296,15 +298,15 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
                 for relation in one.relations
             ],
             [f"{data.name} {item}" for data, one in zip(datasets, examples, strict=True) for item in one.item_ids],
-            np.concatenate([one.weights for one in examples]),
+            np.concatenate([examples_of.weights for examples_of in examples]),
         ),
         Texts(
-            [relation for one in datasets for relation in one.texts.relations],
-            [document for one in datasets for document in one.texts.documents],
+            [relation for dataset in datasets for relation in dataset.texts.relations],
+            [document for dataset in datasets for document in dataset.texts.documents],
             groups,
-            [one.name for one in datasets for _ in range(one.features.n_items)],
+            [dataset.name for dataset in datasets for _ in range(dataset.features.n_items)],
         ),
-        np.concatenate([one.natural for one in datasets]),
+        np.concatenate([dataset.natural for dataset in datasets]),
         group_keys,
     )
 

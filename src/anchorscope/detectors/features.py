@@ -47,8 +47,8 @@ class Needs:
     def together(several: "Iterable[Needs]") -> "Needs":
         """What all of these ask for."""
         parts = tuple(several)
-        states = dict.fromkeys(key for one in parts for key in one.states)
-        return Needs(tuple(states), tuple(dict.fromkeys(name for one in parts for name in one.columns)))
+        states = dict.fromkeys(key for part in parts for key in part.states)
+        return Needs(tuple(states), tuple(dict.fromkeys(name for part in parts for name in part.columns)))
 
 
 @dataclass(frozen=True)

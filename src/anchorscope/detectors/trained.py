@@ -106,12 +106,12 @@ class TrainedDetector:
     def threshold(self, risk: float | None = None) -> Threshold | None:
         """The threshold of a risk; where none is named, the first that can be reached; None where there is none."""
         if risk is None:
-            reached = [one for one in self.thresholds if one.probability is not None]
+            reached = [threshold for threshold in self.thresholds if threshold.probability is not None]
             return next(iter([*reached, *self.thresholds]), None)
         for one in self.thresholds:
             if abs(one.risk - risk) < 1e-9:
                 return one
-        known = ", ".join(f"{one.risk:g}" for one in self.thresholds) or "none"
+        known = ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
         raise UserError(
             f"Detector {self.name!r} has no threshold for the risk {risk:g}; it was trained for: {known}. Choose one "
             f"of these, or train it again with the risk that you want."

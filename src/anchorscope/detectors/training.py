@@ -112,7 +112,7 @@ class Training:
     def together(several: "Sequence[Training]") -> "Training":
         """The sets of all of these, which are of the same items."""
         labels, members, inner = (
-            np.concatenate([getattr(one, name) for one in several]) for name in ("labels", "members", "inner")
+            np.concatenate([getattr(training, name) for training in several]) for name in ("labels", "members", "inner")
         )
         return Training(labels, members, inner, several[0].weights)
 
@@ -205,7 +205,7 @@ def fit_stack(
         _fit(columns[first : first + step].double(), training.take(slice(first, first + step)), penalties)
         for first in range(0, n_sets, step)
     ]
-    return Stacked(*(torch.cat([getattr(one, name) for one in parts]) for name in Stacked.__dataclass_fields__))
+    return Stacked(*(torch.cat([getattr(part, name) for part in parts]) for name in Stacked.__dataclass_fields__))
 
 
 def calibrated(scores: Float[Tensor, "set item"], training: Training) -> Stacked:

@@ -130,7 +130,7 @@ def _paper_rows(columns: Sequence[str]) -> list[tuple[str, ...]]:
             values = dict(zip(paper.DATASETS, table[name], strict=True))
             mean = sum(values.values()) / len(values)
             gain = NOTHING if name == paper.PROBE else signed((mean - probe) / 100)
-            cells = [number(values[one] / 100, DIGITS) if one in values else NOTHING for one in columns]
+            cells = [number(values[column] / 100, DIGITS) if column in values else NOTHING for column in columns]
             rows.append((f"paper, {model}", name, *cells, number(mean / 100, DIGITS), gain))
     return rows
 
@@ -176,14 +176,14 @@ def datasets_table(context: DetectionContext) -> Table:
     """The answers behind the numbers."""
     rows = tuple(
         (
-            display_name(one.name),
-            count(one.n_used),
-            count(one.n_true),
-            count(one.n_graded),
-            f"{number(100 * one.natural_prevalence, 1)}\u00a0%",
-            "tested only" if one.target_only else "learned from and tested",
+            display_name(facts.name),
+            count(facts.n_used),
+            count(facts.n_true),
+            count(facts.n_graded),
+            f"{number(100 * facts.natural_prevalence, 1)}\u00a0%",
+            "tested only" if facts.target_only else "learned from and tested",
         )
-        for one in context.datasets
+        for facts in context.datasets
     )
     return Table(("dataset", "used", "true", "graded in all", "true among these", "role"), rows)
 
@@ -432,14 +432,14 @@ def write_detection_report(folder: Path, context: DetectionContext, progress: Pr
 
     Returns the card that the page begins with.
     """
-    results = DetectionResults.read(folder, [one.name for one in context.datasets])
+    results = DetectionResults.read(folder, [facts.name for facts in context.datasets])
     figures = detection_figures(results, context.model)
     listener = progress or Silent()
     listener.start("figures", len(figures))
     save_all(figures, folder, listener)
     listener.finish()
     readings = read_detection(results, context.left_out)
-    records = [one.record(context.model) for one in readings.all]
+    records = [reading.record(context.model) for reading in readings.all]
     text = json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "observations.json").write_text(text + "\n", encoding="utf-8")
     sections = detection_sections(results, context, readings, {figure.name for figure in figures})
@@ -511,7 +511,7 @@ def _kind(name: str) -> str:
 
 def _run_line(context: DetectionContext) -> str:
     runs = f"{len(context.runs)} run" + ("s" if len(context.runs) != 1 else "")
-    names = listing([display_name(one.name) for one in context.datasets]) if context.datasets else "no dataset"
+    names = listing([display_name(facts.name) for facts in context.datasets]) if context.datasets else "no dataset"
     return (
         f"Trained on the kept states of {runs} of {context.model}, on {names}, with {len(context.seeds)} seeds of "
         f"the folds, in {number(context.seconds, 0)} s."
