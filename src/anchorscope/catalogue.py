@@ -65,9 +65,13 @@ class DetectorEntry:
     baseline: bool = False
     """Whether it needs no probe on the model's own states: what every detector has to beat."""
     variant_of: str | None = None
-    """The detector of which it is a reading, a gate or a control."""
+    """The detector of which it is a control."""
     saved: bool = True
     """Whether it can be saved and score new answers; others can only be compared."""
+    runs: tuple[str, ...] = ()
+    """Runs beside the clean one whose states it reads: without them it can't be fitted."""
+    columns: tuple[str, ...] = ()
+    """Plain numbers per answer without which it can't be fitted (log-probabilities, samples, P(True))."""
 
 
 @dataclass(frozen=True)
@@ -337,80 +341,8 @@ def interventions_in(experiment: str) -> tuple[str, ...]:
     return tuple(one.name for one in INTERVENTIONS.values() if one.experiment == experiment)
 
 
-_MOP_READINGS = {
-    "hard": "experts fitted on one side of the gate each",
-    "soft": "items weighted by the gate",
-    "joint": "experts and gate fitted together",
-}
-_MOP_GATES = {
-    "predicted": "the gate is read from the clean state",
-    "measured": "the gate is measured by the cut",
-    "random": "control: the gate is drawn at random",
-    "constant": "control: both experts count equally",
-    "oracle": "diagnosis: the gate has seen the label, as the plain rule has",
-}
-_DETECTORS = (
-    DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0),
-    DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
-    DetectorEntry("mass-mean", "difference of the class means, whitened", 1),
-    DetectorEntry("mlp", "a network of two hidden layers on one layer's state", 1),
-    DetectorEntry("ensemble", "probes of all layers and sites, stacked", 1),
-    DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
-    DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1),
-    DetectorEntry("pr-attention", "Pathway Reweighting by attention to the question or the answer", 2),
-    DetectorEntry("pr-activation", "Pathway Reweighting by scaling the state's directions", 1),
-    DetectorEntry("pr-delta", "Pathway Reweighting by what the cut takes from the state", 2),
-    DetectorEntry("counterfactual", "probe and confidence, with and without the question's key words", 3),
-    DetectorEntry(
-        "anchor", "the best of these that pays for its passes; confidence where a state is unlike all seen", 2
-    ),
-    DetectorEntry("length", "the answer's number of tokens", 0, baseline=True),
-    DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
-    DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False),
-    DetectorEntry("question-only", "a probe on the state before the answer begins", 1, baseline=True),
-    DetectorEntry(
-        "random-weights", "a probe on a model of the same shape that knows nothing", 1, baseline=True, saved=False
-    ),
-    DetectorEntry("p-true", "the model asked whether its answer is true", 1, baseline=True, saved=False),
-    DetectorEntry("self-consistency-5", "how many of 5 sampled answers agree", 5, baseline=True, saved=False),
-    DetectorEntry("self-consistency-10", "how many of 10 sampled answers agree", 10, baseline=True, saved=False),
-    DetectorEntry("semantic-entropy-5", "entropy over clusters of 5 sampled answers", 5, baseline=True, saved=False),
-    DetectorEntry("semantic-entropy-10", "entropy over clusters of 10 sampled answers", 10, baseline=True, saved=False),
-    *(
-        DetectorEntry(
-            f"mop-{reading}-{gate}",
-            f"{said}; {by}",
-            2 if gate == "measured" else 1,
-            variant_of="mop",
-            saved=gate not in ("random", "oracle"),
-        )
-        for reading, said in _MOP_READINGS.items()
-        for gate, by in _MOP_GATES.items()
-    ),
-    DetectorEntry(
-        "ensemble-two",
-        "control: the two best layers' probes, as many weights as Mixture-of-Probes has",
-        1,
-        variant_of="ensemble",
-    ),
-    DetectorEntry(
-        "counterfactual-random-cut",
-        "control: a random cut in place of the knockout",
-        3,
-        variant_of="counterfactual",
-        saved=False,
-    ),
-    DetectorEntry("mop-random-cut", "control: a gate measured by a random cut", 1, variant_of="mop"),
-    DetectorEntry(
-        "pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta", saved=False
-    ),
-)
-OWN_DETECTORS = {one.name: one for one in _DETECTORS}
-DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
-"""In the order in which tables show them: detectors, baselines that need no probe, variants and controls, plug-ins."""
-OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
-GRADERS = {**OWN_GRADERS, **{name: one.reference for name, one in plugins_of("graders", OWN_GRADERS).items()}}
-"""`module:name` of every `Grader`, by name: what decides whether an answer is true."""
+SAMPLES = (5, 10)
+"""How many sampled answers self-consistency and semantic entropy use."""
 BOOSTS = (1.0, 3.0)
 """α of strengthened attention: scores get + log(1 + α) before the softmax."""
 
@@ -420,6 +352,68 @@ def boost_name(part: str, alpha: float) -> str:
     return f"boost-{part}-{alpha:g}"
 
 
+_LOG_PROBS = ("log_prob_mean",)
+_BOOSTED = (KNOCKOUT, *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS))
+_DETECTORS = (
+    DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0, columns=_LOG_PROBS),
+    DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
+    DetectorEntry("mass-mean", "difference of the class means, whitened", 1),
+    DetectorEntry("mlp", "a network of two hidden layers on one layer's state", 1),
+    DetectorEntry("ensemble", "probes of all layers and sites, stacked", 1),
+    DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
+    DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1, runs=(KNOCKOUT,)),
+    DetectorEntry("pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, runs=_BOOSTED),
+    DetectorEntry(
+        "counterfactual", "probe and confidence, with and without the question's key words", 3, runs=(KNOCKOUT,)
+    ),
+    DetectorEntry("auto", "probes and confidence, stacked on left-out domains; confidence where that is no better", 1),
+    DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
+    DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
+    DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False),
+    DetectorEntry(
+        "question-only", "a probe on the state before the answer begins", 1, baseline=True, runs=("question-only",)
+    ),
+    DetectorEntry(
+        "random-weights",
+        "a probe on a model of the same shape that knows nothing",
+        1,
+        baseline=True,
+        saved=False,
+        runs=("random-weights",),
+    ),
+    DetectorEntry(
+        "p-true", "the model asked whether its answer is true", 1, baseline=True, saved=False, columns=("p_true",)
+    ),
+    *(
+        DetectorEntry(
+            f"{kind}-{n}", about.format(n), n, baseline=True, saved=False, columns=(f"{kind.replace('-', '_')}_{n}",)
+        )
+        for kind, about in (
+            ("self-consistency", "how many of {} sampled answers agree"),
+            ("semantic-entropy", "entropy over clusters of {} sampled answers"),
+        )
+        for n in SAMPLES
+    ),
+    *(
+        DetectorEntry(f"{name}-{gate}-gate", f"control: {about}", passes, variant_of=name, saved=False, runs=runs)
+        for name, passes, runs in (("mop", 1, (KNOCKOUT,)), ("pr-attention", 2, _BOOSTED))
+        for gate, about in (("random", "the gate is drawn at random"), ("constant", "the gate is the same for all"))
+    ),
+    DetectorEntry(
+        "counterfactual-random-cut",
+        "control: a random cut in place of the knockout",
+        3,
+        variant_of="counterfactual",
+        saved=False,
+        runs=(KNOCKOUT, RANDOM),
+    ),
+)
+OWN_DETECTORS = {one.name: one for one in _DETECTORS}
+DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
+"""In the order in which tables show them: detectors, baselines that need no probe, variants and controls, plug-ins."""
+OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
+GRADERS = {**OWN_GRADERS, **{name: one.reference for name, one in plugins_of("graders", OWN_GRADERS).items()}}
+"""`module:name` of every `Grader`, by name: what decides whether an answer is true."""
 DETECTION_RUNS = (
     "answer-only",
     "question-only",
@@ -427,5 +421,3 @@ DETECTION_RUNS = (
     *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
 )
 """The runs whose states `--keep detection` keeps, beside those of `states` and `states-cut`."""
-SAMPLES = (5, 10)
-"""How many sampled answers self-consistency and semantic entropy look at."""

@@ -37,7 +37,7 @@ KINDS = {
     "experiments": Kind(
         "experiment", "anchorscope.experiments.experiment:Experiment", "anchorscope.catalogue:OWN_EVIDENCE"
     ),
-    "detectors": Kind("detector", "anchorscope.detectors.single:DetectorPlugin", "anchorscope.catalogue:OWN_DETECTORS"),
+    "detectors": Kind("detector", "anchorscope.detectors.fits:DetectorPlugin", "anchorscope.catalogue:OWN_DETECTORS"),
     "graders": Kind("grader", "anchorscope.answers.grade:Grader", "anchorscope.catalogue:OWN_GRADERS"),
 }
 """By the last part of the entry-point group's name."""

@@ -52,7 +52,7 @@ SIZES: dict[str, Any] = {
 """What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
 anew; tests/runs does that."""
 EVERYTHING = {"evidence": ("all",), "keep": ("states", "states-cut", "detection")}
-FEW_DETECTORS = ("confidence", "probe", "probe+confidence", "anchor")
+FEW_DETECTORS = ("confidence", "probe", "probe+confidence", "auto")
 CANADA = {"id": "capital-canada", "question": "What is the capital of Canada?", "subject": "Canada"}
 """The item that the docs show."""
 

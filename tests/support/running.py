@@ -25,7 +25,7 @@ def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:
     cut = added((probe(), probe(("knockout", "mlp", 2))))
     return [
         trained_on(lm, card=card, layer_probes=probes_of(lm), sha256="a" * 64),
-        trained_on(lm, name="anchor", fitted=cut, sha256="b" * 64),
+        trained_on(lm, name="auto", fitted=cut, sha256="b" * 64),
     ]
 
 

@@ -139,7 +139,7 @@ def test_a_row_that_a_format_refuses_is_a_bad_row_as_ever(install: Install) -> N
 
 def test_names_of_ours_are_all_known() -> None:
     assert {"knockout", "layers", "random"} <= OWN_EVIDENCE
-    assert {"probe", "mop-random-cut"} <= set(OWN_DETECTORS)
+    assert {"probe", "mop-random-gate"} <= set(OWN_DETECTORS)
 
 
 def test_a_run_with_a_broken_plugin_stops_at_once(install: Install, tmp_path: Path) -> None:

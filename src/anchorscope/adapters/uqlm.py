@@ -1,7 +1,7 @@
 """Scores beside those of uqlm: its results in, the same with the detector's columns out, as files.
 
 json.dump({"data": result.data, "metadata": result.metadata}, file)  # in uqlm's environment
-score_file("runs/mine/detectors/anchor", "in.json", "out.json")      # in ours
+score_file("runs/mine/detectors/auto", "in.json", "out.json")      # in ours
 UQResult(json.load(file)).to_df()                                    # there again, with the columns `SCORES`
 
 uqlm needs transformers below 5 and NumPy below 2, so it lives in an environment of its own, and files go between.
@@ -21,7 +21,7 @@ from anchorscope.files import replacing
 
 if TYPE_CHECKING:
     from anchorscope.detectors.detector import Detector
-    from anchorscope.detectors.scoring import Score
+    from anchorscope.detectors.trained import Score
 
 SCORES = ("anchorscope", "anchorscope_log_odds", "anchorscope_verdict")
 """The columns that are added: probability of "truthful" (higher is better, as uqlm's scores are), log-odds, verdict."""

@@ -26,10 +26,8 @@ from anchorscope.answers.template import build_prompts, decode_exactly
 from anchorscope.datasets.formats import first_line
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import read_bundle
-from anchorscope.detectors.features import CLEAN, Features
-from anchorscope.detectors.runs import ANSWER_TOKENS
-from anchorscope.detectors.scoring import Score, decide, threshold_notes
-from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.detectors.features import ANSWER_TOKENS, CLEAN, Features
+from anchorscope.detectors.trained import Score, TrainedDetector, decide, threshold_notes
 from anchorscope.errors import UserError
 from anchorscope.items import POSITIONS
 from anchorscope.models.language_model import tokenizer_fingerprint

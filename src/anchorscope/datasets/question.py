@@ -262,7 +262,10 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
 
 
 def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
-    """One row as a question; `number` is its id where it has none. Where nothing is graded, answers may be missing."""
+    """One row as a question; `number` is its id where it has none.
+
+    Where nothing is graded, accepted answers may be missing, and a text in the column `answer` is the answer to score.
+    """
     text = _text(row, "question")
     if text is None:
         state = "absent" if row.get("question") is None else "empty"
@@ -272,6 +275,8 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
         raise Unusable(f"there are no answers; columns: {shown([*row])}")
     _text(row, "model_answer")  # kept as it is, if it can be
     model_answer = row.get("model_answer")
+    if not graded and model_answer is None and isinstance(row.get("answer"), str) and _text(row, "answer"):
+        model_answer = row["answer"]
     marks = _list(row, "exact_question")
     return Question(
         dataset=dataset,

@@ -17,8 +17,7 @@ from anchorscope.files import make_folder, open_regular, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
-    from anchorscope.detectors.scoring import Score
-    from anchorscope.detectors.trained import TrainedDetector
+    from anchorscope.detectors.trained import Score, TrainedDetector
 
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
@@ -101,7 +100,7 @@ def score(
     with loading or nullcontext():
         from anchorscope.detectors.bundle import unpack
         from anchorscope.detectors.detector import Detector
-        from anchorscope.detectors.runs import refuse_unknown
+        from anchorscope.detectors.features import refuse_unknown
         from anchorscope.models.process_settings import few_collections
 
     trained = unpack(files, str(bundle))
@@ -119,7 +118,7 @@ def score(
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=options.risk)
     seconds = time.monotonic() - began
-    names, risk = tuple(one.item_id for one in questions), None if threshold is None else threshold.risk
+    names, risk = tuple(question.item_id for question in questions), None if threshold is None else threshold.risk
     scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds)
     if options.out is not None:
         write_rows(scored.rows(), options.out)
@@ -135,7 +134,7 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
         return [asked(what, options.answer)], 0
     if options.answer is not None:
         raise UserError(
-            f"--answer goes with a single question, and {what!r} is a file; give it a column model_answer instead."
+            f"--answer goes with a single question, and {what!r} is a file; give it a column answer instead."
         )
     reading = open_dataset(
         spec,
@@ -148,11 +147,11 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
     questions = list(reading)
     if not questions:
         raise UserError(f"{what!r} holds no question that can be scored ({reading.rows} rows, all bad).")
-    without = [one for one in questions if one.model_answer is None]
+    without = [question for question in questions if question.model_answer is None]
     if without and not options.generate:
         raise UserError(
-            f"{len(without):,} of {len(questions):,} questions of {what!r} have no model_answer and none may be "
-            f"generated; give the column model_answer, or allow the model to answer with --generate."
+            f"{len(without):,} of {len(questions):,} questions of {what!r} have no answer and none may be "
+            f"generated; give the column answer, or allow the model to answer with --generate."
         )
     return questions, reading.bad
 

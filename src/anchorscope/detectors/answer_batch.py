@@ -34,7 +34,7 @@ from anchorscope.answers.generate import (
 from anchorscope.answers.template import OPEN, Prompt, build_prompts, decode_exactly, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.engine.decode import Decoded, DecodingBatch, Sampling
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.errors import UserError

@@ -19,7 +19,7 @@ from anchorscope.answers.generate import TOO_LONG
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.answer_batch import AnswerBatch, AnswerRequest, Piece
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.items import Item
 from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory

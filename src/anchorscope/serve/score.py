@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.serve.errors import ServiceError, unknown_model
 from anchorscope.serve.service import Service
 

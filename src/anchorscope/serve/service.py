@@ -16,9 +16,8 @@ from anchorscope.datasets.question import asked
 from anchorscope.detectors.answer_batch import AnswerRequest, Piece
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.detector import Detector, model_for
-from anchorscope.detectors.runs import refuse_unknown
-from anchorscope.detectors.scoring import Score
-from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.detectors.features import refuse_unknown
+from anchorscope.detectors.trained import Score, TrainedDetector
 from anchorscope.engine.batching import memory_facts
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel

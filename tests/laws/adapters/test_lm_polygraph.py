@@ -23,7 +23,7 @@ from lm_polygraph.utils.generation_parameters import GenerationParameters
 
 from anchorscope.adapters.lm_polygraph import AnchorEstimator
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.runs import COLUMNS
+from anchorscope.detectors.features import COLUMNS
 from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.engine.sequences import TokenSequence

@@ -9,11 +9,10 @@ import torch
 from anchorscope.catalogue import BOOSTS, boost_name
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import MOST_BYTES, pack, unpack
-from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.detector import Detector, ScoringSession
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
 from anchorscope.detectors.features import CONFIDENCE, Needs
 from anchorscope.detectors.fits import Texts
-from anchorscope.detectors.session import ScoringSession
 from anchorscope.detectors.training import Examples
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
@@ -30,10 +29,8 @@ SAVED = (
     "probe+confidence",
     "mop",
     "pr-attention",
-    "pr-activation",
-    "pr-delta",
     "counterfactual",
-    "anchor",
+    "auto",
 )
 
 
@@ -86,7 +83,7 @@ def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: Trained
     build = trained.fits.fit(name).build
     assert build is not None
     fitted = build(trained.whole)
-    files = pack(replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None, fallback=None)).files
+    files = pack(replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None)).files
     assert sum(map(len, files.values())) < MOST_BYTES
     detector = Detector(unpack(files, name), tiny_llama)
     few = slice(3, 80, 11)
@@ -94,5 +91,5 @@ def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: Trained
     found = detector.score_questions(questions()[few])
     np.testing.assert_allclose([one.log_odds for one in found], wanted, rtol=1e-4, atol=1e-4)
     assert len({one.log_odds for one in found}) > 1
-    if name in ("counterfactual", "pr-delta"):
+    if name == "counterfactual":
         assert all(one.pathway_score for one in found)

@@ -20,7 +20,7 @@ from anchorscope.detectors.answer_batch import (
 )
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap

@@ -16,7 +16,7 @@ import torch
 
 from anchorscope.detectors.answer_batch import AnswerBatch
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
 from anchorscope.engine.decode import DecodingBatch
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
@@ -202,11 +202,11 @@ def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector]
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.no_grad():
         own = chat_llama.model(ids).logits
-    wanted = [one.log_odds for one in offline["anchor"].score_many(PAIRS)]
+    wanted = [one.log_odds for one in offline["auto"].score_many(PAIRS)]
     chat = {"messages": [{"role": "user", "content": "Who wrote Dracula?"}], "truth": True}
 
     def score() -> list[float]:
-        return [one["log_odds"] for one in served.score(*PAIRS, detector="anchor").json()["items"]]
+        return [one["log_odds"] for one in served.score(*PAIRS, detector="auto").json()["items"]]
 
     def forward() -> torch.Tensor:
         with torch.no_grad():
@@ -215,7 +215,7 @@ def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector]
     with ThreadPoolExecutor(4) as pool:
         work: list[Callable[[], Any]] = [
             score,
-            lambda: [one.log_odds for one in offline["anchor"].score_many(PAIRS)],
+            lambda: [one.log_odds for one in offline["auto"].score_many(PAIRS)],
             forward,
             lambda: served.client.post("/v1/chat/completions", json=chat).status_code,
         ]

@@ -52,7 +52,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (runs / "notes" / "mine.html").write_text(SECRET)
     for name, content in {
         "both/comparison.json": {"runs": [{"run": "a"}, {"run": "b"}]},
-        "det/detection.json": {"model": "small", "bundles": ["anchor"], "trained_on": ["popqa"], "warnings": ["few"]},
+        "det/detection.json": {"model": "small", "bundles": ["auto"], "trained_on": ["popqa"], "warnings": ["few"]},
         "val/validation.json": {"recovery": {"knockout": {}}, "summary": ["One.", "Two.", "Three.", "Four."]},
         "broken/comparison.json": {},
     }.items():
@@ -88,7 +88,7 @@ def test_everything_is_listed_newest_first_with_its_card(runs: Path) -> None:
     assert half["command"] == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
     assert half["lines"] == ["Not finished: 1 step is done."]
     assert found["both"]["title"] == "Comparison of a, b"
-    assert found["det"]["lines"] == ["Saved detectors: anchor.", "Few."]
+    assert found["det"]["lines"] == ["Saved detectors: auto.", "Few."]
     assert found["val"]["lines"] == ["One.", "Two.", "Three."]
     assert found["broken"]["lines"][0].startswith("It cannot be read:")
 
