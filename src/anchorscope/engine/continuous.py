@@ -1,9 +1,8 @@
 """Continuous batching: rows join a batch between two steps, and leave it when they end or are dropped.
 
-Prompts of rows that join are read first, in parts short enough that nobody waits long; then every row gets one token.
-What a row becomes depends on nothing that runs beside it, up to the rounding of its numbers. States of chosen places
-are kept, of a prompt's last token and of every token that was fed, so that an answer that has ended needs no second
-pass to be read. All work is done in the thread that calls.
+Prompts of joining rows are read first, in short parts; then every row gets one token. A row doesn't depend on what runs
+beside it, up to rounding. States at chosen sites are kept, of a prompt's last token and of every token fed, so that a
+finished answer needs no second pass. All work happens in the calling thread.
 """
 
 from collections import deque
@@ -43,17 +42,16 @@ _KEPT = 1024  # slots that a shelf which nobody needs any more keeps all the sam
 
 
 class Shelf:
-    """Places for rows of at most `n_slots` tokens; a place is a row of the cache.
+    """Rows of a cache for at most `n_slots` tokens each.
 
-    A row knows how long it may become, so it never outgrows its shelf: no slot is ever copied for want of room, and a
-    single long conversation does not make all rows as wide as itself. Places that are given up are taken by the next
-    rows, or by the last of the shelf.
+    A row knows its longest length, so no slot is ever copied for lack of room, and one long conversation doesn't widen
+    all rows. Freed indices go to the next rows, or to the last of the shelf.
     """
 
     def __init__(self, n_slots: int) -> None:
         self.n_slots = n_slots
         self.rows: list[Row | None] = []
-        """Who stands where; None for a place that was given up."""
+        """None for a freed index."""
         self.cache = self._empty()
 
     def _empty(self) -> Growing:
@@ -63,7 +61,7 @@ class Shelf:
         return next(place for place, one in enumerate(self.rows) if one is row)
 
     def put(self, row: "Row") -> int:
-        """A place for a row: one that was given up, or a new one; places double when there are too few."""
+        """An index for a row: a freed one, or a new one; the cache doubles when full."""
         if None in self.rows:
             place = self.rows.index(None)
             self.rows[place] = row
@@ -74,7 +72,7 @@ class Shelf:
         return len(self.rows) - 1
 
     def take_away(self, row: "Row", spoiled: bool = False) -> None:
-        """Gives a row's place up; what is spoiled, no numbers, is wiped out."""
+        """Frees a row's index; values that aren't finite are cleared."""
         place = self.place_of(row)
         self.rows[place] = None
         if spoiled:
@@ -85,7 +83,7 @@ class Shelf:
                 self.cache = self._empty()
 
     def close_up(self, share: float) -> None:
-        """Rows at the end move to places that were given up, where these are at least this share of all."""
+        """Moves rows from the end to freed indices, where these are at least this share of all."""
         free = [place for place, row in enumerate(self.rows) if row is None]
         if not free or len(free) < share * len(self.rows):
             return
@@ -102,7 +100,7 @@ class Shelf:
 
 
 def width_of(n_slots: int) -> int:
-    """The slots that a row really takes: a power of two."""
+    """The slots that a row takes: a power of two."""
     width = _NARROWEST
     while width < n_slots:
         width *= 2
@@ -112,7 +110,7 @@ def width_of(n_slots: int) -> int:
 @dataclass(frozen=True)
 class Drawing:
     seed: int
-    """A random number of 64 bits, which all of its draws depend on."""
+    """64 random bits that all draws depend on."""
     temperature: float = 1.0
     top_p: float = 1.0
 
@@ -123,40 +121,37 @@ class Order:
     max_new_tokens: int
     is_end: IsEnd
     n_shared: int = 0
-    """Leading tokens that other prompts have too: their keys and values are computed once; fewer than all."""
+    """Leading tokens shared with other prompts: their keys and values are computed once."""
     drawing: Drawing | None = None
     places: tuple[SitePlace, ...] = ()
     statistics: bool = False
-    """Whether margin and entropy are wanted too; the log-probability always is."""
+    """Whether margin and entropy are wanted too."""
     longer: Callable[[Sequence[int]], int] | None = None
-    """Asked once where the answer is as long as it may be: how long it may be after all."""
+    """Called once when the answer reaches its longest length: the new longest length."""
 
 
 @dataclass(eq=False)
 class Row:
     order: Order
     room: int
-    """How many tokens the answer may have."""
     length: int = 0
     ids: list[int] = field(default_factory=list)
     told: list[tuple[float, ...]] = field(default_factory=list)
-    """`STATISTICS` of each of them; margin and entropy are NaN where nobody wants them."""
+    """`STATISTICS` of each token; margin and entropy are NaN unless wanted."""
     seen: list[tuple[States, int]] = field(default_factory=list)
-    """States at the prompt's last token and at each of the answer's that was fed, and which row of them is its own."""
+    """States at the prompt's last token and at each fed answer token, with the row's index in them."""
     finished: bool = False
     over: bool = False
-    """Whether nothing more comes: it has ended, is as long as it may be, failed or was dropped."""
+    """Whether it has ended: finished, at its longest, failed or dropped."""
     error: UserError | None = None
     shelf: Shelf | None = None
 
     @property
     def n_slots(self) -> int:
-        """Tokens that it may come to, the one after its last included."""
         return len(self.order.prompt) + self.room + 1
 
     @property
     def is_read(self) -> bool:
-        """Whether the whole prompt has keys and values."""
         return self.length >= len(self.order.prompt)
 
     def state(self, place: SitePlace, position: int) -> Float[Tensor, " d_model"]:
@@ -165,12 +160,11 @@ class Row:
         return states[place][row]
 
     def decoded(self) -> Decoded:
-        """The answer as `decode` tells it."""
         return Decoded(tuple(self.ids), tuple(one[0] for one in self.told), self.finished)
 
 
 def next_tokens(logits: Float[Tensor, "row vocab"], rows: Sequence[Row]) -> Int[Tensor, " row"]:
-    """The likeliest token of each row, or one that is drawn as the row wants it."""
+    """The likeliest token of each row, or a sampled one."""
     tokens = logits.max(dim=-1).indices
     kinds: dict[tuple[float, float], list[int]] = {}
     for place, row in enumerate(rows):
@@ -188,7 +182,7 @@ def next_tokens(logits: Float[Tensor, "row vocab"], rows: Sequence[Row]) -> Int[
 def told_of(
     logits: Float[Tensor, "row vocab"], tokens: Int[Tensor, " row"], rows: Sequence[Row]
 ) -> Float[Tensor, "statistic row"]:
-    """`STATISTICS` of the rows' tokens: margin and entropy only where they are wanted, NaN elsewhere."""
+    """`STATISTICS` of the rows' tokens: margin and entropy only where wanted, NaN elsewhere."""
     whole = [place for place, row in enumerate(rows) if row.order.statistics]
     if len(whole) == len(rows):
         return logits_statistics(logits, tokens)
@@ -213,7 +207,7 @@ class Continuous:
         self.read_at_once = self.most_read = read_at_once or at_once
         self._shelves: dict[int, Shelf] = {}
         self.waiting: deque[Row] = deque()
-        """Rows whose prompts are not read yet, or not to their ends."""
+        """Rows whose prompts aren't fully read yet."""
         self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
 
     def __len__(self) -> int:
@@ -231,7 +225,6 @@ class Continuous:
         return [self._shelves[width] for width in sorted(self._shelves) if self._shelves[width].rows]
 
     def join(self, order: Order) -> Row:
-        """A row that is part of every step from now on."""
         row = Row(order, order.max_new_tokens)
         self.waiting.append(row)
         return row
@@ -245,7 +238,7 @@ class Continuous:
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
-        """Reads some of those who joined, then one token more for everybody; the rows that got on or ended."""
+        """Reads some of the waiting prompts, then one more token for every row; the rows that advanced or ended."""
         touched = dict.fromkeys(self._read())
         for shelf in self._in_use():
             shelf.close_up(self.share)
@@ -253,7 +246,7 @@ class Continuous:
         return list(touched)
 
     def _read(self) -> list[Row]:
-        """Reads prompts of rows that joined, up to the limit; those that are read to their ends have a token now."""
+        """Reads waiting prompts, up to the limit; those fully read have a token now."""
         taken: list[tuple[Row, int]] = []
         left = self.read_at_once
         for _ in range(len(self.waiting)):
@@ -277,7 +270,7 @@ class Continuous:
         return done
 
     def _alike(self, taken: Sequence[tuple[Row, int]]) -> list[list[tuple[Row, int]]]:
-        """Rows that can be read in one pass: the same beginning, the same shelf; one that is half read goes alone."""
+        """Rows that can be read in one pass: same beginning, same shelf; a half-read one goes alone."""
         groups: dict[tuple[object, ...], list[tuple[Row, int]]] = {}
         for row, stop in taken:
             shared = row.order.prompt[: row.order.n_shared]
@@ -318,7 +311,7 @@ class Continuous:
         return found
 
     def _feed(self) -> list[Row]:
-        """One token more of every row whose prompt is read."""
+        """One more token of every row whose prompt is read."""
         shelves = self._in_use()
         standing = [row for shelf in shelves for row in shelf.rows]
         live = [place for place, row in enumerate(standing) if row is not None and row.is_read]
@@ -343,7 +336,7 @@ class Continuous:
         return rows
 
     def _try(self, run: Callable[[], list[Row]], blamed: Sequence[Row]) -> list[Row]:
-        """Where memory runs out: fewer tokens are read at once, or the one who came last fails alone."""
+        """Where memory runs out: fewer tokens are read at once, or the newest row fails alone."""
         try:
             return run()
         except (RuntimeError, MemoryError) as error:
@@ -358,7 +351,7 @@ class Continuous:
         return list(blamed)
 
     def _choose(self, rows: Sequence[Row], ends: Float[Tensor, "row d_model"]) -> list[tuple[int, tuple[float, ...]]]:
-        """The next token of each row, the likeliest or one that is drawn, and what is told of it."""
+        """The next token of each row and its statistics."""
         chosen: list[tuple[int, tuple[float, ...]]] = []
         for logits in logits_in_parts(self.lm, ends):
             part = rows[len(chosen) : len(chosen) + len(logits)]
@@ -381,7 +374,7 @@ class Continuous:
             row.told.append(told)
 
     def _widen(self, row: Row, room: int) -> None:
-        """A row may become longer than it said: it moves to another shelf, if memory suffices for that."""
+        """Moves a row that may become longer to another shelf, if memory suffices."""
         before, row.room = row.room, max(room, row.room)
         wider = self._wide_enough(row.n_slots)
         if row.shelf is None or wider is row.shelf:
@@ -417,7 +410,7 @@ class Continuous:
 
 
 class _Steps:
-    """The attention of one step over several shelves: their rows stand one after the other."""
+    """The attention of one step over several shelves, row after row."""
 
     def __init__(self, lm: LanguageModel, shelves: Sequence[Shelf], slots: Int[Tensor, " row"]) -> None:
         self.counts = [len(shelf.rows) for shelf in shelves]

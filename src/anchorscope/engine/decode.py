@@ -1,7 +1,7 @@
-"""Answers in batches, greedy or sampled: the prefix's keys and values are reused, and finished rows leave the batch.
+"""Answers in batches, greedy or sampled: the prefix's keys and values are reused, finished rows leave the batch.
 
-An answer ends where the caller says so, before the token that ends it. The log-probability of every answer token comes
-along: the model's own, at whatever temperature the token was drawn. A prompt that is sampled many times is read once.
+An answer ends where the caller says so, before the token that ends it. Log-probabilities are the model's own, at any
+temperature. A prompt that is sampled many times is read once.
 """
 
 import math
@@ -36,14 +36,14 @@ from anchorscope.stats.streams import mixed, uniform
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the tokens of answers are drawn: temperature, then the nucleus (top-p), then one number per prompt and step.
+    """How tokens are drawn: temperature, then the nucleus (top-p), then one number per prompt and step.
 
-    The number depends on the prompt's own seed and on the step, never on the batch: whatever runs beside a prompt, the
-    same seed gives the same answer, up to the rounding of its logits.
+    The number depends on the prompt's seed and the step, never on the batch: the same seed gives the same answer, up to
+    the rounding of its logits.
     """
 
     seeds: UInt64[ndarray, " prompt"]
-    """A random number per prompt, which all of its draws depend on; a prompt that is sampled twice needs two."""
+    """A random number per prompt; a prompt that is sampled twice needs two."""
     temperature: float = 1.0
     top_p: float = 1.0
     """Tokens are drawn from the likeliest ones that together have at least this probability."""
@@ -60,7 +60,7 @@ class Sampling:
 
 
 def step_numbers(seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] | np.uint64) -> Float[ndarray, " row"]:
-    """The numbers in [0, 1) that choose tokens, by seed and step, counted from 0."""
+    """Uniform numbers in [0, 1) by seed and step."""
     return uniform(mixed(seeds, steps + np.uint64(1)))
 
 
@@ -89,9 +89,9 @@ def draw_tokens(
 
 
 class Growing:
-    """Keys and values of answers under way, a row each: slot = position, slots for all steps, finished rows leave.
+    """Keys and values of growing answers, a row each: slot = position; finished rows leave.
 
-    transformers' caches truncate sliding layers to their window and cannot share a prefix among the rows of a batch.
+    transformers' caches truncate sliding layers and can't share a prefix among the rows of a batch.
     """
 
     def __init__(self, prefix: Prefix, rows: int, n_slots: int) -> None:
@@ -103,7 +103,6 @@ class Growing:
     def write(
         self, layer: int, rows: Int[Tensor, " token"], slots: Int[Tensor, " token"], key: Keys, value: Keys
     ) -> tuple[Float[Tensor, "row slot key_head d_head"], Float[Tensor, "row slot key_head d_value"]]:
-        """Puts tokens into their rows and slots; all of the layer's keys and values."""
         if layer == len(self.stores):
             self.stores.append((self._store(key, layer), self._store(value, layer, values=True)))
         keys, values = self.stores[layer]
@@ -115,29 +114,28 @@ class Growing:
         self.stores = [(keys[rows.to(keys.device)], values[rows.to(keys.device)]) for keys, values in self.stores]
 
     def grow(self, rows: int) -> None:
-        """Makes room for this many rows; those that are there stay."""
         self.stores = [(_longer(keys, rows), _longer(values, rows)) for keys, values in self.stores]
         self.rows = rows  # only now: memory may have run out
 
     def begin(self, rows: Int[Tensor, " row"], prefix: Prefix) -> None:
-        """Rows that have come later begin with these tokens; all layers are there already."""
+        """Starts new rows with these tokens."""
         for layer, (keys, values) in enumerate(self.stores) if prefix.length else ():
             keys[rows.to(keys.device), : prefix.length] = prefix.keys[layer]
             values[rows.to(keys.device), : prefix.length] = prefix.values[layer]
 
     def row(self, row: int, ids: tuple[int, ...]) -> Prefix:
-        """A row's keys and values of its first tokens, which are these."""
+        """A row's keys and values of its first tokens."""
         keys, values = (tuple(store[part][row, : len(ids)] for store in self.stores) for part in (0, 1))
         return Prefix(ids, keys, values)
 
     def move(self, rows: Int[Tensor, " row"], to: Int[Tensor, " row"], n_slots: int) -> None:
-        """The first slots of some rows take the place of others."""
+        """Moves the first slots of some rows to others."""
         for pair in self.stores:
             for store in pair:
                 store[to.to(store.device), :n_slots] = store[rows.to(store.device), :n_slots]
 
     def clear(self, row: int) -> None:
-        """What a row held is no number: the next one would read it through its mask."""
+        """Clears a row with non-finite values: the next one would read them through its mask."""
         for keys, values in self.stores:
             keys[row], values[row] = 0, 0
 
@@ -157,14 +155,13 @@ def _longer(store: Tensor, rows: int) -> Tensor:
 
 SitePlace = tuple[str, int]
 States = dict[SitePlace, Float[Tensor, "row d_model"]]
-"""States of rows at one token each."""
 
 
 class StateReader:
-    """Reads states at some places of some tokens while they pass the blocks."""
+    """Reads states at some sites of some tokens while they pass the blocks."""
 
     def __init__(self, lm: LanguageModel, places: Iterable[SitePlace], tokens: Tensor | None) -> None:
-        """`tokens` are the places in the line whose states are wanted; None for all."""
+        """`tokens` are the indices in the line whose states are wanted; None for all."""
         self.places, self.tokens, self.last = tuple(places), tokens, lm.n_layers - 1
         self.found: States = {}
 
@@ -188,7 +185,7 @@ def read_prompts(
 ) -> tuple[list[int], Float[Tensor, "row d_model"], States]:
     """Runs some prompts from the prefix on, and fills the cache's rows `into` with their keys and values.
 
-    The prompts in the order of the rows, the stream after each one's last token, and the states there.
+    Returns the prompts in row order, the stream after each one's last token, and the states there.
     """
     layout = BatchRows(sequences, part, [CLEAN], prefix.length, lm.n_layers)
     rows = torch.tensor([into[row.item] for row in layout.rows for _ in range(row.first, row.stop)])
@@ -224,7 +221,7 @@ class Step:
     def attend(
         self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
     ) -> Float[Tensor, "token head d_value"]:
-        """Each token sees its row's keys, its own among them; rows that the cache has beyond are not looked at."""
+        """Each token sees its row's keys, its own included; further rows of the cache are ignored."""
         keys, values = self.cache.write(self.layer, self.rows, self.slots, key, value)
         mask = per_group(self.mask, query.shape[1] // key.shape[1])
         n = len(self.slots)
@@ -242,11 +239,11 @@ IsEnd = Callable[[int, Sequence[int]], bool]
 @dataclass(frozen=True)
 class Decoded:
     ids: tuple[int, ...]
-    """The answer's tokens, without the line break or end token."""
+    """Without the line break or end token."""
     log_probs: tuple[float, ...]
-    """Log-probability of each of them, as the model has it: temperature and top-p do not count."""
+    """As the model has it, before temperature and top-p."""
     finished: bool
-    """Whether the answer ended by itself; False means truncated."""
+    """False if truncated."""
 
 
 def decode(
@@ -301,7 +298,7 @@ class _Batch:
         self.finished = [False] * len(rows)
         self.active = list(range(len(rows)))
         self.ends = self._read(different, prefix)
-        """Where the stream stands after each row's last token, [row, d_model]."""
+        """The stream after each row's last token, [row, d_model]."""
         if len(different) < len(rows):
             place = {row: index for index, row in enumerate(different)}
             own = torch.tensor([place[row] for row in rows], device=lm.device)
@@ -321,7 +318,7 @@ class _Batch:
         ]
 
     def _read(self, rows: Sequence[tuple[int, ...]], prefix: Prefix) -> Float[Tensor, "row d_model"]:
-        """Runs the prompts, some rows at a time, and fills the cache with their keys and values."""
+        """Runs the prompts, some rows at a time, and fills the cache."""
         sequences = [TokenSequence(row, answer_start=len(row), read_at=()) for row in rows]
         ends = torch.empty(len(rows), self.lm.d_model, dtype=self.lm.dtype, device=self.lm.device)
         for part in plan_batches([len(row) - prefix.length for row in rows], self.at_once):
@@ -330,7 +327,7 @@ class _Batch:
         return ends
 
     def _step(self, ids: Int[Tensor, " row"]) -> Float[Tensor, "row d_model"]:
-        """Runs one token more of every active row."""
+        """Runs one more token of every active row."""
         self.longest += 1
         step = Step(self.lm, self.cache, self.lengths, self.longest)
         stream = run_layers(self.lm, ids, self.lengths, step)
@@ -339,7 +336,7 @@ class _Batch:
 
     @torch.inference_mode()
     def _choose(self, step: int) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
-        """The next token of every active row, the likeliest or one that is drawn, and its log-probability."""
+        """The next token of every active row and its log-probability."""
         tokens, log_probs, done = [], [], 0
         drawn = None
         if self.sampling is not None:
@@ -369,7 +366,7 @@ class _Batch:
                 self.log_probs[row].append(log_prob)
 
     def _leave(self, chosen: Tensor) -> Tensor:
-        """The next step's tokens, with finished rows gone where enough of them are."""
+        """The next step's tokens, without finished rows where enough of them are."""
         going = [place for place, row in enumerate(self.active) if not self.finished[row]]
         if len(self.active) - len(going) < _LEAVE_SHARE * len(self.active):
             return chosen

@@ -41,7 +41,6 @@ class ModelIdentity:
 @dataclass(frozen=True)
 class LanguageModel:
     name: str
-    """Display name, the title of the chart."""
     source: str
     """What the user named: a hub id, a folder, a file."""
     model: Any
@@ -57,7 +56,7 @@ class LanguageModel:
         object.__setattr__(self, "twin", make_twin(self.model, ATTENTION))
 
     def without_learning(self) -> "LanguageModel":
-        """The same model, none of whose parameters asks for a gradient; those of the user's object stay as they are."""
+        """The same model with no trainable parameter; those of the user's object stay as they are."""
         other = copy.copy(self)
         object.__setattr__(other, "twin", make_twin(self.twin, ATTENTION, learns=False))
         return other
@@ -76,7 +75,7 @@ class LanguageModel:
 
     @property
     def model_stack(self) -> Any:
-        """The decoder stack of the model as it was given: for whoever runs it without the engine."""
+        """The decoder stack of the user's model, for code that runs it without the engine."""
         return part_at(self.model, self.family.stack)
 
     @property
@@ -99,7 +98,6 @@ class LanguageModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision of the residual stream."""
         return self.embedding.weight.dtype  # type: ignore[return-value,union-attr]
 
     @property
@@ -108,7 +106,6 @@ class LanguageModel:
 
     @property
     def context(self) -> int | None:
-        """How many tokens it reads at once; None for no limit."""
         return context_length(self.model.config)
 
     @property
@@ -166,7 +163,6 @@ class LanguageModel:
         compiled: bool = False,
         read: Int[Tensor, " read"] | None = None,
     ) -> BlockOutput:
-        """One block; what it is given follows it to its device."""
         device = self.layer_device(layer)
         there = None if rotary is None else (rotary[0].to(device), rotary[1].to(device))
         run = compiled_run_block() if compiled else run_block
@@ -179,7 +175,7 @@ class LanguageModel:
 
     @cached_property
     def _first_weights(self) -> list[tuple[dict[str, Any], str]]:
-        """Where each block's first parameter is held, whatever it is by now: looking for it anew takes long."""
+        """The dictionary and key of each block's first parameter; searching for it every time is slow."""
         return [
             next(
                 (module._parameters, name)
@@ -220,13 +216,13 @@ class LanguageModel:
         )
 
     def fingerprint(self) -> str:
-        """sha256 over the configuration and every bit of the weights, see `model_fingerprint`."""
+        """See `model_fingerprint`."""
         return model_fingerprint(self.model)
 
 
 @cache
 def compiled_run_block() -> Callable[..., BlockOutput]:
-    """A block as `torch.compile` makes it: all layers are one graph, whose number of tokens may vary."""
+    """A block compiled by `torch.compile`: all layers are one graph with a variable number of tokens."""
     return torch.compile(run_block, dynamic=True)
 
 
@@ -247,19 +243,18 @@ _OFFLOADING = ("_hf_hook", "_old_forward", "forward")
 def make_twin(model: Any, attention: str, moves_inputs: bool = False, learns: bool = True) -> Any:
     """The same model in evaluation mode, whose attention modules look up their function by the name `attention`.
 
-    Switching the user's model over for every pass would break it for other threads, and for good where a pass is
-    interrupted. A twin costs a few small objects: every module is copied without its contents, parameters and buffers
-    are the very same tensors in the very same dictionaries (weights that are trained, moved or replaced later are
-    seen), and configurations are copied, so that the name of the attention function can differ.
+    Switching the user's model for every pass would break it for other threads, and for good where a pass is
+    interrupted. A twin costs a few small objects: modules are copied without their contents, parameters and buffers are
+    the same tensors in the same dictionaries (later training, moves and replacements are seen), and configurations are
+    copied.
 
-    With `moves_inputs` accelerate's hooks, which bring inputs to the GPU of each part, work on the twin too; the engine
-    does that by itself. Without `learns` no parameter asks for a gradient, whatever the model's own do.
+    With `moves_inputs` accelerate's hooks work on the twin too. Without `learns` no parameter requires a gradient.
     """
     return _Twin(attention, moves_inputs, learns).of(model)
 
 
 class _Twin:
-    """The copying of one model: what was copied is known, so that shared parts stay shared."""
+    """Copies one model and remembers what it copied, so that shared parts stay shared."""
 
     def __init__(self, attention: str, moves_inputs: bool, learns: bool) -> None:
         self.attention, self.moves_inputs, self.learns = attention, moves_inputs, learns
@@ -313,7 +308,7 @@ class _Twin:
         return self.frozen[id(parameter)]
 
     def _moved(self, value: Any) -> Any:
-        """What a module remembers beside its parts, with every mention of the model's own modules exchanged."""
+        """A module's other attributes, with every reference to the model's own modules replaced."""
         if isinstance(value, PretrainedConfig):
             return self._config(value)
         if isinstance(value, nn.Module):
@@ -338,7 +333,7 @@ class _Twin:
 
 
 _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length", "seq_length")
-"""What configurations call the longest context; the first that states a number counts."""
+"""What configurations call the longest context; the first one with a number counts."""
 _NO_LIMIT = 10**9
 """A configuration that states this many tokens, or more, states no limit."""
 
@@ -346,8 +341,7 @@ _NO_LIMIT = 10**9
 def context_length(config: Any) -> int | None:
     """The longest context in tokens; None where the configuration states none.
 
-    Sliding windows are no limit: they hide tokens, and positions continue. The tokenizer's `model_max_length` is often
-    a placeholder or another model's, so it is not used.
+    Sliding windows are no limit: positions continue. The tokenizer's `model_max_length` is often a placeholder.
     """
     text = config.get_text_config()
     stated = next((count for name in _CONTEXT_NAMES if (count := _count(getattr(text, name, None)))), None)
@@ -355,7 +349,7 @@ def context_length(config: Any) -> int | None:
 
 
 def _scaled(text: Any, stated: int) -> int:
-    """What a scaled rotary embedding makes of it; Llama 3, LongRoPE and linear scaling state the scaled length."""
+    """The context of a scaled rotary embedding; Llama 3, LongRoPE and linear scaling state the scaled length already."""
     rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None)
     if not isinstance(rope, dict):
         return stated
@@ -379,12 +373,9 @@ _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407  # Knuth's MM
 def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
     """sha256 over the configuration and over name, shape, precision and every bit of all tensors.
 
-    Every tensor is read where it lies, as 64-bit words, and 65,536 words at a time become two sums that wrap around:
-    Σ xᵢ·(2i + 1) and Σ xᵢ·mᵢ, with mᵢ odd and well mixed. No single word can change unseen (δ times an odd number is
-    never 0 modulo 2⁶⁴), and two that outweigh each other in one sum do not in the other. Sums of integers depend on
-    neither threads nor devices.
-
-    With `dtype`, that of the same model in another precision.
+    Every 65,536 64-bit words become two wrapping sums, Σ xᵢ·(2i + 1) and Σ xᵢ·mᵢ with mᵢ odd and well mixed: no single
+    changed word goes unnoticed (δ times an odd number is never 0 modulo 2⁶⁴), and two that cancel in one sum don't in
+    the other. Integer sums depend on neither threads nor devices. With `dtype`: of the model in another precision.
     """
     settings, own = model.config.to_dict(), model.dtype
     for name in ("_name_or_path", "transformers_version"):
@@ -401,7 +392,7 @@ def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
 
 
 def _in_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
-    """A configuration that names another precision, wherever it names one."""
+    """The configuration with every mention of its precision replaced."""
     old, new = (str(one).removeprefix("torch.") for one in (own, wanted))
     changed: dict[str, Any] = {}
     for name, value in settings.items():
@@ -414,7 +405,7 @@ def _in_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtyp
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
-    """sha256 over what a tokenizer does: its kind, rules, vocabulary, special tokens and chat template."""
+    """sha256 over a tokenizer's kind, rules, vocabulary, special tokens and chat template."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     rules = json.loads(backend.to_str()) if backend is not None else {}
     for name in ("truncation", "padding"):

@@ -1,10 +1,9 @@
-"""A transformers model that is in memory (loaded here, or by the user: adapters, quantised weights), made ready.
+"""A transformers model in memory, loaded here or by the user, checked and wrapped.
 
-Our own walk through the blocks must give what the model's own forward pass gives. It is run on a few tokens whenever a
-model is wrapped, and proves that layout, order and scale of the parts are right (states and logits agree with the
-model's own), and that attention obeys the mask (with a token cut off, later states do not depend on which token it is;
-with nothing cut, they do). A model that is listed in no table is tried with every layout; if none proves itself, it is
-refused.
+Our run through the blocks must give what the model's own forward pass gives. Whenever a model is wrapped, a few tokens
+are run: states and logits must agree with the model's own, and attention must obey the mask (with a token cut off,
+later states don't depend on it; with nothing cut, they do). An unlisted model is tried with every family; if none
+passes, it is refused.
 """
 
 import copy
@@ -30,7 +29,7 @@ _COARSE = 1e-1  # bfloat16 over tens of layers; a wrong layout is off by about t
 def wrap(
     model: Any, tokenizer: Any, name: str | None = None, source: str = LOADED, random_weights: bool = False
 ) -> LanguageModel:
-    """The model with the table of its parts, proven on it. The object itself is not written to, now or later."""
+    """The model with its family, checked. The object itself is never written to."""
     title = name or str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
     if hasattr(model, "get_base_model"):
         model = model.get_base_model()  # adapters live inside the base model's own parts
@@ -49,7 +48,7 @@ def wrap(
 
 
 def _fitted(lm: LanguageModel) -> LanguageModel:
-    """The same model with the table that has proven itself on it."""
+    """The model with the family that passes the check."""
     kind = lm.model.config.model_type
     listed = listed_family(kind)
     refusals: list[str] = []
@@ -79,7 +78,7 @@ def _fitted(lm: LanguageModel) -> LanguageModel:
 
 @torch.inference_mode()
 def disagreement(lm: LanguageModel) -> str | None:
-    """How our walk through the blocks differs from the model's own forward pass, in words; None if it does not."""
+    """How our run through the blocks differs from the model's own forward pass, in words; None if it doesn't."""
     ids, other = _two_sequences(lm)
     try:
         own, logits = _walk(lm, ids, cut=None)
@@ -110,7 +109,7 @@ def disagreement(lm: LanguageModel) -> str | None:
 
 
 def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
-    """Tokens from the low end of the vocabulary, where no image and no padding tokens are; and one token changed."""
+    """Low token ids, where no image or padding tokens are; and the same with one token changed."""
     generator = torch.Generator().manual_seed(0)
     vocabulary = int(lm.config.vocab_size)
     low, high = min(5, vocabulary - 2), min(1000, vocabulary)
@@ -121,7 +120,7 @@ def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
 
 
 def _walk(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor], Tensor]:
-    """States after every block, and the logits; `cut` is a position that later ones may not look at."""
+    """States after every block, and the logits; `cut` is a position hidden from later ones."""
     positions = torch.arange(ids.shape[1], device=lm.device)[None]
     stream = lm.embed(ids, positions)
     states = []
@@ -142,7 +141,7 @@ def _mask(lm: LanguageModel, layer: int, cut: int | None) -> Tensor:
 
 
 def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
-    """The model's own states after every block but the last (whose state it only gives normed), and its logits."""
+    """The model's own states after every block but the last (which it only gives normed), and its logits."""
     chosen = lm.config._attn_implementation
     # A kernel that needs a GPU or a compiler is no yardstick; eager attention, which every model has, serves as well.
     model = make_twin(lm.model, chosen if chosen in ("eager", "sdpa") else "eager", moves_inputs=True)
@@ -151,7 +150,6 @@ def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]
 
 
 def _difference(mine: Tensor, theirs: Tensor) -> Tensor:
-    """Relative difference of every token."""
     mine, theirs = mine.float(), theirs.float().to(mine.device)
     return (mine - theirs).norm(dim=-1) / theirs.norm(dim=-1).clamp_min(1e-12)
 
@@ -160,13 +158,13 @@ _SPARE = 1.2  # memory that a second model needs, over that of its weights
 
 
 def without_knowledge(lm: LanguageModel) -> LanguageModel:
-    """A model of the same shape with random weights, on the same device: what a probe finds in it is no knowledge."""
+    """A model of the same shape with random weights, on the same device."""
     model = build_shape(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()
     return wrap(model, lm.tokenizer, lm.name, lm.source, random_weights=True)
 
 
 def has_room_for_twin(lm: LanguageModel) -> bool:
-    """Whether `without_knowledge` fits beside the model: asked when nothing but the weights is in memory."""
+    """Whether `without_knowledge` fits beside the model; called when only the weights are in memory."""
     if lm.device.type != "cuda":
         return True
     needed = _SPARE * sum(one.numel() * one.element_size() for one in lm.model.parameters())

@@ -1,9 +1,8 @@
 """The passes of interventions: every item's change drawn, what runs together decided.
 
-The knockout runs by itself, before its controls: a first chart needs nothing else. Other interventions of one
-experiment that cut something run together, so that what no cut has changed is computed once; those that cut the shared
-prefix run without it; zeroing runs by itself, as every row beside it would take its slower way. The no-op control runs
-by itself, with other neighbours: the point is what a different batch changes. Rewritten texts are fresh passes.
+The knockout runs before its controls: a first chart needs nothing else. Other cuts of one experiment run together, so
+that what no cut has changed is computed once; those that cut the shared prefix run without it; zeroing runs alone, as
+it is slower. The no-op control runs alone, with other neighbours. Rewritten texts are new passes.
 """
 
 import math
@@ -25,34 +24,28 @@ from anchorscope.stats.streams import drawn, priorities, stream
 
 
 class Missing(NamedTuple):
-    """Something that was asked for and cannot be done."""
-
     experiment: str
     reason: str
 
 
 @dataclass(frozen=True)
 class PlannedRuns:
-    """One intervention with all its runs."""
-
     intervention: Intervention
     runs: tuple[ItemRun, ...]
     order: tuple[int, ...] | None = None
     """Which of equally long items run first; None for their own order."""
     too_long: int = 0
-    """Texts that were written anew and do not fit the model's context: they are not run."""
+    """Rewritten texts that don't fit the model's context: they aren't run."""
 
 
 @dataclass(frozen=True)
 class PlannedPass:
-    """A pass, and which intervention each of its variants is."""
-
     work: StatesPass
     planned: tuple[PlannedRuns, ...]
 
 
 def some_items(items: Sequence[Item], setting: Setting) -> NDArray[np.int64]:
-    """The items of what takes many passes: all, or at most so many drawn at random, in order; the same everywhere."""
+    """The items of what takes many passes: all, or at most that many drawn at random, in order; the same everywhere."""
     if setting.most_items is None or len(items) <= setting.most_items:
         return np.arange(len(items))
     return _drawn(items, setting, "many passes", setting.most_items)
@@ -95,7 +88,7 @@ def _ratio(taken: float, wanted: float) -> float | None:
 
 
 def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
-    """The runs of an intervention that writes texts anew."""
+    """The runs of an intervention that rewrites texts."""
     assert intervention.rewrite is not None, f"{intervention.name} writes nothing anew"
     some = some_items(items, setting)
     if intervention.max_items is not None:
@@ -141,7 +134,7 @@ def plan_experiment(
 def _counted(
     one: Intervention, planned: PlannedRuns, items: Sequence[Item], setting: Setting, needed: int
 ) -> tuple[str | None, bool]:
-    """What has to be said of the items that cannot be rewritten so, and whether enough can."""
+    """What to report of the items that can't be rewritten, and whether enough can."""
     wanted, n = len(some_items(items, setting)), len({run.item for run in planned.runs})
     least = min(needed, math.ceil(0.8 * wanted))
     about, why = f"{one.name} ({one.entry.about})", one.why_few
@@ -174,7 +167,7 @@ def _unavailable(
 
 
 def _is_hidden(items: Sequence[Item], setting: Setting, windows: Sequence[int | None]) -> bool:
-    """Whether direct edges are not there to be cut: from no item in some layer, or from some item in no layer."""
+    """Whether direct edges don't exist: from no item in some layer, or from some item in no layer."""
     if set(windows) == {None}:
         return False
     reached = [

@@ -1,9 +1,9 @@
-"""How much is solved at once: problems, columns and items that fit the memory, and how the next ones come.
+"""How much is solved at once: problems, columns and items that fit the memory.
 
-On a GPU one chunk of problems is solved while the next is copied. On a CPU every core solves a chunk of its own: small
-chunks stay in the cache. What is solved together decides the last bits of the result. So a chunk's size comes from the
-problems' shape and the device's total memory, never from what is free at the moment or from the number of threads.
-Where a GPU's memory does not suffice after all, the chunks that are left become smaller, and the result says so.
+On a GPU one chunk is solved while the next is copied; on a CPU every core solves a chunk of its own, small enough for
+its cache. What is solved together decides the last bits, so a chunk's size comes from the problems' shape and the
+device's total memory, never from what is free or from the number of threads. Where a GPU's memory runs out anyway, the
+remaining chunks become smaller, and the result says so.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,10 +40,10 @@ class ChunkPlan:
     problems: int
     columns: int
     items: int | None
-    """Items that are brought to the device at a time, for every product anew; None where they can stay."""
+    """Items copied to the device at a time, for every product again; None if they stay."""
 
     def bytes(self, n_items: int, width: int) -> int:
-        """What a chunk takes at its peak, by the same count that made the plan."""
+        """Peak bytes of a chunk, by the count that made the plan."""
         item_values, column_values = _values(n_items, width)
         if self.items is not None:
             item_values = self.items * _STREAMED_PER_FEATURE * width
@@ -53,9 +53,9 @@ class ChunkPlan:
 def plan_chunks(
     shape: tuple[int, int, int], n_columns: int, device: torch.device, memory: int | None = None, itemsize: int = _FLOAT
 ) -> ChunkPlan:
-    """What fits: first fewer problems at once, then fewer columns, and only then are items streamed.
+    """What fits: first fewer problems at once, then fewer columns, and only then streamed items.
 
-    `shape` is (problems, items, d_model), of states with so many bytes per number; `memory` in bytes.
+    `shape` is (problems, items, d_model); `memory` in bytes.
     """
     n_problems, n_items, width = shape
     budget = (memory or _chunk_bytes(device)) // _FLOAT
@@ -75,7 +75,7 @@ def plan_chunks(
 
 
 def halved(plan: ChunkPlan, n_items: int, width: int, device: torch.device) -> ChunkPlan | None:
-    """A plan for half as many problems, or for half the memory of a single one; None where nothing can be less."""
+    """A plan for half as many problems, or half the memory of one; None if nothing can be smaller."""
     if plan.problems > 1:
         return replace(plan, problems=plan.problems // 2)
     memory = max(_FLOAT, plan.bytes(n_items, width) // 2)
@@ -92,7 +92,7 @@ def in_chunks(
     work: Callable[[Tensor, ChunkPlan], Result],
     notes: list[str] | None = None,
 ) -> Iterator[Result]:
-    """What `work` makes of each chunk, in order; where a GPU's memory did not suffice, `notes` gets a line about it."""
+    """What `work` returns for each chunk, in order; `notes` gets a line where a GPU's memory ran out."""
     if device.type == "cpu":
         at_once = Semaphore(max(1, _CPU_BYTES // plan.bytes(*states.shape[1:])))
 
@@ -115,7 +115,7 @@ def in_chunks(
 def _while_memory_suffices(
     states: Tensor, plan: ChunkPlan, device: torch.device, work: Callable[[Tensor, ChunkPlan], Result]
 ) -> Iterator[Result]:
-    """The chunks' results, up to the first for which memory does not suffice."""
+    """The chunks' results, up to the first for which memory runs out."""
     chunks = states.split(plan.problems)
     with ThreadPoolExecutor(1) as pool:
         # Streamed states stay where they are; others are copied by the side, while the chunk before is solved.
@@ -161,7 +161,7 @@ def _values(n_items: int, width: int) -> tuple[int, int]:
 
 
 def _chunk_bytes(device: torch.device) -> int:
-    """What one chunk may take: a constant, or a share of a GPU's whole memory, rounded down to a power of two."""
+    """What one chunk may take: a constant, or a share of a GPU's total memory, rounded down to a power of two."""
     if device.type == "cpu":
         return _CPU_CHUNK_BYTES
     if device.type != "cuda":

@@ -1,13 +1,13 @@
-"""Probes for every layer, fold, site and position, each only ever scoring items whose group it never saw.
+"""Probes for every layer, fold, site and position, each only scoring items whose group it never saw.
 
-Three probes per fold: `full` learns from all other folds; the other folds' groups are also split in halves, from which
-`a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the
-log-loss of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores
-it reports. To score a new question, one more probe per place and layer learns from all items (`FinalProbe`).
+Three probes per fold: `full` learns from all other folds; `a` and `b` each from one half of the other folds' groups, so
+that one can assign pathways while the other measures. Each chooses its strength by the log-loss of grouped inner folds,
+and its reference layer by their AUC. One more probe per site, position and layer learns from all items, to score new
+questions (`FinalProbe`).
 
-The null (`permuted_areas`): labels are permuted within strata, such as folds and relations, so that whatever a probe
-gains from telling the strata apart it gains under the null too. Every probe is fitted again, at the strength that the
-real labels chose.
+The null (`permuted_areas`): labels are permuted within strata, such as folds and relations, so that what a probe gains
+from telling strata apart it also gains under the null. Every probe is fitted again, at the strength that the real
+labels chose.
 """
 
 import copy
@@ -31,12 +31,11 @@ from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import Priorities, priorities
 
 PROBES = ("full", "a", "b")
-"""Names of the probes of a fold."""
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Who learns from what; the same for every layer, site and position of a dataset."""
+    """Which items each probe learns from; the same for every layer, site and position of a dataset."""
 
     labels: Bool[np.ndarray, " item"]
     strata: Int[np.ndarray, " item"]
@@ -58,9 +57,9 @@ class ProbeSet:
     strength: Float[np.ndarray, "probe fold layer"]
     inner_auc: Float[np.ndarray, "probe fold layer"]
     unconverged: tuple[str, ...]
-    """Names of probes whose solver did not reach its tolerance."""
+    """Names of probes whose solver didn't converge."""
     notes: tuple[str, ...] = ()
-    """What a reader of the results should know: where memory ran out and chunks became smaller than planned."""
+    """For readers of the results: where memory ran out and chunks became smaller than planned."""
 
     @property
     def reference(self) -> Int[np.ndarray, "probe fold"]:
@@ -96,7 +95,7 @@ def make_splits(
 
 
 def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
-    """Every set that is learned from or scored needs true and false answers; too few groups cannot give them."""
+    """Every set that is learned from or scored needs true and false answers."""
     held_out = splits.inner[:, :, None, :] == np.arange(INNER_FOLDS)[:, None]
     learned = splits.training[:, :, None, :] & ~held_out
     folds = splits.folds == np.arange(splits.training.shape[1])[:, None]
@@ -116,9 +115,9 @@ def fit_probes(
     progress: Progress | None = None,
     memory: int | None = None,
 ) -> list[ProbeSet]:
-    """All probes on the states, one set per place; `names` tell the places apart in warnings.
+    """All probes on the states, one set per site and position; `names` tell these apart in warnings.
 
-    States may be in host memory and in any precision. `memory` limits what one chunk takes on the device, in bytes.
+    States may be in host memory and in any precision. `memory` limits one chunk on the device, in bytes.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
@@ -164,12 +163,11 @@ class FinalProbe:
     strength: Float[np.ndarray, " layer"]
     inner_auc: Float[np.ndarray, " layer"]
     unconverged: tuple[str, ...]
-    """Names of probes whose solver did not reach its tolerance."""
     notes: tuple[str, ...] = ()
 
     @property
     def reference(self) -> int:
-        """The reference layer l*, where the inner folds' AUC is highest."""
+        """The reference layer l*, with the highest AUC in the inner folds."""
         return int(np.argmax(self.inner_auc))
 
 
@@ -199,8 +197,7 @@ def fit_final_probes(
 ) -> list[FinalProbe]:
     """One probe per place and layer that learns from all items.
 
-    `strata` are those of `folds.truth_strata`, `order` random numbers of the items, by which groups are dealt out to
-    inner folds; the rest as in `fit_probes`.
+    `strata` as in `folds.truth_strata`; `order` are the items' random numbers; the rest as in `fit_probes`.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     inner = final_inner_folds(strata, groups, order)[None]
@@ -228,8 +225,8 @@ _VALUES_AT_ONCE = 2**26  # states that are widened to float32 together
 class Scorer:
     """The cross-fitted probes of all sites and positions of a dataset, ready to score batches out of fold.
 
-    Every state meets the probes of all folds in one batched product, and each item keeps those of its own fold: the few
-    products too many cost less than sorting items by fold or fetching weights per item.
+    Every state meets the probes of all folds in one batched product, and each item keeps those of its own fold: cheaper
+    than sorting items by fold or fetching weights per item.
     """
 
     def __init__(
@@ -298,7 +295,7 @@ Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
 
 PERMUTATIONS = 199
-"""Of truth labels: the 95 % range then leaves five out on either side."""
+"""Of truth labels: the 95 % range then leaves out five on either side."""
 
 
 def dealt_anew(labels: Bools, strata: NDArray[np.integer], permutations: int, rng: np.random.Generator) -> Bools:
@@ -338,7 +335,7 @@ def null_scores(
 
 
 def permuted_truth(splits: Splits, rng: np.random.Generator) -> Bools:
-    """Truth labels permuted among the items of a fold and relation, so that chance is what these folds make it."""
+    """Truth labels permuted among the items of a fold and relation."""
     return dealt_anew(splits.labels, _comparable(splits), PERMUTATIONS, rng)
 
 
@@ -374,7 +371,7 @@ def permuted_areas(
 
 
 def _comparable(splits: Splits) -> NDArray[np.int64]:
-    """Fold and relation of every item; relations with but one label in a fold are one there, or nothing could move."""
+    """Fold and relation of every item; relations with only one label in a fold are merged there, or nothing could move."""
     relation = splits.strata // 2
     cell = splits.folds * (relation.max() + 2) + relation + 1
     _, place = np.unique(cell, return_inverse=True)
@@ -383,9 +380,9 @@ def _comparable(splits: Splits) -> NDArray[np.int64]:
 
 
 def share_at_least(value: float, null: Floats) -> float | None:
-    """One-sided p-value: the share of permutations that reach the value, the real one counted among them.
+    """One-sided p-value: the share of permutations that reach the value, the real one included.
 
-    Permutations whose value is not defined count neither way; None where nothing is left to compare.
+    Undefined permutations don't count; None if nothing remains to compare.
     """
     defined = null[np.isfinite(null)]
     if not len(defined) or not np.isfinite(value):

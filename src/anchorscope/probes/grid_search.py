@@ -1,8 +1,7 @@
 """Grid search over the regularisation strength by grouped inner folds, then a refit on the whole training set.
 
-What scikit-learn calls LogisticRegressionCV(refit=True), for all layers and training sets at once: the inner folds'
-log-loss on the items they hold out selects a strength per layer and training set; all training items then teach the
-probe at that strength. Both stages see the same standardised states, on the device.
+scikit-learn's LogisticRegressionCV(refit=True) for all layers and training sets at once: the held-out log-loss of the
+inner folds selects a strength per layer and training set. Both stages see the same standardised states, on the device.
 """
 
 from collections.abc import Sequence
@@ -22,19 +21,18 @@ from anchorscope.probes.standardise import standardise
 from anchorscope.progress import Progress, Silent
 
 STRENGTHS = tuple(float(c) for c in np.logspace(-6, -1, 8))
-"""Inverse regularisation strengths (scikit-learn's C) to choose from: states are wide and items few, so that weak
-ones overfit (on the embedded model's states, at seven layers of every site, none above 0.04 was ever chosen)."""
+"""Inverse regularisation strengths (scikit-learn's C): states are wide and items few, so that weak ones overfit (on the
+embedded model's states none above 0.04 was ever chosen)."""
 INNER_FOLDS = 3
-"""Inner folds that choose strength and reference layer."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Items that are held out by each inner fold, true and false ones apart, as padded tables of item numbers."""
+    """Items held out by each inner fold, true and false ones apart, as padded tables of item numbers."""
 
     true_items: Int[Tensor, "training_set inner_fold place"]
     is_true: Float[Tensor, "training_set inner_fold place"]
-    """1 where a place of `true_items` is an item, 0 where it is padding."""
+    """1 for an item of `true_items`, 0 for padding."""
     false_items: Int[Tensor, "training_set inner_fold other_place"]
     is_false: Float[Tensor, "training_set inner_fold other_place"]
 
@@ -51,7 +49,7 @@ class Searched(NamedTuple):
     """Whether all fits of the inner folds were."""
 
     def unconverged(self, place: str, training_sets: Sequence[str]) -> tuple[str, ...]:
-        """Names of the probes whose solver did not reach its tolerance, the refits first."""
+        """Names of the probes whose solver didn't converge, refits first."""
         return tuple(
             f"{place} layer {layer} {training_sets[index]}{stage}"
             for stage, converged in (("", self.converged), (" (inner folds)", self.inner_converged))
@@ -93,10 +91,10 @@ def select_strength(
 def weighted_auc(
     scores: Float[Tensor, "*#more item"], weights: Float[Tensor, "*#more item"], targets: Float[Tensor, "*#more item"]
 ) -> Float[Tensor, "*fewer"]:
-    """AUC within strata, which are the last axis but one, weighted by their pairs, ties half; on the scores' device.
+    """AUC within strata, the last axis but one, weighted by their pairs, ties half; on the scores' device.
 
-    The definition is that of `stats.auc.auc` with weights, and a test holds both together. It is written again because
-    thousands of small sets are counted in one go on the device. `targets` are 1 for true items and 0 for false ones.
+    As `stats.auc.auc` with weights (a test compares the two), for thousands of small sets at once. `targets` are 1 for
+    true items and 0 for false ones.
     """
     ranked, order = scores.sort(-1)
     shape = torch.broadcast_shapes(scores.shape, weights.shape, targets.shape)
