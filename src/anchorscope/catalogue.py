@@ -1,7 +1,7 @@
-"""What exists: every intervention, experiment, detector and grader, one entry each, and the names of plug-ins.
+"""Every intervention, experiment, detector and grader, one entry each, and the names of plug-ins.
 
-Free of torch and of everything that computes, so that help texts, recipes, reports and docs can read it. Adding an
-experiment takes its own file, with its section of the report, and its entry here; or an entry point of another package.
+Free of torch, so that help, recipes, reports and docs can read it. A new experiment is one file, with its section of
+the report, and an entry here; or an entry point of another package.
 """
 
 from collections.abc import Sequence
@@ -10,83 +10,74 @@ from dataclasses import dataclass
 from anchorscope.plugins import WithPlugins, plugins_of
 
 POSITIONS = ("final", "answer_end", "answer_before")
-"""Where probes can read: the answer's last token; the last token of the entity in it; the token just before that."""
+"""Where probes can read: the answer's last token; the last token of its entity; the token just before that."""
 EXACT_TOKENS = ("auto", "rules", "model")
-"""Who chooses the question's exact words: the user's spans, else the dataset's subject and property, else rules; the
-rules alone; the model itself."""
+"""Who chooses the question's exact words: the user's spans, else the dataset, else rules; rules alone; the model."""
 BALANCE = ("relation", "dataset", "none")
 """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
 GROUP_BY = ("subject", "answer")
-"""What may tie items together: question and subject, or (as a leak check) the model's answer."""
+"""What ties items together: question and subject, or (as a leak check) the model's answer."""
 KEEP = ("states", "states-cut", "detection")
-"""What `--keep` takes: states of the clean run; states under the knockout and the random controls; and what detectors
-read beside them (confidence, sampled answers, P(True), strengthened attention, question or answer alone)."""
+"""States of the clean run; under the knockout and the random controls; and what else detectors read (confidence,
+sampled answers, P(True), strengthened attention, question or answer alone)."""
 ON_BAD_ROW = ("fail", "skip")
-"""What a row that cannot be used does: it is refused, or left out and counted."""
+"""What an unusable row does: it is refused, or left out and counted."""
 MOST_BATCH_TOKENS = 100_000_000
-"""Tokens that may be run together."""
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
 LOADED = "an object already loaded"
-"""The source of a model that was given to `anchorscope.run` in memory: no command line can name it."""
+"""The source of a model object given to `anchorscope.run`."""
 RANDOM = "random"
 """Its control: other tokens cut that receive as much attention."""
 CUT, REWRITE = "cut", "rewrite"
-"""What an intervention changes: attention edges are cut, or the text is written anew."""
+"""Attention edges are cut, or the text is rewritten."""
 
 
 @dataclass(frozen=True)
 class InterventionEntry:
-    """An intervention: one way to change the runs of the items."""
-
     name: str
     """As in the column `intervention` of the result files."""
     about: str
-    """What is done, for help texts and the dry run."""
+    """For help texts and the dry run."""
     label: str
-    """The same in a few words, for figures and tables."""
+    """In a few words, for figures and tables."""
     experiment: str
     """The experiment that it belongs to, as in `--evidence`."""
     kind: str = CUT
     control: bool = False
-    """Whether it should do little: what it does after all is a measure of how far to trust the rest."""
+    """Whether it should do little; its effect measures how far to trust the rest."""
 
 
 @dataclass(frozen=True)
 class DetectorEntry:
-    """A hallucination detector that `anchorscope detect` fits and compares."""
-
     name: str
     """As in the column `detector` of the result files."""
     about: str
-    """What it is, in one line."""
     passes: int
-    """Passes through the model per answer, beyond those that wrote the answer; samples and questions put count."""
+    """Passes through the model per answer, beyond those that wrote it, samples included."""
     baseline: bool = False
-    """Whether it needs no probe on the model's own states: what every detector has to beat."""
+    """Whether it needs no probe on the model's states: what every detector has to beat."""
     variant_of: str | None = None
     """The detector of which it is a reading, a gate or a control."""
     saved: bool = True
-    """Whether it can be saved and score new answers; others can only be compared."""
+    """Whether it can be saved and score new answers."""
 
 
 @dataclass(frozen=True)
 class ExperimentEntry:
-    """An experiment that can be asked for with `--evidence`."""
-
     name: str
     asks: str
     """The question that it answers."""
     docs: str
     """Its page, below docs/."""
     home: str | None = None
-    """`module:name` of its `Experiment`; None for those that are made of interventions alone."""
+    """`module:name` of its `Experiment`; None if it consists of interventions alone."""
     rated: bool = True
-    """Whether it says something of single items that `anchorscope validate` can hold against what was planted."""
+    """Whether it says something of single items that `anchorscope validate` can compare with what was planted."""
     section: str | None = None
     """`module:name` of the `SectionSpec` that shows it; several may share one."""
     place: int = 1000
-    """Where its section stands among the others, lowest first."""
+    """Order of its section, lowest first."""
 
 
 _ENTRIES = (
@@ -161,12 +152,12 @@ _ENTRIES = (
     ),
 )
 INTERVENTIONS = {one.name: one for one in _ENTRIES}
-"""In the order in which a report shows them: ways to take the question away, then controls, then plug-ins."""
+"""In the order of the report: ways to remove the question, controls, plug-ins."""
 
 CONTROLS = tuple(one.name for one in _ENTRIES if one.control)
 """Interventions that should do little."""
 METHODS = tuple(one.name for one in _ENTRIES if not one.control and one.experiment != "exact-tokens")
-"""Interventions that take the whole question, or all of its key words, away: they can be asked for the same verdict."""
+"""Interventions that remove the whole question, or all of its key words."""
 
 _EXPERIMENTS = "anchorscope.experiments"
 _OWN_EXPERIMENTS = {
@@ -300,7 +291,7 @@ _OWN_EXPERIMENTS = {
     )
 }
 OWN_EVIDENCE = frozenset((*_OWN_EXPERIMENTS, *INTERVENTIONS))
-"""Names that no plug-in may have for an intervention or an experiment."""
+"""Names that plug-ins can't use."""
 _ADDED = {name: f"plug-in of {one.package}" for name, one in plugins_of("interventions", OWN_EVIDENCE).items()}
 INTERVENTIONS |= {name: InterventionEntry(name, about, name, name) for name, about in _ADDED.items()}
 EXPERIMENTS = {
@@ -322,18 +313,17 @@ RATED = tuple(name for name, one in EXPERIMENTS.items() if one.rated)
 
 
 def chosen_evidence(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The experiments to run where these are asked for (`all` for all of them), in their order."""
+    """The experiments to run for these names (`all` for all), in their order."""
     asked = EVIDENCE if "all" in wanted else ("knockout", *wanted)
     return tuple(name for name in EVIDENCE if name in asked)
 
 
 def intervention_label(name: str) -> str:
-    """An intervention in a few words; one that has no entry here keeps its name."""
+    """An intervention in a few words; without an entry, its name."""
     return INTERVENTIONS[name].label if name in INTERVENTIONS else name
 
 
 def interventions_in(experiment: str) -> tuple[str, ...]:
-    """The names of the interventions that belong to one experiment."""
     return tuple(one.name for one in INTERVENTIONS.values() if one.experiment == experiment)
 
 
@@ -407,10 +397,10 @@ _DETECTORS = (
 )
 OWN_DETECTORS = {one.name: one for one in _DETECTORS}
 DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
-"""In the order in which tables show them: detectors, baselines that need no probe, variants and controls, plug-ins."""
+"""In the order of tables: detectors, baselines, variants and controls, plug-ins."""
 OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
 GRADERS = {**OWN_GRADERS, **{name: one.reference for name, one in plugins_of("graders", OWN_GRADERS).items()}}
-"""`module:name` of every `Grader`, by name: what decides whether an answer is true."""
+"""`module:name` of every `Grader`, by name."""
 BOOSTS = (1.0, 3.0)
 """α of strengthened attention: scores get + log(1 + α) before the softmax."""
 
@@ -428,4 +418,4 @@ DETECTION_RUNS = (
 )
 """The runs whose states `--keep detection` keeps, beside those of `states` and `states-cut`."""
 SAMPLES = (5, 10)
-"""How many sampled answers self-consistency and semantic entropy look at."""
+"""Sampled answers for self-consistency and semantic entropy."""

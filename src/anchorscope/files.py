@@ -1,7 +1,7 @@
 """Files and folders: opened safely, hashed once, written whole, locked while a process works in them.
 
-A file is written beside its place, brought to the disk (fsync), renamed, and the folder's entry is brought to the disk
-as well: a name always stands for a complete file, also after a power cut.
+A file is written beside its destination, synced, renamed, and the folder synced as well: a name always stands for a
+complete file, even after a power cut.
 """
 
 import contextlib
@@ -20,20 +20,18 @@ from typing import IO, Any
 from anchorscope.errors import UserError, naming
 
 PARTIAL = ".anchorscope-partial"
-"""Ending of what is still being written: nobody else has files of such names, so that what a killed process left of
-them can be removed."""
+"""Suffix of files being written: nobody else uses it, so leftovers of a killed process can be removed."""
 LOCK = ".lock"
 """Held while a process runs in the folder."""
 MOST_BYTES = 256 << 20
-"""Of a manifest or an index; the largest have some megabytes."""
+"""Limit for a manifest or an index; the largest have some megabytes."""
 _WAIT_FOR_LOCK = 0.5  # seconds: `is_locked` holds the lock for a moment
 _JUST_WRITTEN = 2_000_000_000  # ns: clocks of file systems tick too slowly to tell two writes apart that are nearer
 _MOST_REMEMBERED = 4096  # hashes on disk; the oldest go first
 _THREADS = 4  # hashing leaves the interpreter's lock alone
 _HEX = frozenset("0123456789abcdef")
 Stamp = list[int]
-"""Size, inode and both times of a file. The second (ctime) moves with every write and cannot be set back, so that a
-file whose content was changed under an old date is read again."""
+"""Size, inode and both times of a file; ctime can't be set back, so a changed file with an old date is read again."""
 _MEMORY: dict[str, tuple[Stamp, str]] = {}
 
 
@@ -42,7 +40,7 @@ _MEMORY: dict[str, tuple[Stamp, str]] = {}
 
 @contextlib.contextmanager
 def replacing(place: Path) -> Iterator[Path]:
-    """A path to write a file or a folder to; it takes the place of `place` only when all went well."""
+    """A path to write a file or a folder to; it replaces `place` only on success."""
     with _beside(place) as half_made:
         yield half_made
         sync_tree(half_made)
@@ -54,7 +52,7 @@ def replacing(place: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def folder_beside(place: Path) -> Iterator[Path]:
-    """An empty folder to write into, named after `place`; it is gone afterwards, with whatever is still in it."""
+    """An empty folder to write into, named after `place`; removed afterwards."""
     with _beside(place) as half_made:
         make_folder(half_made)
         yield half_made
@@ -62,7 +60,7 @@ def folder_beside(place: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _beside(place: Path) -> Iterator[Path]:
-    """A path beside `place` at which nothing stands, before and afterwards; errors name `place`."""
+    """An unused path beside `place`; errors name `place`."""
     half_made = place.with_name(f"{place.name}{PARTIAL}")
     _remove(half_made)
     try:
@@ -81,13 +79,13 @@ def _remove(path: Path) -> None:
 
 
 def write_json(place: Path, record: Any, indent: int | None = 1) -> None:
-    """A JSON file; NaN is refused, since JSON has none. Without an indent it is written several times as fast."""
+    """A JSON file without NaN; without an indent it is written several times as fast."""
     with replacing(place) as half_made:
         half_made.write_text(json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False), encoding="utf-8")
 
 
 def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
-    """Moves files, which are on the disk already, to the same names in another folder; its other files stay."""
+    """Moves files, already synced, to the same names in another folder."""
     folders = {(place / name).parent for name in names}
     for folder in folders:
         make_folder(folder)
@@ -98,7 +96,7 @@ def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
 
 
 def move_aside(place: Path) -> Path:
-    """Gives a file that is not ours, or was changed, another name beside its place; that name."""
+    """Renames a file that isn't ours, or was changed; the new name."""
     numbered = (place.with_name(f"{place.name}.changed-{number}") for number in range(1, 10_000))
     aside = next(path for path in numbered if not os.path.lexists(path))
     os.replace(place, aside)
@@ -107,7 +105,7 @@ def move_aside(place: Path) -> Path:
 
 
 def remove_files(folder: Path, names: Iterable[str]) -> None:
-    """Removes files of a folder, and those below it that are empty then; nothing outside it, whatever links say."""
+    """Removes files of a folder, and folders that become empty; nothing outside it, whatever links say."""
     home = os.path.realpath(folder)
     for name in names:
         place = folder / name
@@ -123,7 +121,7 @@ def remove_files(folder: Path, names: Iterable[str]) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """A folder and those above it, there after a power cut."""
+    """A folder and its parents, synced."""
     if not path.is_dir():
         make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
@@ -134,7 +132,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Brings a file, or a folder with all its members, to the disk."""
+    """Syncs a file, or a folder with all its members."""
     if not path.is_dir():
         with path.open("rb") as written:
             os.fsync(written.fileno())
@@ -145,7 +143,7 @@ def sync_tree(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Brings the names in a folder to the disk; systems that cannot open a folder do it by themselves."""
+    """Syncs a folder's entries; systems that can't open a folder do it by themselves."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -159,7 +157,7 @@ def sync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[None]:
-    """Makes a folder and those above it; where what follows fails, those that were not there and are empty go again."""
+    """Makes a folder and its parents; on failure, removes those it made if they are empty."""
     missing: list[Path] = []
     try:
         with writable(path):
@@ -175,7 +173,7 @@ def new_folder(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writable(path: Path) -> Iterator[None]:
-    """Reports in one line why a folder cannot be read, made or written."""
+    """Reports in one line why a folder can't be read, made or written."""
     try:
         yield
     except OSError as error:
@@ -185,7 +183,7 @@ def writable(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else works in the folder meanwhile; the lock is gone with this process, however it ends."""
+    """Holds the folder's lock, which ends with the process."""
     from filelock import FileLock, Timeout
 
     if (path / LOCK).is_file() and (path / LOCK).stat().st_size:  # ours is empty, and taking it would empty this one
@@ -213,7 +211,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process works in the folder just now; nothing is written."""
+    """Whether a process works in the folder now; nothing is written."""
     try:
         import fcntl
 
@@ -239,9 +237,9 @@ class NotRegular(OSError):
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """A regular file, open to be read; anything else raises `NotRegular`.
+    """A regular file, open for reading; anything else raises `NotRegular`.
 
-    A link to a device never ends, and a pipe waits for ever; so opening does not wait, and the type is checked first.
+    A device never ends and a pipe waits for ever, so opening doesn't block and the type is checked first.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -260,7 +258,7 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def files_below(folder: Path) -> list[str]:
-    """The files of a folder and those below it, by their relative paths, written with `/`."""
+    """The files below a folder, as relative paths with `/`."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
@@ -268,20 +266,19 @@ def files_below(folder: Path) -> list[str]:
 
 
 def canonical_hash(record: Any) -> str:
-    """Hash of a record of plain values: the same for equal records, whatever the order of their keys."""
+    """Hash of a record of plain values, independent of key order."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
-    """Hash of a file's content."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def known_sha256(paths: Sequence[Path], remembered: Path | None = None) -> list[str]:
-    """Hashes of files, several at once; those that are the same as last time are not read again.
+    """Hashes of files, several at once; unchanged files aren't read again.
 
-    `remembered` is the file in which hashes outlive the process. Where it cannot be written, nothing is lost but time.
+    `remembered` is the file in which hashes outlive the process; it is optional.
     """
     stamps = [_stamp(path) for path in paths]
     on_disk = _read_hashes(remembered) if remembered is not None else {}
@@ -317,7 +314,7 @@ def _stamp(path: Path) -> Stamp:
 
 
 def _read_hashes(place: Path) -> dict[str, tuple[Stamp, str]]:
-    """What is remembered; nothing, where the file is not exactly what was written."""
+    """The remembered hashes; none, if the file isn't exactly what was written."""
     try:
         record = json.loads(place.read_text(encoding="utf-8"))
         if record["seal"] != canonical_hash(record["files"]):

@@ -1,9 +1,8 @@
 """States that a run keeps on request (`--keep states,states-cut,detection`): one file per dataset and run of the items.
 
 `states/DATASET/clean.safetensors` (and `knockout`, `random`) holds a tensor [item, d_model] per `SITE/POSITION/LAYER`,
-in the model's precision; those of `detection` (`question-only`, `boost-answer-1` …) have the headline site and position
-only. Files are memory-mapped when they are opened: one layer is read without the others. The items are named, in order,
-in the file's header.
+in the model's precision; those of `detection` (`question-only`, `boost-answer-1` …) only at the headline site and
+position. Files are memory-mapped, so one layer is read without the others; the header names the items in order.
 """
 
 import json
@@ -34,7 +33,6 @@ class KeptStates:
     states: Float[Tensor, "position site layer item d_model"]
     positions: tuple[str, ...]
     layers: tuple[int, ...]
-    """The layers that are kept."""
     item_ids: tuple[str, ...]
     key: str
     """Of the step that made them."""
@@ -42,11 +40,9 @@ class KeptStates:
 
     @property
     def place(self) -> str:
-        """The file, relative to the run folder."""
         return place_of(self.dataset, self.intervention)
 
     def write(self, folder: Path) -> None:
-        """Writes the file below a folder."""
         tensors = {
             f"{site}/{position}/{layer}": self.states[q, s, layer].contiguous()
             for q, position in enumerate(self.positions)
@@ -66,12 +62,11 @@ class KeptStates:
 
 
 def place_of(dataset: str, intervention: str) -> str:
-    """Where states are kept, relative to the run folder."""
+    """Relative to the run folder."""
     return f"states/{dataset}/{intervention}.safetensors"
 
 
 def features_place(dataset: str) -> str:
-    """Where the numbers that detectors read are kept, relative to the run folder."""
     return f"states/{dataset}/features.parquet"
 
 
@@ -112,12 +107,12 @@ def read_whole(place: Path, key: str, n_layers: int) -> Float[Tensor, "position 
 
 
 def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:
-    """How large kept states will be; `n_places` are the sites and positions of all files together."""
+    """Size of kept states; `n_places` counts sites and positions of all files."""
     return n_places * n_layers * n_items * d_model * itemsize
 
 
 def refuse_full_disk(folder: Path, passing: int, size: int) -> None:
-    """A run must not end for lack of space after hours: told before anything is run.
+    """Refuses a run without enough disk space, before anything is run.
 
     `passing` bytes are states that are dropped at the end, `size` those that are kept.
     """
@@ -135,7 +130,7 @@ def refuse_full_disk(folder: Path, passing: int, size: int) -> None:
 
 
 def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
-    """Layers as `--keep-layers` names them: `3,10-14`; all where nothing is named."""
+    """Layers as in `--keep-layers 3,10-14`; all by default."""
     if text is None:
         return tuple(range(n_layers))
     found: set[int] = set()

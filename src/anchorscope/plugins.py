@@ -1,7 +1,7 @@
 """What other packages add by entry points: families, dataset formats, interventions, experiments, detectors, graders.
 
-Only their names are read until one is used: then it's imported and checked, and its functions are wrapped, so that an
-error in one names the plug-in. How to write one: docs/extending.md.
+Only names are read until a plug-in is used: then it's imported and checked, and its functions are wrapped, so that
+errors name the plug-in. How to write one: docs/extending.md.
 """
 
 import traceback
@@ -19,13 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind:
-    """What the plug-ins of one group are."""
-
     about: str
     type: str
-    """`module:name` of the class that an entry point must refer to an object of."""
+    """`module:name` of the class of its objects."""
     own: str
-    """`module:name` of what anchorscope has itself: a mapping by name, or objects with a `name`."""
+    """`module:name` of our own: a mapping by name, or objects with a `name`."""
 
 
 KINDS = {
@@ -42,18 +40,16 @@ KINDS = {
 }
 """By the last part of the entry-point group's name."""
 _TOGETHER = {"interventions": ("interventions", "experiments"), "experiments": ("interventions", "experiments")}
-"""Groups that share one set of names: both are asked for with `--evidence`."""
+"""Groups that share one set of names, for `--evidence`."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One entry point."""
-
     group: str
     """The last part of the group's name."""
     name: str
     package: str
-    """The distribution that it comes with."""
+    """Its distribution."""
     version: str
     reference: str
     """`module:name` of the object."""
@@ -68,7 +64,6 @@ class Plugin:
 
 @cache
 def installed() -> tuple[Plugin, ...]:
-    """Every plug-in; none is imported."""
     found = metadata.entry_points()
     return tuple(
         Plugin(group, point.name, point.dist.name, point.dist.version, point.value)
@@ -79,7 +74,7 @@ def installed() -> tuple[Plugin, ...]:
 
 
 def plugins_of(group: str, own: Collection[str] = ()) -> dict[str, Plugin]:
-    """The plug-ins of a group by name; one whose name is taken is left out, and refused when plug-ins are checked."""
+    """The plug-ins of a group by name, except those whose name is taken (`check` refuses them)."""
     found: dict[str, Plugin] = {}
     for plugin in installed():
         if plugin.group == group and plugin.name not in own:
@@ -106,13 +101,12 @@ def problem(plugin: Plugin) -> str | None:
 
 
 def load_all(group: str) -> list[Any]:
-    """What all plug-ins of a group add."""
     return [load(plugin) for plugin in plugins_of(group).values()]
 
 
 @cache
 def load(plugin: Plugin) -> Any:
-    """What a plug-in adds, checked; an error in one of its functions names it."""
+    """The plug-in's object, checked and wrapped."""
     try:
         thing = metadata.EntryPoint(plugin.name, plugin.reference, plugin.group).load()
     except Exception as error:
@@ -132,19 +126,19 @@ def load(plugin: Plugin) -> Any:
 
 
 def load_at(group: str, name: str, home: str) -> Any:
-    """What the catalogue names by `module:name`, our own or a plug-in's."""
+    """The object at `module:name`, our own or a plug-in's."""
     plugin = plugins_of(group).get(name)
     return load(plugin) if plugin is not None and plugin.reference == home else _at(home)
 
 
 def packages_of(group: str, name: str | None = None) -> tuple[str, ...]:
-    """The packages of a group's plug-ins, or of the one with this name: their versions are part of a step's key."""
+    """The packages of a group's plug-ins, or of the one with this name; their versions are part of a step's key."""
     found = {plugin.package for plugin in plugins_of(group).values() if name in (None, plugin.name)}
     return tuple(sorted(found))
 
 
 class WithPlugins(Mapping[str, T], Generic[T]):
-    """Our own things by name, then those of plug-ins, each imported when it is first asked for."""
+    """Our own objects by name, then those of plug-ins, each imported on first use."""
 
     def __init__(self, own: Mapping[str, T], group: str, get: Callable[[Any], T] = lambda thing: thing) -> None:
         self.own, self.plugins, self._get = own, plugins_of(group, own), get
@@ -240,4 +234,4 @@ _LAWS: dict[str, Callable[[Any], str | None]] = {
     "detectors": lambda thing: _check_functions(thing, "fit"),
     "graders": _check_grader,
 }
-"""What is wrong with an object, before it's used for the first time; None if nothing is."""
+"""Why an object can't be used; None if it can."""

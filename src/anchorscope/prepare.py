@@ -1,4 +1,4 @@
-"""Before a run: the choices that depend on the machine or the folder, and the questions that will be asked."""
+"""Before a run: choices that depend on the machine or the folder, and the questions that will be asked."""
 
 import hashlib
 import json
@@ -19,14 +19,14 @@ from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 
 CPU_ITEMS = 120
-"""Items of the experiments that take many passes, where the machine has no GPU."""
+"""Items of the many-pass experiments, without a GPU."""
 _READ_TWICE = 100_000_000  # bytes of a file that is read once to find mistakes, and again by the run
 
 
 def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
     """The recipe with every choice that depends on the machine or the current folder made.
 
-    `elsewhere` says that other machines run the model: a device that is named need not be here.
+    `elsewhere`: other machines run the model, so a named device need not be here.
     """
     import torch  # only here: mistakes are reported before it is imported
 
@@ -50,7 +50,7 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
 
 
 def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = None) -> None:
-    """Finds the user's mistakes before an earlier run is deleted: every file is read, weights are not."""
+    """Finds the user's mistakes before an earlier run is deleted: files are read, weights aren't."""
     refuse_too_few(recipe, {spec.name: ask(recipe, spec, progress) for spec in map(parse_spec, recipe.datasets)})
     if not model_at_hand:
         from anchorscope.models.loading import read_facts
@@ -59,10 +59,10 @@ def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = No
 
 
 def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = False) -> None:
-    """Finds mistakes in model, files and questions without torch: a name that stands for nothing, too few questions.
+    """Finds mistakes in model, files and questions without torch.
 
-    A `dry` run shows itself that there are too few. Datasets of the hub, and files of more than 100 MB, are left to the
-    run: reading them twice costs more than it saves.
+    A `dry` run reports too few questions itself. Datasets of the hub, and files of more than 100 MB, are left to the
+    run.
     """
     _refuse_random_weights(recipe)
     _check_plugins(recipe)
@@ -96,16 +96,16 @@ def _refuse_random_weights(recipe: Recipe) -> None:
 
 
 def default_folder(recipe: Recipe) -> Path:
-    """Where a run goes whose folder is not named."""
+    """Default run folder."""
     names = "-".join(parse_spec(text).name for text in recipe.datasets)
     shape = recipe.model.removeprefix("shape:").replace("/", "-") if is_shape(recipe.model) else ""
     return Path("runs") / f"{shape or Path(recipe.model).resolve().name}-{names}"
 
 
 def question_files(datasets: Any) -> list[str]:
-    """Datasets as a recipe names them, from names and from questions in memory, which are written to the cache.
+    """Dataset names for a recipe, from names and from questions in memory, which are written to the cache.
 
-    `datasets` is a list of names, of questions (dicts), or of both kinds of lists and tables; or one table.
+    `datasets` is a list of names, of questions (dicts), of lists and tables; or one table.
     """
     is_table = hasattr(datasets, "columns") or hasattr(datasets, "column_names")
     if is_table or (datasets and all(isinstance(question, Mapping) for question in datasets)):
@@ -114,7 +114,7 @@ def question_files(datasets: Any) -> list[str]:
 
 
 def _written(table: Any) -> Path:
-    """Questions in memory as a file of the cache, which has the same name for the same questions."""
+    """Questions in memory as a cached file, whose name depends on the questions."""
     if hasattr(table, "to_dicts"):  # polars
         rows = table.to_dicts()
     elif hasattr(table, "to_list"):  # a datasets.Dataset
@@ -138,13 +138,13 @@ def _written(table: Any) -> Path:
 
 
 def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
-    """Refuses a run whose questions alone make it impossible; `asked` are those of each dataset."""
+    """Refuses a run whose questions alone make it impossible."""
     outlooks = {name: LabelCounter(one.questions).outlook(recipe.balance) for name, one in asked.items()}
     require_possible(outlooks, recipe.limit)
 
 
 def _absolute(model: str) -> str:
-    """A folder or file written out, so that a recipe works from everywhere; names stay names."""
+    """An absolute path for a folder or file, so that a recipe works from everywhere; names stay names."""
     if model in EMBEDDED or is_shape(model):
         return model
     try:
@@ -154,7 +154,7 @@ def _absolute(model: str) -> str:
 
 
 def solver_device(device: str) -> str:
-    """Where probes are fitted when no model is at hand: a model that is spread over all GPUs has its first for that."""
+    """Where probes are fitted without a model; for a model on all GPUs, the first one."""
     import torch
 
     from anchorscope.models.loading import BALANCED

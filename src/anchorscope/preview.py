@@ -1,7 +1,6 @@
 """The dry run: what the model would see, token by token, and what would be run. No weights are loaded.
 
-Prompts, exact tokens and probe positions come from the very functions that a run uses, so that what is shown here is
-what a run does. Answers are only shown where the dataset brings them; the others do not exist yet.
+Prompts, exact tokens and probe positions come from the functions that a run uses. Answers are shown only if supplied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from anchorscope.stats.streams import drawn, priorities
 
 
 def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
-    """The dry run of a recipe: its questions are read and its tokenizer is loaded, nothing else."""
+    """The dry run of a recipe: reads its questions and loads its tokenizer."""
     written, recipe = recipe, resolve(recipe)
     asked = [(spec.name, ask(recipe, spec)) for spec in map(parse_spec, recipe.datasets)]
     facts = read_facts(recipe.model, recipe.trust_remote_code)
@@ -42,36 +41,29 @@ def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
 
 @dataclass(frozen=True)
 class ShownToken:
-    """One token as it is shown."""
-
     id: int
     text: str
-    """The characters that it adds to the text; the token's name where it stands for no character."""
+    """The characters that it adds to the text; the token's name if none."""
     exact: str
     """`question` for a token of E_Q, `answer` for one of E_A, else empty."""
     reads: tuple[str, ...]
-    """The probe positions that are at this token."""
+    """The probe positions at this token."""
 
 
 @dataclass(frozen=True)
 class ShownItem:
-    """One item as the model would see it."""
-
     item_id: str
     rule: str
-    """What found the exact question tokens."""
     shared: int
-    """Leading tokens that all questions of the dataset share."""
+    """Leading tokens shared by all questions of the dataset."""
     own: int
-    """Tokens after them, up to where the answer begins."""
+    """Further tokens, up to the answer."""
     tokens: tuple[ShownToken, ...]
-    """All tokens, with the answer's where the dataset brings it."""
+    """With a supplied answer's."""
 
 
 @dataclass(frozen=True)
 class ShownDataset:
-    """One dataset: how many questions would be asked, and a few of them."""
-
     name: str
     questions: int
     counts: Mapping[str, int]
@@ -79,61 +71,53 @@ class ShownDataset:
     given_answers: int
     given_labels: int
     shared: int
-    """Leading tokens that all prompts share: their keys and values are computed once."""
+    """Leading tokens shared by all prompts: their keys and values are computed once."""
     own: tuple[int, float, int]
-    """Shortest, median and longest prompt after them, in tokens; zeros where none fits."""
+    """Shortest, median and longest prompt after them, in tokens."""
     too_long: str
-    """How many questions do not fit the model's context and would be left out; empty where all fit."""
+    """How many questions don't fit the model's context; empty if all fit."""
     enough: bool
-    """Whether a run is possible with so many questions and with these labels."""
+    """Whether a run is possible with these questions and labels."""
     needed: int
-    """Questions that it needs at the least."""
     outlook: str
-    """What to say of that; empty where there is nothing to warn of."""
+    """A warning, or empty."""
     items: tuple[ShownItem, ...]
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A dry run."""
-
     model: str
     n_layers: int
     d_model: int
     parameters: int
     random_weights: bool
-    """Whether the model knows nothing: its weights would be drawn at random."""
     prompt: str
     max_new_tokens: int
     context: int | None
-    """How many tokens the model reads at once; None for no limit."""
+    """Tokens that the model reads at once; None for no limit."""
     datasets: tuple[ShownDataset, ...]
     passes: Mapping[str, str]
     """Every pass over the used items, and what it does."""
     most_items: int
-    """At most so many items of a dataset are used."""
+    """Most items of a dataset that are used."""
     balance: str
-    """Where true and false answers are balanced."""
     sites: tuple[str, ...]
     positions: tuple[str, ...]
     headline: tuple[str, str]
-    """Site and position of the chart."""
     edges: str
     folds: int
     probes: int
     """Probes to fit per dataset: sites × positions × layers × folds × kinds."""
     cost: Cost | None = None
-    """What it would take."""
 
     def record(self) -> dict[str, Any]:
-        """The same for programs."""
         return asdict(self)
 
 
 def build_preview(
     recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, QuestionSample]], shown: int = 3
 ) -> Preview:
-    """The dry run of a recipe; `asked` are the questions of each dataset, `shown` how many of each to show."""
+    """The dry run of a recipe; `shown` items of each dataset."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
     positions = tuple(dict.fromkeys(("final", recipe.position)))
     passes = {"clean": "states at every site and position are kept, to train the probes"}
@@ -225,7 +209,7 @@ def _item(
 
 
 def _prompt_texts(tokenizer: Any, prompt: Prompt) -> list[str]:
-    """What each token adds to the prompt's text, so that together they are the text, special tokens apart."""
+    """What each token adds to the prompt's text."""
     texts, written = [], 0
     for token, (start, end) in zip(prompt.ids, prompt.offsets, strict=True):
         name = "" if end > start else str(tokenizer.convert_ids_to_tokens(token))
@@ -286,7 +270,7 @@ def _counted(dataset: ShownDataset) -> str:
 
 
 def _quoted(item: ShownItem, whole: bool) -> list[str]:
-    """The text with its marks, every line behind a bar."""
+    """The text with its marks, every line after a bar."""
     brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
     tokens = item.tokens if whole else item.tokens[item.shared :]
     text = "".join(token.text.join(brackets[token.exact]) for token in tokens)

@@ -1,7 +1,6 @@
 """The recipe of a run: every option, declared once, checked, with defaults; `recipe.toml` in the run folder.
 
-Choices that depend on the machine (`auto`) are resolved once, before the first step, and written down: a resumed run
-and a repeated one use the same.
+Choices that depend on the machine (`auto`) are resolved once, before the first step, and written down.
 """
 
 import os
@@ -48,16 +47,14 @@ from anchorscope.options import (
 
 _MANY = 1_000_000_000  # questions or items: more than anyone has
 LARGEST_SEED = 2**63 - 1
-"""What TOML can write down, and every generator takes."""
+"""The largest that TOML can write."""
 MOST_RESAMPLES = 100_000
-"""Of a bootstrap: each has a weight per item in memory, and intervals have long settled."""
+"""Each has a weight per item in memory, and intervals have long settled."""
 _LONGEST_TEXT = 10_000  # letters
 _LARGEST_RECIPE = 20_000  # bytes: of a megabyte of dots the standard library would take hours
 
 
 class Recipe(BaseModel):
-    """One run."""
-
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str = option("smollm2-135m", DATA, ignore("it is what is compared"), common=True)
@@ -236,7 +233,7 @@ def named_layers(text: str) -> list[tuple[int, int]]:
 
 
 def make_recipe(given: Mapping[str, Any]) -> Recipe:
-    """A recipe from options, whose names may have - or _; one clear line for the first mistake."""
+    """A recipe from options, whose names may have - or _; reports the first mistake in one line."""
     options = {name.replace("-", "_"): value for name, value in given.items()}
     for name, value in options.items():
         for text in value if isinstance(value, list | tuple) else [value]:
@@ -257,7 +254,7 @@ def make_recipe(given: Mapping[str, Any]) -> Recipe:
 
 
 def about(name: str) -> str:
-    """An option in words: what it is for, its choices and its default."""
+    """An option's help: purpose, choices and default."""
     field = Recipe.model_fields[name]
     text, choices = " ".join(str(field.description).split()), option_of(field).choices
     if choices:
@@ -287,25 +284,25 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def shortened(value: Any, longest: int = 120) -> str:
-    """A value as a message shows it, whatever its size."""
+    """A value for a message, shortened."""
     text = repr(value)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def is_plain_text(text: str) -> bool:
-    """Whether a text can stand in a file and name one: UTF-8, no zero in it, and not longer than any path."""
+    """Whether a text can be in a file and name one: UTF-8, no NUL, not too long."""
     return (
         len(text) <= _LONGEST_TEXT and "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
     )
 
 
 def to_toml(recipe: Recipe) -> str:
-    """The recipe as TOML; options that are not set are left out."""
+    """The recipe as TOML, without unset options."""
     return tomli_w.dumps({name: value for name, value in recipe.model_dump(mode="json").items() if value is not None})
 
 
 def named_folder(given: str | Path) -> Path:
-    """The folder of that name; an empty name, which a shell makes of a variable that is not set, is refused."""
+    """The folder of that name; an empty name, as from an unset shell variable, is refused."""
     if not str(given).strip():
         raise UserError(f"The folder's name is empty ({str(given)!r}); give one with --out, or '.' for this folder.")
     if not is_plain_text(str(given)):

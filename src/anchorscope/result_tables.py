@@ -1,4 +1,4 @@
-"""The result tables of a run, built from the records of its steps, with the columns of `schema`."""
+"""The result tables of a run, from the records of its steps, with the columns of `schema`."""
 
 import json
 import math
@@ -36,14 +36,14 @@ from anchorscope.spans.locate import ItemTokens
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
-    """Mean and minimum log-probability of the answer's tokens; None where they are not known."""
+    """Mean and minimum log-probability of the answer's tokens; None if unknown."""
     if not answer.log_probs:
         return None, None
     return float(np.mean(answer.log_probs)), float(np.min(answer.log_probs))
 
 
 def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[float | None]]:
-    """`confidence` of many answers at once: those of one length are one array."""
+    """`confidence` of many answers at once, one array per length."""
     means: list[float | None] = [None] * len(answers)
     least: list[float | None] = [None] * len(answers)
     by_length: dict[int, list[int]] = defaultdict(list)
@@ -64,7 +64,7 @@ def items_frame(
     headline: tuple[str, str],
     shares: pl.DataFrame,
 ) -> pl.DataFrame:
-    """items.parquet: one row per question that was asked, used or not; `folds` by index of the item."""
+    """items.parquet: one row per question asked, used or not; `folds` by index of the item."""
     questions, labels = [item.question for item in items], [item.label for item in items]
     answers, located = [item.answer for item in items], [item.tokens for item in items]
     site, position = headline
@@ -109,7 +109,7 @@ def items_frame(
 
 
 def _lists(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Series]) -> pl.Series:
-    """A column of lists; `column` makes one of all their entries. Polars would make one of every list, far slower."""
+    """A column of lists; `column` makes one series of all entries, far faster than one per list."""
     sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     entries = column(list(chain.from_iterable(rows))).alias("entry")
     filled = pl.DataFrame([pl.Series("row", np.repeat(np.arange(len(rows)), sizes)), entries])
@@ -119,7 +119,6 @@ def _lists(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Serie
 
 
 def _places(rows: Sequence[Sequence[Span]]) -> pl.Series:
-    """A column of lists of [start, end)."""
     return _lists(rows, lambda spans: _lists(spans, _whole_numbers))
 
 
@@ -132,7 +131,7 @@ def _whole_numbers(entries: list[Any]) -> pl.Series:
 
 
 def _positions(located: Sequence[ItemTokens | None]) -> pl.Series:
-    """The column of probe positions; null where nothing was located."""
+    """The column of probe positions; null if nothing was located."""
     there = pl.Series([place is not None for place in located], dtype=pl.Boolean)
     fields = pl.DataFrame(
         {
@@ -144,7 +143,7 @@ def _positions(located: Sequence[ItemTokens | None]) -> pl.Series:
 
 
 def unused_frames(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Items and counts of a dataset that has too few answers of either kind: none of its items is used."""
+    """Items and counts of a dataset with too few answers: none of its items is used."""
     unused = [
         replace(item, label=replace(item.label, status="too few", weight=0.0)) if item.is_used else item
         for item in items
@@ -186,24 +185,23 @@ def effects_frame(
 
 
 def _or_null(values: np.ndarray | None, kind: type[pl.DataType], n: int) -> pl.Series:
-    """A column; of nulls where nothing is known."""
+    """A column, or nulls."""
     return pl.Series([None] * n if values is None else values, dtype=kind)
 
 
 def _variants(effect: Effect) -> list[str]:
-    """What each row is called: the edges that were cut, or which donor it had."""
+    """Each row's name: the cut edges, or the number of its donor."""
     if effect.run is None or not effect.run.any():
         return [effect.variant] * len(effect.items)
     return [f"{effect.variant} {run + 1}" for run in effect.run]
 
 
 def _over_layers(log_odds: np.ndarray) -> pl.Series:
-    """A column of lists from [item, layer], without a Python number in between."""
+    """A column of lists from [item, layer], without Python numbers in between."""
     return pl.Series(np.ascontiguousarray(log_odds, dtype=np.float32)).arr.to_list()
 
 
 def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> pl.DataFrame:
-    """What became of the questions of one dataset."""
     labels, used = [item.label for item in items], [item for item in items if item.is_used]
     rules = [item.tokens.rule for item in used if item.tokens is not None]
     relations = {item.question.relation for item in items if item.question.relation is not None}
@@ -237,10 +235,8 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
 def probe_tensors(
     dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet], final: Mapping[str, FinalProbe]
 ) -> dict[str, Tensor]:
-    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer].
-
-    The probe `final`, which learned from all items, has no folds: [layer, d_model] and [layer].
-    """
+    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]; the
+    probe `final` has no folds."""
     tensors = {}
     for place, one in final.items():
         tensors[f"{dataset}/{place}/final/weight"] = one.weight.contiguous()
@@ -300,11 +296,11 @@ def experiment_items_frame(dataset: str, item_ids: Sequence[str], found: Mapping
 
 
 def unavailable_frame(dataset: str, missing: Sequence[Missing]) -> pl.DataFrame:
-    """What was asked for and cannot be done on a dataset, with the reason."""
+    """What can't be done on a dataset, with the reason."""
     rows = [(dataset, one.experiment, one.reason) for one in missing]
     return pl.DataFrame(rows, schema=UNAVAILABLE_SCHEMA, orient="row")
 
 
 def _number(value: float | None) -> float | None:
-    """A missing value is null in the tables, never NaN."""
+    """Missing values are null in the tables, never NaN."""
     return value if value is not None and math.isfinite(value) else None

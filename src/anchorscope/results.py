@@ -1,9 +1,8 @@
-"""The results of a run: what its datasets hand over, and how the tables, the manifest and the report are written.
+"""The results of a run: what its datasets contribute, and how tables, manifest and report are written.
 
-Result files are written beside the old ones and put in place together; the manifest, written last, seals them. The
-facts say what happened, not what was asked for: a file may bring its own answers and labels, and may have no relations
-or subjects; then nothing was generated, graded, balanced by relation or kept together by subject, whatever the options
-say. The warnings say what may make the numbers worth less than they look; the page and the terminal show the same list.
+Result files are written beside the old ones and moved into place together; the manifest, written last, seals them.
+Facts say what happened, not what was asked for: a file may supply its own answers and labels, and may have no relations
+or subjects. Warnings say what may make the numbers less reliable; page and terminal show the same list.
 """
 
 import io
@@ -57,7 +56,7 @@ _CHART = "figures/delta_p.png"
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """Everything that one dataset contributes to the result files."""
+    """What one dataset contributes to the result files."""
 
     name: str
     items: pl.DataFrame
@@ -67,30 +66,26 @@ class DatasetResult:
     """curves, curve_samples, reference_curves, probe_scores, pathways, summary, question_share with items and tests."""
     probes: Mapping[str, Tensor]
     reference_layers: tuple[int, ...]
-    """l* of each fold at the headline place."""
+    """l* of each fold at the headline site and position."""
     balanced_by: str
-    """Where true and false answers were really balanced: within each `relation`, the `dataset`, or `none`."""
+    """Where true and false answers were actually balanced: within each `relation`, the `dataset`, or `none`."""
     grouped_by: str
-    """What really kept items in one fold: `subject`, `question` (nothing but itself) or `answer`."""
+    """What actually kept items in one fold: `subject`, `question` (only itself) or `answer`."""
     unconverged: tuple[str, ...]
     experiments: pl.DataFrame
-    """Statistics of the further experiments."""
     experiment_items: pl.DataFrame
-    """What they found of single items."""
+    """Their per-item results."""
     unavailable: pl.DataFrame
-    """What was asked for and cannot be done on this dataset, with the reason."""
+    """What can't be done on this dataset, with the reason."""
     kept: Sequence[KeptStates] = ()
-    """States that are kept."""
     features: pl.DataFrame | None = None
-    """What detectors read beside them, where it is kept."""
+    """What detectors read beside the states, if kept."""
     notes: tuple[str, ...] = ()
-    """What happened on the way: questions left out because they are too long, memory that ran out."""
+    """Events: questions that are too long, memory that ran out."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A dataset that could not be measured."""
-
     name: str
     reason: str
     items: pl.DataFrame
@@ -99,24 +94,22 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the manifest says of a run beside its results."""
-
     identity: ModelIdentity
     recipe: Recipe
     inputs: Mapping[str, str]
-    """sha256 of every question file, as it was when it was read."""
+    """sha256 of every question file, as read."""
     batch_tokens: tuple[int, int]
-    """What the run began and ended with."""
+    """First and final value."""
     seconds: float
     """Since the command began."""
     template: Template | None = None
-    """The text around every question, where states are kept."""
+    """The text around every question, if states are kept."""
     model_files: ModelFiles = field(default_factory=dict)
     """Size and sha256 of the files that the model was loaded from."""
     numerics: Mapping[str, Any] = field(default_factory=dict)
-    """What the last digits hang on: device, precision, threads, versions, and the hash of a small fixed batch."""
+    """What the last digits depend on: device, precision, threads, versions, and the hash of a small fixed batch."""
     workers: Mapping[str, Any] | None = None
-    """What became of shards and workers, where passes were not run in one process."""
+    """Shards and workers, where passes ran in several processes."""
 
 
 def publish(
@@ -127,7 +120,7 @@ def publish(
     key: str,
     progress: Progress,
 ) -> None:
-    """Writes the run's results beside the old ones, reads them back for the report, and puts all in place at once."""
+    """Writes the run's results, reads them back for the report, and moves all into place at once."""
     progress.begin(REPORT)
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
         _publish(made, folder, run, results, left_out, key, progress)
@@ -211,7 +204,7 @@ def _publish(
 
 
 def _of_mixed_workers(run: RunFacts) -> list[str]:
-    """That not all numbers are of one numerics class, where the user allowed that."""
+    """Warns of workers of different numerics classes, where the user allowed them."""
     others = () if run.workers is None else run.workers["other_classes"]
     return [
         f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits depend on "
@@ -220,7 +213,6 @@ def _of_mixed_workers(run: RunFacts) -> list[str]:
 
 
 def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str, str]:
-    """One line per fact."""
     recipe, identity, (first, final) = run.recipe, run.identity, run.batch_tokens
     lowered = f", lowered to {final} when memory ran out" if final != first else ""
     return {
@@ -249,14 +241,14 @@ def _examples(prompt: str) -> str:
 
 
 def _answers(one: DatasetResult, longest: int) -> str:
-    """How many answers the model wrote, and how many came with the questions."""
+    """How many answers were generated, and how many supplied."""
     (asked,), (supplied,) = one.counts["asked"], one.counts["supplied"]
     generated = f"{asked - supplied:,} generated (greedy, at most {longest} tokens)" if asked > supplied else ""
     return ", ".join(filter(None, (generated, f"{supplied:,} supplied" if supplied else "")))
 
 
 def _labels(one: DatasetResult) -> str:
-    """How many answers were compared with the accepted ones, and how many labels came with them."""
+    """How many answers were graded, and how many labels supplied."""
     counts = one.counts.row(0, named=True)
     graded = counts["true"] + counts["false"] - counts["supplied_labels"]
     told = {"graded against the accepted answers": graded, "supplied": counts["supplied_labels"]}
@@ -277,7 +269,7 @@ def _per_dataset(told: Mapping[str, str]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes."""
+    """Versions of the libraries that compute."""
     found = {"python": platform.python_version()}
     for name in _NAMED_VERSIONS:
         try:
@@ -304,7 +296,7 @@ def run_warnings(
 
 
 def _of_data(one: DatasetResult, balance: str) -> Iterator[str]:
-    """What a dataset's questions and answers do not allow."""
+    """What a dataset's questions and answers don't allow."""
     (supplied,), (asked,) = one.counts["supplied"], one.counts["asked"]
     used = one.items.filter(pl.col("status") == "used")
     if supplied:
@@ -335,7 +327,7 @@ def _of_data(one: DatasetResult, balance: str) -> Iterator[str]:
 
 
 def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
-    """The fold that holds fewest true or fewest false answers, if these are very few."""
+    """The fold with the fewest true or false answers, if these are very few."""
     true, every = Counter(used.filter(pl.col("truthful"))["fold"]), Counter(used["fold"])
     fewest, kind = min(
         (count, kind) for fold in every for count, kind in ((true[fold], "true"), (every[fold] - true[fold], "false"))
@@ -348,7 +340,6 @@ def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
 
 
 def _unavailable(one: DatasetResult) -> Iterator[str]:
-    """What was asked for and cannot be done."""
     for (experiment,), rows in one.unavailable.group_by("experiment", maintain_order=True):
         more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
         reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")
@@ -359,8 +350,8 @@ def _unavailable(one: DatasetResult) -> Iterator[str]:
 class FirstChart:
     """The first chart: ΔP of all datasets measured so far, drawn again when the random control is measured.
 
-    It has the path of the report's chart, is marked as preliminary, and is listed in the index like any other file of
-    the run: the report replaces it, and `verify` accepts a run that was stopped before that.
+    It has the path of the report's chart, is marked as preliminary, and is in the index: the report replaces it, and
+    `verify` accepts a run that was stopped before that.
     """
 
     folder: RunFolder
@@ -368,7 +359,7 @@ class FirstChart:
     layers: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def draw(self, dataset: str, curves: pl.DataFrame, layers: tuple[int, ...], n_layers: int) -> None:
-        """Draws it with the curves of one more dataset, or with more curves of one that it has."""
+        """Draws it with the curves of one more dataset, or with more curves of one."""
         from anchorscope.report.charts.delta_p import DeltaPChart  # only here: matplotlib takes a second
 
         is_first, has_random = not self.curves, "random" in set(curves["intervention"])
@@ -390,5 +381,5 @@ class FirstChart:
 
 
 def first_chart(folder: RunFolder, recipe: Recipe) -> FirstChart | None:
-    """Where a page is wanted and the folder has no finished run, whose chart would be replaced too early."""
+    """If a page is wanted and the folder has no finished run, whose chart would be replaced too early."""
     return FirstChart(folder) if recipe.report and MANIFEST not in folder.results else None

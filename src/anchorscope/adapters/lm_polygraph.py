@@ -32,9 +32,8 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
     ) -> None:
         """The detector of a bundle, on a WhiteboxModel, or on a transformers model with its tokenizer.
 
-        With `same_prompt` inputs have to be the detector's own prompts, as `prompt(question)` makes them; another
-        prompt is refused. Without, an input is a question, and its answer is scored as if it had been given to the
-        detector's prompt: answers that were made under another prompt are a shift, which nothing here measures.
+        With `same_prompt` inputs must be the detector's own prompts, as `prompt(question)` makes them. Without, an
+        input is a question, and its answer is scored as if given to the detector's prompt, which is a shift.
         """
         super().__init__(["input_tokens", "greedy_tokens"], "sequence")
         inner, its_tokenizer = getattr(model, "model", None), getattr(model, "tokenizer", None)
@@ -47,7 +46,7 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
         return f"anchorscope-{self.detector.trained.name}{'' if self.same_prompt else '-question'}"
 
     def prompt(self, question: str) -> str:
-        """The text that the model has to be given for this question."""
+        """The text that the model must be given for this question."""
         return self.detector.trained.setting.template.text(question)
 
     def __call__(self, stats: Mapping[str, Any]) -> NDArray[np.float64]:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from anchorscope.detectors.scoring import Score
 
 SCORES = ("anchorscope", "anchorscope_log_odds", "anchorscope_verdict")
-"""The columns that are added: probability of "truthful" (higher is better, as uqlm's scores are), log-odds, verdict."""
+"""The added columns: probability of "truthful" (higher is better), log-odds, verdict."""
 _WRITTEN = '{"data": result.data, "metadata": result.metadata}'
 
 
 def score_file(detector: "str | Path | Detector", source: str | Path, out: str | Path, **loading: Any) -> None:
     """Scores the prompts and responses of a result and writes it with the detector's columns.
 
-    A prompt is a question: it is asked in the detector's own prompt, and the response's first line is scored as if it
-    had been given there. `loading` goes to `Detector.load`.
+    A prompt is a question: it is asked in the detector's own prompt, and the response's first line is scored as if
+    given there. `loading` goes to `Detector.load`.
     """
     from anchorscope.adapters.prompts import answer_of_text  # only here: uqlm's environment has no such transformers
     from anchorscope.detectors.detector import Detector
@@ -56,7 +56,6 @@ def read_result(path: str | Path) -> dict[str, Any]:
 
 
 def pairs_of(result: Any, name: str = "the result") -> list[tuple[str, str]]:
-    """Prompts and responses."""
     data = result.get("data") if isinstance(result, Mapping) else None
     columns = data if isinstance(data, Mapping) else {}
     prompts, responses = columns.get("prompts"), columns.get("responses")
@@ -99,7 +98,7 @@ def write_result(path: str | Path, result: Mapping[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Without what JSON has no word for: NaN and infinity become null."""
+    """NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

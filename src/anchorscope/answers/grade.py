@@ -1,11 +1,9 @@
 """Is a short answer right: does it name one of the accepted answers? The rules, with examples: docs/grading.md.
 
-All of them read the words that `datasets.text` reads (case, accents, punctuation, articles and number words folded).
-An accepted answer counts where its words stand together in the answer as whole words; one of one or two characters must
-be the whole answer. Numbers, dates and yes/no have rules of their own; a name may also be written in other ways.
-
-An answer is first parsed: "It is Paris, I think" says "Paris"; "not Paris" denies it; "Paris or London" guesses, and is
-right only if both are.
+All rules read the words of `datasets.text`. An accepted answer counts where its words stand together in the answer; one
+of one or two characters must be the whole answer. Numbers, dates and yes/no have their own rules; a name may be written
+in other ways. "It is Paris, I think" says "Paris"; "not Paris" denies it; "Paris or London" guesses, and is right only
+if both are.
 """
 
 import re
@@ -45,22 +43,20 @@ _REACH = 4  # words of the same clause that a negation speaks of
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """What an answer says: its words in every reading, and the answer without what is said around it."""
+    """An answer's words in every reading, and the answer without the words around it."""
 
     text: str
     located: tuple[Word, ...]
     words: tuple[str, ...]
     """All words, articles included."""
     whole: tuple[str, ...]
-    """Without articles."""
     core: tuple[str, ...]
-    """Without what is said around the answer, either."""
+    """Without openings and closings, either."""
     haystacks: tuple[tuple[str, ...], ...]
-    """For every reading of numerals, one string each: all words, none of the articles, possessives apart."""
+    """For every reading of numerals: all words, words without articles, possessives apart."""
 
 
 def parse_answer(answer: str) -> ParsedAnswer:
-    """Reads an answer."""
     located = tuple(located_words(answer))
     words = tuple(word.text for word in located)
     whole = without_articles(words)
@@ -85,7 +81,7 @@ def _core(whole: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def denies(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
-    """Whether the answer names the words only to say that they are not the answer."""
+    """Whether the answer names the words only to deny them."""
     places = list(occurrences(wanted, parsed.words))
     return bool(places) and all(_denied(parsed, first, after) for first, after in places)
 
@@ -107,7 +103,7 @@ def _denied(parsed: ParsedAnswer, first: int, after: int) -> bool:
 
 
 def guesses(answer: str) -> list[str]:
-    """The parts of an answer that offers several: "Paris or London"; empty for one that commits itself."""
+    """The parts of an answer that offers several: "Paris or London"; else empty."""
     if not _OR.search(answer):
         return []
     parts = [part.strip(" ,;?") for part in _OR.split(answer)]
@@ -116,7 +112,7 @@ def guesses(answer: str) -> list[str]:
 
 
 def yes_or_no(parsed: ParsedAnswer) -> str | None:
-    """`yes` or `no` where the answer begins by saying so; None otherwise ("No Doubt")."""
+    """`yes` or `no` if the answer begins with it; None otherwise ("No Doubt")."""
     if not parsed.words or parsed.words[0] not in WORDS["yes"] | WORDS["no"]:
         return None
     if len(parsed.words) > 1:
@@ -127,19 +123,19 @@ def yes_or_no(parsed: ParsedAnswer) -> str | None:
 
 
 LONGEST_NAME = 1000
-"""Characters beyond which neither an answer nor an accepted one is a name, which may be written in many ways."""
+"""Characters beyond which neither side is a name, which may be written in many ways."""
 SHORT = 2
 """An accepted answer of at most this many characters must be the whole answer."""
 _MARKS = re.compile(r"(?<=[A-Za-z])[+#]+")  # "C", "C++" and "C#" are three things, though symbols are no words
 
 
 def is_short(alias_words: Sequence[str]) -> bool:
-    """Whether a normalised accepted answer is too short to be looked for inside a longer answer."""
+    """Whether an accepted answer is too short to be searched for inside a longer answer."""
     return len(alias_words) <= SHORT and sum(map(len, alias_words)) <= SHORT
 
 
 def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> bool:
-    """Whether the answer names one of the accepted ones; the question, where known, makes more answers clear."""
+    """Whether the answer names one of the accepted ones; the question, if given, makes more answers clear."""
     parsed = parse_answer(answer)
     if not parsed.words:
         stripped = answer.strip().casefold()
@@ -163,7 +159,6 @@ class Grader:
 
 
 RULES = Grader("rules", grade)
-"""The rules of this file."""
 
 
 def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
@@ -201,7 +196,7 @@ def _contains(parsed: ParsedAnswer, alias: str) -> bool:
 
 
 def _by_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None) -> bool | None:
-    """What dates and numbers decide; None where they say nothing."""
+    """What dates and numbers decide; None if they say nothing."""
     has_digits = any(character.isdigit() for word in parsed.words for character in word)
     if not has_digits or not any(word[0].isdigit() for word in wanted):
         return None
@@ -215,7 +210,7 @@ def _by_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], questio
 
 
 def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
-    """Whether the two have enough in common to be compared with care: a word, all letters, or the first ones."""
+    """Whether the two share a word, all letters, or the first ones: a cheap test before the careful ones."""
     core = parsed.core
     if not set(core).isdisjoint(wanted) or core[-1][:3] == wanted[-1][:3] or "".join(core) == "".join(wanted):
         return True
@@ -241,18 +236,17 @@ _NEGATIVE = re.compile(r"(?:(?<![\w.)])[-−–]\s?|\bminus\s+)(?=[0-9.])", re.I
 
 
 class Numbers(NamedTuple):
-    """What a text says in numbers. Units are compared only where both sides give a known one."""
+    """The numbers of a text. Units are compared only where both sides have a known one."""
 
     quantities: list[tuple[Decimal, str | None]]
     """Values, each with the known unit beside it."""
     others: list[str]
-    """The words that are neither a number, nor a known unit beside one, nor an approximation."""
+    """The words that are neither a number, nor a unit beside one, nor an approximation."""
     leads: bool
     """Whether a number comes first and only lower-case words after it: "12 players", but not "Apollo 11"."""
 
 
 def numbers_in(text: str) -> Numbers:
-    """The numbers of a text."""
     negative = bool(_NEGATIVE.search(text))
     for symbol, name in LISTS["unit_symbols"].items():
         text = text.replace(symbol, f" {name} ")
@@ -276,7 +270,7 @@ def numbers_in(text: str) -> Numbers:
 
 
 def _unit_beside(words: Sequence[str], index: int) -> list[int]:
-    """The places of the units beside the number, the telling one first: "5 percent", "$5", "20 degrees Celsius"."""
+    """Indices of the units beside the number, the decisive one first: "5 percent", "$5", "20 degrees Celsius"."""
     after = [place for place in (index + 1, index + 2) if place < len(words) and words[place] in UNITS]
     if after and after[0] == index + 1:
         return after[::-1] if len(after) == 2 and words[after[0]].startswith("degree") else after[:1]
@@ -284,10 +278,10 @@ def _unit_beside(words: Sequence[str], index: int) -> list[int]:
 
 
 def compare(answer: Numbers, accepted: Numbers, silent: frozenset[str]) -> bool | None:
-    """Whether the answer gives the accepted number; None where words must decide.
+    """Whether the answer gives the accepted number; None if words must decide.
 
     The accepted answer must be one number with at most two words after it ("12 players"). The answer must hold no other
-    number, and no further word than the accepted one's own and `silent` ones (those of the question, say).
+    number, and no word beyond the accepted one's own and `silent` ones (such as the question's).
     """
     if len(accepted.quantities) != 1 or len(answer.quantities) != 1:
         return None
@@ -312,14 +306,14 @@ _YEARS = re.compile(r"(?<![\w-])([0-9]{4})\s*(?:-|–|—|to|until|till|and)\s*(
 
 
 class Date(NamedTuple):
-    """A date as far as it is given; the year is negative before Christ."""
+    """A date, as far as given; the year is negative before Christ."""
 
     year: int | None = None
     month: int | None = None
     day: int | None = None
 
     def gives(self, wanted: "Date") -> bool:
-        """Whether everything that `wanted` gives is given here, and the same: a full date gives its year."""
+        """Whether everything in `wanted` is given and equal: a full date gives its year."""
         return all(part is None or part == own for part, own in zip(wanted, self, strict=True))
 
 
@@ -342,7 +336,7 @@ def _day(word: str) -> int | None:
 
 
 def _year(words: Sequence[str], index: int) -> tuple[int | None, int]:
-    """The year that begins at word `index` and the index after it: "1776", "44 BC", "AD 79"."""
+    """The year at word `index` and the index after it: "1776", "44 BC", "AD 79"."""
     before = index < len(words) and words[index] in _AFTER
     start = index + 1 if before else index
     if start >= len(words) or not (words[start].isascii() and words[start].isdigit()) or len(words[start]) > 4:
@@ -378,12 +372,12 @@ def _plain_words(text: str) -> list[str]:
 
 
 def dates_in(text: str) -> list[Date]:
-    """Every date that the text may be read to give."""
+    """Every date that the text may give."""
     return [date for reading in _written_out(text) for date, _, _ in _dates(_plain_words(reading))]
 
 
 def as_date(text: str) -> list[Date]:
-    """The readings of a text that is one date and nothing else; none if it says more."""
+    """The readings of a text that is a date and nothing else."""
     whole = []
     for reading in _written_out(text):
         words = _plain_words(reading)
@@ -396,7 +390,7 @@ def as_date(text: str) -> list[Date]:
 
 
 def only_in_a_span(text: str, date: Date) -> bool:
-    """Whether the text gives a year, but only as an end of a span of years."""
+    """Whether the text gives a year only as an end of a span of years."""
     if date.month is not None or not any(given.gives(date) for given in dates_in(text)):
         return False
     return not any(given.gives(date) for given in dates_in(_YEARS.sub(" ", text)))

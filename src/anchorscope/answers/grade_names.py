@@ -1,13 +1,13 @@
-"""Names that differ and still name the same ("Einstein", "the Nile" for "River Nile"), in the light of the question.
+"""Names that differ and still mean the same ("Einstein", "the Nile" for "River Nile"), depending on the question.
 
-These rules compare the whole answer, never a part of it, and never one that only repeats words of the question. How
-else an accepted answer may be written follows from itself (`forms`); what may be left out depends on the question.
-"Henry VIII" is "Henry the Eighth", "Saint Louis" is "St. Louis", "cats" is "cat". A Roman numeral after a name may be
-an ordinal ("Henry VIII") or a count ("Rocky IV"), so there are two readings of it.
+These rules compare the whole answer, never a part, and never one that only repeats the question. How else an accepted
+answer may be written follows from itself (`forms`); what may be left out depends on the question. "Henry VIII" is
+"Henry the Eighth", "Saint Louis" is "St. Louis", "cats" is "cat". A Roman numeral may be an ordinal or a count ("Rocky
+IV"), so it has two readings.
 
-An answer that only gives the question's own name back is no answer, though lists of accepted answers that were gathered
-from redirects often hold it ("Who is Robin Hood's enemy?"). It is one where the question offers a choice, where
-it asks for a capital, and where the name is a part of a longer one ("the museum of the Canton of Geneva").
+An answer that only repeats the question's own name is no answer, though lists of redirects often accept it ("Who is
+Robin Hood's enemy?"). It is one if the question offers a choice or asks for a capital, or if the name is part of a
+longer one.
 """
 
 import re
@@ -44,7 +44,7 @@ def ordinal_value(word: str) -> int | None:
 
 
 def roman_value(word: str) -> int | None:
-    """8 for "viii"; None where the word is no Roman numeral or a single letter that is hardly one."""
+    """8 for "viii"; None for other words, and for single letters that are hardly numerals."""
     if (len(word) == 1 and word not in _ROMAN_ALONE) or not _ROMAN.fullmatch(word):
         return None
     values = [_ROMAN_VALUES[letter] for letter in word]
@@ -52,7 +52,7 @@ def roman_value(word: str) -> int | None:
 
 
 def numerals(own: Sequence[str], roman_ending: str | None = None) -> tuple[str, ...]:
-    """The words with ordinals as "8th" and Roman numerals after the first word as numbers with that ending, if any."""
+    """The words with ordinals as "8th" and later Roman numerals as numbers with that ending, if any."""
     read: list[str] = []
     for index, word in enumerate(own):
         ordinal, roman = ordinal_value(word), roman_value(word) if index and roman_ending is not None else None
@@ -67,7 +67,7 @@ def numerals(own: Sequence[str], roman_ending: str | None = None) -> tuple[str, 
 
 
 def readings(own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The words as they are, with Roman numerals as ordinals, and as counts; one reading where all are the same."""
+    """The words as they are, with Roman numerals as ordinals, and as counts; one reading if all are equal."""
     plain = tuple(map(_SHORTENED.get, own, own))
     if not any(map(_may_be_numeral, plain)):
         return (plain,)
@@ -82,12 +82,11 @@ def _may_be_numeral(word: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)  # an accepted answer is read once for every question that accepts it
 def alias_readings(alias: str) -> tuple[tuple[str, ...], ...]:
-    """The readings of an accepted answer's words, without articles."""
     return readings(word_tuple(alias))
 
 
 def singular(word: str) -> str:
-    """A plural's singular by the regular rules; any other word stays."""
+    """A regular plural's singular; any other word stays."""
     if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
     if word.endswith("ies") and len(word) > 4:
@@ -96,13 +95,13 @@ def singular(word: str) -> str:
 
 
 def same_noun(one: str, other: str) -> bool:
-    """Whether two words are one noun, in whichever number."""
+    """Whether two words are the same noun, singular or plural."""
     short, long = sorted((one, other), key=len)
     return short == long or (len(short) > 2 and (long in (f"{short}s", f"{short}es") or singular(long) == short))
 
 
 def same_but_spacing(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two texts differ only in where words are joined: "ping pong" and "pingpong", not "19 84" and "1984"."""
+    """Whether two texts differ only in spacing: "ping pong" and "pingpong", not "19 84" and "1984"."""
     joined = "".join(one)
     return len(joined) >= _SPACING_LENGTH and joined.isalpha() and joined == "".join(other)
 
@@ -132,8 +131,6 @@ _SHORTEST_PART = 4  # letters that a part of an option needs to stand for it
 
 @dataclass(frozen=True)
 class ParsedQuestion:
-    """A question as the grader sees it."""
-
     text: str
     located: tuple[Word, ...]
     words: frozenset[str]
@@ -141,10 +138,10 @@ class ParsedQuestion:
     asks_person: bool
     """Whether it asks for a person, so that a surname may be enough."""
     asks_several: bool
-    """Whether it asks for more than one thing, so that one of them is not enough."""
+    """Whether it asks for several things, so that one isn't enough."""
     offers_choice: bool
     asks_capital: bool
-    """Whether it asks for a capital, which may have the name of its country."""
+    """Whether it asks for a capital, which may share its country's name."""
 
     def gives(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether naming `alias` in this answer only repeats the question."""
@@ -177,14 +174,14 @@ class ParsedQuestion:
         return tuple(answer[after : after + 1]) == ("and",) and any(word in names for word in answer[after + 1 :])
 
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
-        """Whether the question offers this accepted answer and, apart from it, what the answer says."""
+        """Whether the question offers this accepted answer and, separately, the answer."""
         texts = [word.text for word in self.located if word.text not in ARTICLES]
         if not self.offers_choice or stands_in(answer, alias):
             return False
         return stands_in(alias, texts) and stands_in(answer, texts)
 
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
-        """Whether a choice is answered by a part of this option that no other part of the question has."""
+        """Whether the answer is a part of this option that occurs nowhere else in the question."""
         texts = [word.text for word in self.located if word.text not in ARTICLES]
         if not self.offers_choice or not stands_in(answer, alias) or sum(map(len, answer)) < _SHORTEST_PART:
             return False
@@ -199,7 +196,7 @@ class ParsedQuestion:
         return not self.text[self.located[index].end : self.located[index + 1].start].strip(" -–'’")
 
     def _inside_a_name(self, first: int, after: int) -> bool:
-        """Whether the words are a part of a longer name, or say by whom or where something is."""
+        """Whether the words are part of a longer name, or say by whom or where something is."""
         return self._name_goes_on(after) or (first > 0 and self._name_came_before(first, after))
 
     def _name_goes_on(self, after: int) -> bool:
@@ -240,9 +237,9 @@ class ParsedQuestion:
 
 
 def _asks_person(question: str) -> bool:
-    """Whether it says "who", or "which", "what" or "name" with a person at most four words behind it.
+    """Whether it says "who", or "which", "what" or "name" with a person at most four words later.
 
-    Parts that an apostrophe or a hyphen joins are one word, and each may be the person: "which ex-president".
+    Parts joined by an apostrophe or a hyphen are one word, and each may be the person: "which ex-president".
     """
     if _WHO.search(question):
         return True
@@ -260,7 +257,6 @@ def _asks_person(question: str) -> bool:
 
 @lru_cache(maxsize=1 << 10)
 def parse_question(question: str) -> ParsedQuestion:
-    """Reads a question."""
     located = tuple(located_words(question, split_possessive=True))
     texts = {word.text for word in located}
     return ParsedQuestion(
@@ -288,11 +284,11 @@ _SHORTEST_MISSPELT = 6
 
 @lru_cache(maxsize=1 << 14)
 def forms(alias: str) -> tuple[tuple[str, ...], ...]:
-    """Ways to write an accepted answer by what it says itself, each as words.
+    """Other ways to write an accepted answer, each as words.
 
     Without parentheses ("Mercury (planet)"), with what they offer instead ("Moirai (or Parcae)"), each side of an "or",
-    what comes before "and others" or before a part that was played, the name after a description ("Polish astronomer
-    Nicolaus Copernicus"), the part before the only comma ("Vienna, Austria"), and "Einstein, Albert" turned round.
+    the part before "and others" or "as ROLE", the name after a description ("Polish astronomer Nicolaus Copernicus"),
+    the part before the only comma ("Vienna, Austria"), and "Einstein, Albert" reversed.
     """
     texts = [_PARENTHESES.sub("", alias)]
     texts += [inside[3:] for inside in _PARENTHESES.findall(alias) if inside.lower().startswith("or ")]
@@ -323,7 +319,7 @@ def without_titles(name: Sequence[str]) -> tuple[str, ...]:
 
 
 def without_classes(name: Sequence[str], question: ParsedQuestion | None) -> tuple[str, ...]:
-    """A name without the kind of thing that it names, where the question says it already: "River", "Battle of"."""
+    """A name without the kind of thing that the question mentions already: "River", "Battle of"."""
     droppable = (
         WORDS["always_classes"] if question is None else WORDS["always_classes"] | (WORDS["classes"] & question.words)
     )
@@ -360,7 +356,7 @@ def _compatible(one: str, other: str) -> bool:
 
 
 def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
-    """Whether the answer's name is the accepted person's: the surname, or fitting first names and the surname."""
+    """Whether the answer is the accepted person: the surname, or fitting first names and the surname."""
     accepted = without_titles(readings(words(alias))[0])
     given = without_titles(core)
     if len(accepted) < 2 or given[-1] != accepted[-1] or not _looks_like_a_person(alias):
@@ -377,10 +373,8 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
 
 
 def _first_names_fit(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether the answer's first names (`other`) fit; it may leave the middle ones out, but not add any.
-
-    Michael B. Jackson is not Michael Jackson.
-    """
+    """Whether the answer's first names (`other`) fit; it may omit middle ones, but not add any: Michael B. Jackson is
+    not Michael Jackson."""
     return len(other) in (1, len(one)) and all(map(_compatible, one, other))
 
 
@@ -408,7 +402,7 @@ def _misspelt(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _is_acronym(short: str, long: Sequence[str]) -> bool:
-    """Whether a word is made of the first letters of the others: "NBA", also without "of" and "the"."""
+    """Whether a word consists of the others' initials: "NBA", also without "of" and "the"."""
     if len(short) < _SHORTEST_ACRONYM or not short.isalpha():
         return False
     minor = ("of", "and", "for", "in", "to")
@@ -416,7 +410,7 @@ def _is_acronym(short: str, long: Sequence[str]) -> bool:
 
 
 def _plural(core: Sequence[str], form: Sequence[str]) -> bool:
-    """Whether only the last word's number differs; asked for nouns only, since a name has none ("Roger", "Rogers")."""
+    """Whether only the last word's number differs; for nouns only, since "Roger" isn't "Rogers"."""
     return core[:-1] == form[:-1] and same_noun(core[-1], form[-1])
 
 

@@ -1,9 +1,8 @@
-"""Steps: results that are kept under a key, and made only when somebody asks for them.
+"""Steps: results stored under a key, and made only on demand.
 
-A step's key is the hash of what it is made from: its options, its inputs, the versions of the libraries that compute
-it, its code's epoch, and the keys of the steps before it. If the folder holds a result under the same key, it is read;
-otherwise it is made. So a changed question file, model, version or option redoes exactly what depends on it, and a
-finished run can be extended without doing anything twice.
+A step's key is the hash of its options, its inputs, the versions of the libraries that compute it, its code's epoch,
+and the keys of the steps before it. A result under the same key is read; otherwise it is made. So a changed question
+file, model, version or option redoes exactly what depends on it, and a finished run can be extended.
 """
 
 import json
@@ -22,7 +21,7 @@ _KEY_SHOWN = 12
 
 
 class Format(NamedTuple):
-    """How a step's result is written into a folder of its own, and read back."""
+    """How a step's result is written into its own folder, and read back."""
 
     write: Callable[[Any, Path], None]
     read: Callable[[Path], Any]
@@ -30,7 +29,7 @@ class Format(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Something that steps depend on and that is not a step: a question file, a model."""
+    """An input that isn't a step: a question file, a model."""
 
     name: str
     key: str
@@ -41,14 +40,14 @@ class MadeFrom:
     """What a step is made from, beside the steps before it."""
 
     epoch: int = 1
-    """Raised whenever the step's code comes to give other numbers."""
+    """Raised whenever the step's code gives other numbers."""
     options: Mapping[str, Any] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Versions of the libraries that compute it."""
 
 
 class StepResult:
-    """One step of a run: its key, and its result once it is asked for."""
+    """One step of a run: its key, and its result on demand."""
 
     def __init__(
         self,
@@ -75,20 +74,20 @@ class StepResult:
 
     @property
     def value(self) -> Any:
-        """The result: in memory, or read and checked, or made."""
+        """The result: from memory, or read and checked, or made."""
         if not self._held:
             self._held.append(self._read_or_make())
         return self._held[0]
 
     @property
     def is_kept(self) -> bool:
-        """Whether the folder holds the result; its files are looked at when they are read."""
+        """Whether the folder holds the result; its files are checked when read."""
         record = self.folder.steps.get(self.name)
         return record is not None and record.key == self.key and not record.dropped
 
     @property
     def seconds(self) -> float:
-        """What it took to make it, the last time that it was made in this folder."""
+        """Duration, when last made in this folder."""
         record = self.folder.steps.get(self.name)
         return 0.0 if record is None else record.seconds
 
@@ -114,10 +113,9 @@ class StepResult:
         return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"
 
     def _store(self, value: Any, seconds: float) -> None:
-        """Writes the result, then the index, then removes what it takes the place of.
+        """Writes the result, then the index, then removes what it replaces.
 
-        The index is told beforehand which files are about to come, so that a run that is killed in between knows them
-        for its own.
+        The index lists the files beforehand, so that a killed run recognises them as its own.
         """
         place, folder = self._place(), self.folder
         make_folder(place.parent)
@@ -141,7 +139,7 @@ class StepResult:
         folder.progress.done(self.name)
 
     def _reason(self, record: StepRecord) -> str:
-        """How what it was made from differs from what it is made from now."""
+        """How its inputs differ from those of the stored result."""
         before, now = record.made_from, self.made_from
         reasons = [
             f"{name} was {_shown(before[kind].get(name))}, now {_shown(now[kind].get(name))}"
@@ -172,7 +170,7 @@ def _reset_device_peak() -> None:
 
 
 def peak_memory_mb() -> dict[str, float]:
-    """Peak of the process so far, and of the GPU in this step; Windows does not tell the first this way."""
+    """Peak of the process so far, and of the GPU in this step; Windows doesn't report the first."""
     peaks = {"host": 0.0}
     if sys.platform != "win32":
         import resource

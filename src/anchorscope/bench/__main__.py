@@ -1,5 +1,6 @@
-"""`python -m anchorscope.bench`: the command `anchorscope bench` on a machine that has nothing but torch, transformers,
-NumPy, SciPy and scikit-learn."""
+"""`python -m anchorscope.bench`: `anchorscope bench` with nothing but torch, transformers, NumPy, SciPy and
+scikit-learn.
+"""
 
 import argparse
 import json
@@ -13,8 +14,6 @@ from anchorscope.errors import UserError
 
 
 class _OneLine(argparse.ArgumentParser):
-    """Reports mistakes in one line."""
-
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}. See: {self.prog} --help\n")
 

@@ -1,13 +1,10 @@
-"""The implementations that are timed: each does all of the work in its own manner, and all give the same states.
+"""The timed implementations: each does all of the work in its own way, and all give the same states.
 
-`anchorscope` goes through the engine, as a run does it.
-`plain` does what papers' scripts do: one item at a time, eager attention, an explicit mask, the whole forward pass. For
-single layers a pre-hook gives one layer the cut mask: a full pass per layer.
-`plain-batched`, the baseline that counts, is the same done well: batches sorted by length, SDPA, no language-model
-head; for single layers each cut restarts at its own layer from the stream of one clean pass.
-`transformer-lens` runs TransformerLens 4 through its bridge, with hooks on attention scores; it always computes eager
-attention, and a single layer costs a full pass, as `start_at_layer` still runs the layers below.
-`nnsight` runs traces with SDPA, stopped before the head; for single layers those below the cut are skipped.
+`anchorscope` uses the engine, as a run does. `plain` does what papers' scripts do: one item at a time, eager attention,
+an explicit mask, the whole forward pass; a single layer costs a full pass. `plain-batched`, the baseline that counts,
+does it well: batches sorted by length, SDPA, no head; for single layers each cut restarts at its own layer from the
+stream of one clean pass. `transformer-lens` uses TransformerLens 4 through its bridge, with hooks on eager attention
+scores and full passes. `nnsight` uses traces with SDPA, stopped before the head, and skips the layers below a cut.
 """
 
 import copy
@@ -42,14 +39,14 @@ _PROBES = 3  # per fold, as a run has them
 
 
 class CannotDo(Exception):
-    """An implementation cannot do a thing; the text says why and, where there is a remedy, what it is."""
+    """An implementation can't do something; the text says why and what would help."""
 
 
 class Implementation(Protocol):
-    """One way to do the work. States come back in host memory, in the model's own precision."""
+    """One way to do the work. States are in host memory, in the model's precision."""
 
     def tune(self, workload: Workload) -> str:
-        """Finds what is fastest here (the batch size) before anything is measured, and describes it."""
+        """Finds the fastest setting (the batch size) before anything is measured, and describes it."""
 
     def knockout(self, workload: Workload) -> Tensor:
         """What attention adds at the last token, clean and with the cut in every layer, [2, layer, item, d_model]."""
@@ -58,19 +55,17 @@ class Implementation(Protocol):
         """The same with the cut in one layer, [cut layer, layer, item, d_model]; layers below the cut stay zero."""
 
     def tokens(self, work: str, workload: Workload) -> float:
-        """Tokens that really run through all blocks; one that runs through half of them counts half."""
+        """Tokens that run through all blocks; one that runs through half of them counts half."""
 
 
 class Own:
-    """The engine of this package."""
-
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
         self.batch_tokens = automatic_tokens(lm)
         self.compiled = lm.device.type == "cuda"  # as in a run that is large enough to repay it
 
     def tune(self, workload: Workload) -> str:
-        """A run does not choose by timing, so neither does this; blocks are compiled here."""
+        """A run doesn't choose by timing, so neither does this; blocks are compiled here."""
         self.knockout(workload)
         return f"batches of {self.batch_tokens} tokens" + (", compiled blocks" if self.compiled else "")
 
@@ -104,7 +99,7 @@ class Own:
         return run - dropped * (after_attention / whole) / n_layers
 
     def stream(self, workload: Workload) -> Tensor:
-        """The knockout as a run does it: states go through the probes on the device, and only log-odds come back."""
+        """As in a run: states go through the probes on the device, and only log-odds come back."""
         lm, shape = self.lm, (_PROBES, FOLDS, self.lm.n_layers)
         weights = torch.randn(*shape, lm.d_model, generator=torch.Generator().manual_seed(0))
         probes = ProbeSet(weights, torch.zeros(shape), np.ones(shape), np.ones(shape), ())
@@ -118,7 +113,6 @@ class Own:
         return torch.cat(scores).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
-        """A greedy answer to every prompt."""
         lm, ends, prompts, longest = self.lm, set(workload.end_tokens), workload.prompts, workload.new_tokens
         prefix = compute_prefix(lm, prompts[0][: workload.shared_by_prompts])
         batches = plan_batches(decoded_lengths(prompts, prefix.length, longest), self.batch_tokens)
@@ -156,8 +150,6 @@ def _clean_and_cut(workload: Workload) -> list[Variant]:
 
 
 class Plain:
-    """A plain transformers loop."""
-
     size = 1
 
     def __init__(self, lm: LanguageModel) -> None:
@@ -203,7 +195,7 @@ class Plain:
 
 
 class Batched:
-    """Batches sorted by length, at the best batch size; how one batch runs is the subclass's own."""
+    """Batches sorted by length, at the best batch size; subclasses run one batch."""
 
     lm: LanguageModel
     size = 1
@@ -259,8 +251,6 @@ class Batched:
 
 
 class PlainBatched(Batched):
-    """A careful transformers script."""
-
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
 
@@ -272,7 +262,6 @@ class PlainBatched(Batched):
         return torch.stack(kept).cpu()
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
-        """One clean pass, then a restart at every layer."""
         lm = self.lm
         if lm.family.rotary is None:
             raise CannotDo(f"the restart by hand is written for rotary models, and {lm.name} has none")
@@ -391,7 +380,6 @@ class WithNnsight(Batched):
             yield self._restart(ids, last, mask, layer, stream)
 
     def _streams(self, ids: Tensor) -> list[Tensor]:
-        """The clean stream before every block."""
         with self.traced.trace(input_ids=ids, use_cache=False) as tracer:
             streams = self.save([layer.input for layer in self.layers])
             tracer.stop()
@@ -426,7 +414,7 @@ KINDS: dict[str, tuple[Callable[[LanguageModel], Implementation], str | None]] =
     "transformer-lens": (WithTransformerLens, "transformer_lens"),
     "nnsight": (WithNnsight, "nnsight"),
 }
-"""Implementations by name, each with the package that it needs beyond this one's own."""
+"""By name, each with the package that it needs."""
 
 
 def is_foreign(name: str) -> bool:
@@ -435,7 +423,6 @@ def is_foreign(name: str) -> bool:
 
 
 def make(name: str, lm: LanguageModel) -> Implementation:
-    """An implementation, ready to run on a loaded model."""
     kind, needs = KINDS[name]
     if needs is not None and find_spec(needs) is None:
         raise CannotDo(f"{needs} is not installed; get it with: pip install 'anchorscope[bench]'")
@@ -478,7 +465,7 @@ def cut_mask(items: Sequence[Item], dtype: torch.dtype, device: torch.device) ->
 
 @contextmanager
 def attention_kernel(lm: LanguageModel, name: str | None = None) -> Iterator[None]:
-    """Attention computed by another kernel (the fastest, unless named) for a while; all share one model."""
+    """Temporarily uses another attention kernel (the fastest, unless named)."""
     before = lm.model.config._attn_implementation
     lm.model.set_attn_implementation(name or kernel_of(lm))
     try:
@@ -488,12 +475,12 @@ def attention_kernel(lm: LanguageModel, name: str | None = None) -> Iterator[Non
 
 
 def kernel_of(lm: LanguageModel) -> str:
-    """The fastest of a model's own attention kernels that takes a mask: SDPA cannot cap scores."""
+    """The fastest kernel of a model that takes a mask: SDPA can't cap scores."""
     return "eager" if getattr(lm.config, "attn_logit_softcapping", None) is not None else "sdpa"
 
 
 def _model_layers(lm: LanguageModel) -> Any:
-    """The blocks of the model itself: those of the engine's twin ask the engine what their tokens see."""
+    """The blocks of the model itself, not of the engine's twin."""
     return getattr(lm.model_stack, lm.family.layers)
 
 
@@ -534,7 +521,7 @@ def _first(output: Any) -> Tensor:
 def best_size(device: torch.device, n: int, run: Callable[[int], object]) -> tuple[int, str]:
     """The batch size with the best rate, and the rates in words; `run(size)` runs one batch.
 
-    Sizes grow until one does not fit or is slower than the best by a tenth.
+    Sizes grow until one doesn't fit or is slower than the best by a tenth.
     """
     rates: dict[int, float] = {}
     for size in sorted({min(size, n) for size in SIZES[device.type]}):

@@ -1,11 +1,9 @@
 """A whole benchmark: load, measure the machine, time all implementations of every work, show the table.
 
-For states (knockout, single layers), every implementation is tuned, then checked on a few items against the plain loop
-in float32 (which also warms it up), then timed in turns with the others. Slow ones run fewer items: rates are compared,
-not seconds. Greedy answers are compared with transformers' own `generate` at its best batch size. Probes (logistic
-regressions for every layer, fold and strength) race a scikit-learn loop: both standardise on the training folds, work
-in float32 and stop at the same gradient; compared are the objective that both minimise and the AUC on the held-out
-fold.
+For states (knockout, single layers), every implementation is tuned, checked on a few items against the plain loop in
+float32, then timed in turns with the others. Slow ones run fewer items: rates are compared. Greedy answers are compared
+with transformers' own `generate`. Probes race a scikit-learn loop: both standardise on the training folds, work in
+float32 and stop at the same gradient; objective and held-out AUC are compared.
 """
 
 import copy
@@ -60,11 +58,11 @@ class StateImplementations:
     workload: Workload
     implementations: dict[str, Implementation] = field(default_factory=dict)
     tuned: dict[str, str] = field(default_factory=dict)
-    """What each implementation chose when it was tuned."""
+    """What each implementation chose."""
     rates: dict[str, float] = field(default_factory=dict)
-    """Tokens per second of each knockout after tuning, to know how many items an implementation can afford."""
+    """Tokens per second of each knockout, to know how many items an implementation can afford."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Why an implementation cannot run at all."""
+    """Why an implementation can't run."""
 
     def rows(self, work: str) -> list[Row]:
         """One row per chosen implementation."""
@@ -100,7 +98,7 @@ class StateImplementations:
         return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
 
     def _streaming(self, row: Row) -> Row:
-        """The row with what the same work takes when probes read the states as they come."""
+        """The row with the time of the same work when probes read the states directly."""
         own, setting = self.implementations["anchorscope"], self.setting
         assert isinstance(own, Own)
         own.stream(self.workload)  # its first products are slow
@@ -134,14 +132,14 @@ class StateImplementations:
                 raise
 
     def _affordable(self, name: str, work: str) -> Workload:
-        """As many items as one repeat has the time for: whole batches, or a part of one, but never very few."""
+        """As many items as one repeat has time for: whole batches, or a part of one, but never very few."""
         implementation, n = self.implementations[name], len(self.workload.items)
         each = implementation.tokens(work, self.workload) / n / self.rates[name]
         batch, fits = max(2, self._batch(implementation)), int(self.setting.options.seconds / each)
         return self.workload.first(min(n, fits // batch * batch if fits >= batch else max(_LEAST, fits)))
 
     def _batch(self, implementation: Implementation) -> int:
-        """Items that an implementation runs together; ours sees all of them, and makes its batches itself."""
+        """Items that an implementation runs together; ours makes its own batches from all."""
         return int(getattr(implementation, "size", len(self.workload.items)))
 
 
@@ -150,7 +148,7 @@ def _run(implementation: Implementation, work: str, workload: Workload) -> Tenso
 
 
 class _Reference:
-    """What the plain loop gives in float32, or in the model's own precision where a float32 copy does not fit."""
+    """What the plain loop gives in float32, or in the model's precision if a float32 copy doesn't fit."""
 
     def __init__(self, setting: Setting, work: str, workload: Workload) -> None:
         lm = setting.lm
@@ -161,7 +159,6 @@ class _Reference:
         self.states = _run(Plain(exact or lm), work, self.part).float()
 
     def compare(self, row: Row, states: Tensor) -> Row:
-        """The row with its differences."""
         off = float((states.float() - self.states).abs().max())
         relative = off / float(self.states.abs().max())
         most = _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
@@ -176,7 +173,7 @@ class _Reference:
 
 
 def _float32_copy(setting: Setting) -> LanguageModel | None:
-    """The model in float32 beside itself; None if it does not fit."""
+    """The model in float32; None if it doesn't fit."""
     lm = setting.lm
     needed = 4 * sum(tensor.numel() for tensor in lm.model.parameters())
     if lm.device.type == "cuda" and torch.cuda.mem_get_info(lm.device)[0] < 1.5 * needed:
@@ -185,7 +182,6 @@ def _float32_copy(setting: Setting) -> LanguageModel | None:
 
 
 def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
-    """One row for the engine, one for `generate`."""
     names, n = setting.options.implementations_of("generation"), len(workload.prompts)
     generators: dict[str, Own | PlainBatched] = {}
     tuned: dict[str, str] = {}
@@ -213,8 +209,6 @@ def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
 
 @dataclass(frozen=True)
 class Problem:
-    """States and who learns from what."""
-
     states: Tensor
     """[layer, item, d_model], where the solver runs."""
     labels: NDArray[np.bool_]
@@ -222,20 +216,17 @@ class Problem:
 
     @property
     def fits_per_layer(self) -> int:
-        """Folds times strengths: the columns of a layer, strength by strength within fold by fold."""
+        """Folds × strengths: strength by strength within fold by fold."""
         return FOLDS * len(STRENGTHS)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """One layer's fits."""
-
     weight: NDArray[np.float32]
     """Acting on raw states, [d_model, column]."""
     logits: NDArray[np.float32]
     """Log-odds of every item, [item, column]."""
     unconverged: int = 0
-    """Columns that did not reach the solver's tolerance."""
 
 
 def objectives(problem: Problem, layer: int, fitted: Fitted) -> NDArray[np.float64]:
@@ -264,7 +255,7 @@ def held_out_auc(problem: Problem, fitted: Fitted) -> NDArray[np.float64]:
 def differences(
     problem: Problem, layers: Sequence[int], ours: Sequence[Fitted], theirs: Sequence[Fitted]
 ) -> tuple[float, float, float]:
-    """How far our objectives lie above theirs and below, relative, and the difference of held-out AUCs; all at most."""
+    """How far our objectives lie above theirs and below, relative, and the largest difference of held-out AUCs."""
     excess, areas = [0.0], [0.0]
     for layer, a, b in zip(layers, ours, theirs, strict=True):
         excess += (objectives(problem, layer, a) / objectives(problem, layer, b) - 1).tolist()
@@ -312,7 +303,7 @@ def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitt
 
 
 def best_jobs(problem: Problem) -> tuple[int, float]:
-    """How many processes are fastest here, and the seconds per layer with them."""
+    """The fastest number of processes here, and the seconds per layer with them."""
     layer = [len(problem.states) // 2]
     seconds = {}
     for jobs in dict.fromkeys((1, os.cpu_count() or 1)):
@@ -360,7 +351,6 @@ def make_problem(setting: Setting) -> Problem:
 
 
 def probe_rows(setting: Setting) -> list[Row]:
-    """One row for the batched solver, one for the loop."""
     names = setting.options.implementations_of("probes")
     problem = make_problem(setting)
     layers = list(range(len(problem.states)))
@@ -459,7 +449,6 @@ _HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "diffe
 
 
 def render(record: dict[str, Any]) -> str:
-    """All of it."""
     parts = [_about(record), _grid([_HEAD, *(_cells(row) for row in record["rows"])])]
     notes = [f"{row['work']}, {row['way']}: {row['note']}" for row in record["rows"] if row["note"]]
     chosen = [f"{row['way']} ({row['work']}): {row['setting']}" for row in record["rows"] if row["setting"]]
@@ -505,7 +494,7 @@ def _short(value: float | None) -> str:
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as lines, columns under each other: two to the left, the others to the right."""
+    """Rows as aligned lines: two columns to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""`anchorscope validate` and `anchorscope bench`: how well experiments find what was planted, and how fast."""
+"""`anchorscope validate` and `anchorscope bench`: how well experiments find planted pathways, and how fast."""
 
 import json
 from dataclasses import fields
@@ -99,7 +99,6 @@ def validate(
 
 
 def _read_sizes(text: str) -> tuple[int, ...]:
-    """Numbers with commas, in rising order."""
     sizes = split_list(text)
     if not sizes or not all(size.isdecimal() and len(size) < 10 and _FEWEST <= int(size) <= _MOST for size in sizes):
         raise UserError(

@@ -1,7 +1,4 @@
-"""`anchorscope models` and `anchorscope data`: what can be loaded here, and what is in a question file.
-
-Results go to standard output, as a table for people or as one JSON object; advice goes to standard error.
-"""
+"""`anchorscope models` and `anchorscope data`: what can be loaded, and what is in a question file."""
 
 import os
 import time
@@ -118,7 +115,7 @@ def _loadable_models() -> dict[str, Any]:
 
 
 def _hub_models() -> tuple[list[dict[str, Any]], bool]:
-    """Models in the cache that transformers shares with the hub's client, and whether the hub is switched off."""
+    """Models in the hub's cache, and whether the hub is switched off."""
     from huggingface_hub import CacheNotFound, constants, scan_cache_dir
 
     offline = constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _YES
@@ -214,7 +211,6 @@ def _survey(
 
 
 def _advice(record: Mapping[str, Any]) -> Iterator[str]:
-    """What follows for a run."""
     if record["bad_rows"]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
     if record["yes_no"] and not record["filled"]["truthful"]:

@@ -1,5 +1,5 @@
-"""`anchorscope show`, `verify`, `view` and `plugins`: what a run found, whether its files are whole, all runs in the
-browser, what other packages add.
+"""`anchorscope show`, `verify`, `view` and `plugins`: results of a run, damage, all runs in the browser, other
+packages.
 
 Questions and answers are other people's text: control characters become visible signs, and brackets are no markup.
 """
@@ -123,7 +123,7 @@ def _show_item(run: "FinishedRun", name: str, as_json: bool) -> None:
 
 
 def _find_item(run: "FinishedRun", name: str) -> tuple[str, str]:
-    """The dataset and id of the item that is meant."""
+    """The dataset and id of the named item."""
     keys = list(run.parquet("items").select("dataset", "item_id").iter_rows())
     # An id may have a slash in it: DATASET/ID goes first.
     fitting = [key for key in keys if name == "/".join(key)] or [key for key in keys if name == key[1]]
@@ -168,7 +168,7 @@ def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bo
 
 
 def _matching(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
-    """Items that have every word somewhere, in any order; accents and capitals do not matter."""
+    """Items that have every word somewhere, in any order, ignoring accents and case."""
     import polars as pl
 
     def plain(texts: "pl.Expr") -> "pl.Expr":
@@ -265,7 +265,7 @@ def _results(shelf: "Shelf", path: Path) -> "list[Found]":
 
 
 def has_screen() -> bool:
-    """Whether a browser would have a window: elsewhere a text browser would take the terminal."""
+    """Whether a browser would have a window; a text browser would take the terminal."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 

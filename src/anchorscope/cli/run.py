@@ -1,4 +1,4 @@
-"""`anchorscope run`: the main job. Its options are made from the fields of `Recipe`, and win over a recipe file's."""
+"""`anchorscope run`: the main job. Its options come from the fields of `Recipe`, and override a recipe file's."""
 
 import shlex
 import types
@@ -119,7 +119,7 @@ def run(
 
 
 def _record(run: "FinishedRun") -> dict[str, Any]:
-    """The findings of a run for programs; of the readings, those that no sorting of items goes into."""
+    """The findings for programs; of the readings, those that don't depend on sorting items."""
     manifest, is_drawn = run.manifest, run.recipe.report
     return {
         "out": str(run.path),
@@ -134,7 +134,7 @@ def _record(run: "FinishedRun") -> dict[str, Any]:
 
 
 def _report(run: "FinishedRun") -> None:
-    """The answer card, then what there is to look at."""
+    """The answer card, then the files to open."""
     console.print()
     print_card(run.card, console)
     for warning in run.manifest["warnings"]:
@@ -160,7 +160,7 @@ def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
 
 
 def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a recipe that were typed, as a recipe has them."""
+    """The recipe options that were typed."""
     given = {}
     for name, value in options.items():
         if isinstance(value, list):

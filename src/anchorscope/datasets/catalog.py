@@ -1,12 +1,9 @@
 """Datasets by name, hub id or path, as a stream of questions.
 
-`atlas` is built in. The other known ones come from the Hugging Face hub or from a file (`popqa=FILE`), any other
-dataset of the hub is `hub:OWNER/NAME`, with `:SPLIT` or `:CONFIGURATION/SPLIT` behind it; anything else is the path of
-a file. The name is what results and charts show, and says nothing of the file's format. Questions come one at a time: a
-million rows are read in the memory of a few, plus a number for every id (a JSON list and Parquet are read whole).
-
-On the hub the `datasets` library does the work: its cache comes first, its offline switches are honoured, and it
-fetches a configuration whole, the training split too.
+`atlas` is built in. `popqa` and the other known ones come from the Hugging Face hub or from a file (`popqa=FILE`), any
+other dataset of the hub is `hub:OWNER/NAME`, with `:SPLIT` or `:CONFIGURATION/SPLIT`; anything else is a file's path.
+Rows are streamed, except JSON lists and Parquet. On the hub the `datasets` library does the work, with its cache and
+its offline switches.
 """
 
 import logging
@@ -44,13 +41,11 @@ from anchorscope.progress import Progress
 
 @dataclass(frozen=True)
 class HubSource:
-    """A dataset of the hub; of a known one (hub.toml) also what it takes and which single file would do as well."""
+    """A dataset of the hub; for known ones (hub.toml) also its size and the single file that would do as well."""
 
     repository: str
     configuration: str | None = None
-    """None where the repository has only one."""
     split: str | None = None
-    """None where there is only one."""
     title: str = ""
     rows: int = 0
     megabytes: int = 0
@@ -63,9 +58,7 @@ _TABLE = tomllib.loads((files("anchorscope.datasets") / "hub.toml").read_text(en
 SOURCES = {name: HubSource(**source) for name, source in _TABLE.items()}
 BUILT_IN = ("atlas",)
 WITH_FILE = tuple(SOURCES)
-"""Known datasets that come from a file, or from the hub."""
 HUB = "hub:"
-"""How any other dataset of the hub begins."""
 _KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
 _HUB_ID = re.compile(r"([\w.-]+)/([\w.-]+)(?::(?:([^:/]+)/)?([^:/]+))?")
 _LONGEST_NAME = 100  # bytes: it becomes part of names of folders and files, which have 255 at most
@@ -74,17 +67,13 @@ _KEPT_BAD_ROWS = 1_000  # with their reasons; later ones are counted
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What the user named."""
-
     name: str
     path: Path | None
-    """None for a dataset that is built in or comes from the hub."""
     hub: HubSource | None = None
-    """Of a dataset that is named by its hub id."""
 
 
 def parse_spec(text: str) -> DatasetSpec:
-    """`atlas`, `popqa`, `popqa=FILE`, `hub:OWNER/NAME` or the path of a file, which `file:` may precede."""
+    """`atlas`, `popqa`, `popqa=FILE`, `hub:OWNER/NAME`, or the path of a file, with or without `file:`."""
     if text in ("file:", *_KNOWN_WITH_FILE):
         raise UserError(f"Dataset {text!r} names no file; write its path behind {text[-1]!r}.")
     if text in (*BUILT_IN, *WITH_FILE):
@@ -123,7 +112,7 @@ def _printable(name: str) -> str:
 
 
 def _looks_like_path(text: str) -> bool:
-    """Whether a text that names no known dataset is a path: of a file that exists, or with a folder or an ending."""
+    """Whether an unknown name is a path: of a file that exists, or with a folder or an ending."""
     written_out = text.startswith(("/", ".", "~"))
     return bool(text) and (written_out or _exists(text) or ("=" not in text and (os.sep in text or "." in text)))
 
@@ -142,13 +131,13 @@ def _path(text: str) -> Path:
 
 
 def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
-    """Datasets with commas between them; a text that names an existing file is one, commas included."""
+    """Datasets separated by commas; a text that names an existing file is one, commas included."""
     specs = [[text] if _names_existing_file(text) else text.split(",") for text in texts]
     return tuple(spec for group in specs for spec in group if spec)
 
 
 def split_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Names separated by commas."""
     return tuple(part for text in texts for part in text.split(",") if part)
 
 
@@ -157,7 +146,7 @@ def _names_existing_file(text: str) -> bool:
 
 
 def absolute(text: str) -> str:
-    """The same dataset with its path written out, so that a recipe works from every folder."""
+    """The same dataset with an absolute path, so that a recipe works from every folder."""
     spec = parse_spec(text)
     if spec.path is None:
         return text
@@ -169,25 +158,21 @@ def absolute(text: str) -> str:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be used."""
-
     line: int
-    """Where it begins, from 1: a line of a text file, an entry of a JSON list, a row of a Parquet file."""
+    """From 1: a line of a text file, an entry of a JSON list, a row of a Parquet file."""
     reason: str
 
 
 class Reading:
-    """The questions of a dataset, to be gone through once; bad rows are remembered with their reasons."""
+    """The questions of a dataset, iterated once; bad rows are kept with their reasons."""
 
     def __init__(self, kind: str, results: Iterator[Question | BadRow]) -> None:
         self.format = kind
-        """What the file is, in words: "PopQA, TSV"."""
+        """"PopQA, TSV"."""
         self.rows = 0
-        """Rows met so far, the bad ones included; blank lines and the header not."""
+        """Rows so far, including bad ones, without blank lines and header."""
         self.bad = 0
-        """How many of them could not be used."""
         self.bad_rows: list[BadRow] = []
-        """The first of these, with their reasons."""
         self._results: Iterator[Question | BadRow] | None = results
 
     def __iter__(self) -> Iterator[Question]:
@@ -214,10 +199,10 @@ def open_dataset(
     sha256: str | None = None,
     progress: Progress | None = None,
 ) -> Reading:
-    """The questions of a dataset as a stream; `columns` gives the dataset's names of the known ones.
+    """The questions of a dataset as a stream; `columns` maps the known names to the dataset's.
 
-    Where nothing will be graded, no accepted answers are needed. `large` lifts the limit of size, `sha256` is the hash
-    that the file must have.
+    Accepted answers are needed only if `graded`. `large` lifts the size limit; `sha256` is the hash that the file must
+    have.
     """
     columns = columns or {}
     for name in columns:
@@ -249,7 +234,7 @@ def open_dataset(
 
 
 def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
-    """The rows of a dataset of the hub under its column names, numbered from 1."""
+    """The rows of a hub dataset under its column names, numbered from 1."""
     hub = spec.hub or SOURCES[spec.name]
     try:
         import datasets as library  # only here: it is large and not always installed
@@ -282,7 +267,7 @@ def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
 
 
 def by_hand(spec: DatasetSpec) -> str:
-    """What to do where the hub cannot be asked: which file, from where, and the option that takes it."""
+    """What to do without the hub: which file, from where, and the option that takes it."""
     if spec.hub is not None:
         return f"download a file from https://huggingface.co/datasets/{spec.hub.repository} and write its path"
     source = SOURCES[spec.name]
@@ -296,7 +281,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _silent(library: Any) -> Iterator[None]:
-    """No bars and no notices of the library and the hub's client meanwhile; afterwards they log as before."""
+    """Without progress bars and notices of the library and the hub's client."""
     from huggingface_hub import utils as client
 
     disabled = logging.root.manager.disable
@@ -356,7 +341,6 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
 
 
 def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool) -> Format | None:
-    """What the columns mean; None where nothing is known of them."""
     if columns:
         present = list(dict.fromkeys(name for row in rows for name in row))
         for name, column in columns.items():
@@ -407,7 +391,7 @@ def _questions(
     columns: Mapping[str, str],
     graded: bool,
 ) -> Iterator[Question | BadRow]:
-    """Every row as a question, or, if they are skipped, as a bad row; the source is closed at the end."""
+    """Every row as a question or, if skipped, as a bad row; the source is closed at the end."""
     ids: set[int] = set()
     with closing(source.rows):
         for number, (line, row) in enumerate(rows, start=1):
@@ -423,7 +407,7 @@ def _questions(
 
 
 def _with_own_id(question: Question, number: int, ids: set[int], form: Format) -> Question:
-    """The question, if its id is its own; where the format's ids repeat, with its row's number added."""
+    """The question, with its row's number added to an id that repeats where the format allows that."""
     key = small_hash(question.item_id)
     if key in ids:
         if form.unique_ids:

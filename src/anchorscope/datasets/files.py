@@ -1,7 +1,6 @@
 """Question files: opened, recognised and read row by row.
 
-A file's format is recognised from its first bytes, never from its name; it is hashed and read through one handle. Only
-regular files are read: a pipe gives its bytes once and may never end.
+The format is recognised from the first bytes, never from the name. Only regular files are read: a pipe may never end.
 """
 
 import csv
@@ -28,7 +27,7 @@ from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
 
 MOST_BYTES = 2 * 10**9
-"""Bytes of a file, unpacked, that are read without `--large-files`."""
+"""Limit in unpacked bytes, without `--large-files`."""
 LOGS = "a log of inspect_ai (.eval), or the samples that lm-evaluation-harness logs (.jsonl)"
 ALLOWED = (
     f"Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; {LOGS}"
@@ -43,8 +42,6 @@ _KINDS = (
 
 
 class QuestionFile:
-    """A regular file that is open for reading."""
-
     def __init__(self, path: Path, large: bool = False, progress: Progress | None = None) -> None:
         self.path, self.name = path, shown_path(path)
         self.most = 10**15 if large else MOST_BYTES
@@ -53,13 +50,13 @@ class QuestionFile:
         self._progress, self._shown = progress or Silent(), -1
 
     def stream(self) -> BinaryIO:
-        """The unpacked bytes from the beginning; an earlier stream cannot be used any more."""
+        """The unpacked bytes from the beginning; invalidates earlier streams."""
         self._handle.seek(0)
         plain = io.BufferedReader(io.FileIO(self._handle.fileno(), closefd=False))
         return cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if plain.peek(2)[:2] == b"\x1f\x8b" else plain
 
     def whole(self) -> bytes:
-        """All unpacked bytes, for what cannot be read in parts."""
+        """All unpacked bytes, for formats that can't be read in parts."""
         stream, chunks, size = self.stream(), list[bytes](), 0
         while chunk := stream.read(1 << 20):
             chunks.append(chunk)
@@ -68,7 +65,6 @@ class QuestionFile:
         return b"".join(chunks)
 
     def check_size(self, size: int) -> None:
-        """Refuses more bytes than may be read."""
         if size > self.most:
             raise UserError(
                 f"{self.name} has more than {self.most / 10**9:g} GB, unpacked. If the file is what you mean, allow it "
@@ -76,7 +72,6 @@ class QuestionFile:
             )
 
     def sha256(self) -> str:
-        """Hash of the bytes on disk."""
         digest = hashlib.sha256()
         with self.one_line_errors():
             self._handle.seek(0)
@@ -87,7 +82,6 @@ class QuestionFile:
         return digest.hexdigest()
 
     def show_progress(self, doing: str = "read") -> None:
-        """Shows how far a file that takes its time was read."""
         if self._size < _SLOW:
             return
         if self._shown < 0:
@@ -105,7 +99,7 @@ class QuestionFile:
 
     @contextmanager
     def one_line_errors(self) -> Iterator[None]:
-        """Trouble with the file becomes one line."""
+        """Reports trouble with the file in one line."""
         try:
             yield
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -119,7 +113,6 @@ class QuestionFile:
 
 
 def hash_of(path: Path, progress: Progress | None = None) -> str:
-    """The sha256 of a question file."""
     file = QuestionFile(path, progress=progress)
     try:
         return file.sha256()
@@ -128,7 +121,7 @@ def hash_of(path: Path, progress: Progress | None = None) -> str:
 
 
 def _opened(path: Path) -> io.FileIO:
-    """The file, open; what is no regular file is refused before it is opened, since opening can hang."""
+    """What isn't a regular file is refused before it is opened, since opening can hang."""
     try:
         mode = os.stat(path).st_mode
         for is_kind, kind, then in _KINDS:
@@ -150,18 +143,15 @@ def _cannot_read(path: Path, error: OSError | ValueError) -> UserError:
 
 
 def shown_path(path: Path) -> str:
-    """A path as it appears in a one-line message: nothing in it breaks the line or steers the terminal."""
+    """A path for a one-line message: no control characters, not too long."""
     text = str(path) if str(path).isprintable() else repr(str(path))
     return text if len(text) <= 1000 else f"{text[:400]}…{text[-400:]}"
 
 
 @dataclass(frozen=True)
 class Container:
-    """How rows are written into a file."""
-
     name: str
     unit: str
-    """What a row's number counts: "line", "entry", "row" or "sample"."""
     read: Callable[[QuestionFile], Iterator[tuple[int, Row]]]
     """Number and content of every row of an open file."""
 
@@ -218,7 +208,7 @@ def _container(name: str, head: bytes, question_column: str) -> Container:
 
 
 def _table(name: str, lines: list[bytes], question_column: str) -> Container:
-    """CSV or TSV, by the header; or JSON lines whose first line is broken; or the refusal."""
+    """CSV or TSV, by the header; or JSON lines whose first line is broken; else refused."""
     first, wanted = lines[0], question_column.lower()
     for kind, delimiter in _DELIMITERS.items():
         columns = [cell.strip() for cell in _cells(first, delimiter)]
@@ -241,9 +231,7 @@ class _Lines:
     def __init__(self, file: QuestionFile) -> None:
         self._file, self._stream, self._size = file, file.stream(), 0
         self.number = 0
-        """Number of the last line that was given."""
         self.is_complete = True
-        """Whether it ended with a line end."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -310,7 +298,7 @@ def _cells(line: bytes, delimiter: str) -> list[str]:
 
 
 def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
-    """First line number and content of every row of CSV or TSV; the first row is the header unless it is given."""
+    """First line number and content of every row of CSV or TSV; the first row is the header unless given."""
     lines, names = _Lines(file), list(header)
     csv.field_size_limit(_CELL_LETTERS)
     # Bytes that are not UTF-8 become surrogates, refused later in the one cell that holds them.
@@ -344,7 +332,7 @@ def _cut_off(file: QuestionFile, seen: str) -> UserError:
 
 
 _HEAVY = ("entity_pages", "search_results", "context", "supporting_facts", "EntityPages", "SearchResults")
-"""Columns of TriviaQA and HotpotQA that no question needs; only their names are given on."""
+"""Columns of TriviaQA and HotpotQA that no question needs."""
 
 
 def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
@@ -394,7 +382,7 @@ def _log_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 
 
 def _zstd_entry(file: QuestionFile, content: bytes, info: zipfile.ZipInfo) -> bytes:
-    """An entry packed with zstd; ValueError for one whose checksum is another."""
+    """An entry packed with zstd; ValueError if its checksum differs."""
     header = content[info.header_offset : info.header_offset + 30]
     start = info.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
     try:

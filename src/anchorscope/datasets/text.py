@@ -1,12 +1,10 @@
 """When two written forms are the same words: "The Café Bogotá", "cafe bogota"; "U.S.A.", "USA"; "twenty-one", "21".
 
-Grader and span finders share this reading. Each letter is folded by itself (compatibility form, no accents, no case),
-so that a word keeps its place in the raw text.
-- An apostrophe inside a word is dropped, other punctuation and symbols separate words; "&" reads "and".
-- Dotted initials are one word ("J. R. R." = "jrr"), "1,000" is "1000", and "3.5" stays one word.
-- Number words become digits: "twenty one" is 21, "two hundred and five" 205, "3.5 million" 3500000; not ordinals.
-- Articles are dropped, but never down to nothing, and a last "a" is a name ("vitamin A").
-`normalise` is idempotent.
+Each letter is folded by itself (compatibility form, no accents, no case), so that a word keeps its position in the raw
+text. An apostrophe inside a word is dropped, other punctuation separates words; "&" reads "and". Dotted initials are
+one word, "1,000" is "1000", "3.5" stays one word. Number words become digits ("two hundred and five" is 205), ordinals
+don't. Articles are dropped, but never down to nothing, and a last "a" is a name ("vitamin A"). `normalise` is
+idempotent.
 """
 
 import hashlib
@@ -52,7 +50,7 @@ class Word(NamedTuple):
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Sorted, with overlapping spans made one; spans that only touch stay two."""
+    """Sorted, with overlapping spans merged; spans that only touch stay two."""
     result: list[Span] = []
     for start, end in sorted(spans):
         if result and start < result[-1][1]:
@@ -107,7 +105,7 @@ def _scan(folded: str) -> list[Word]:
 
 
 def _with_possessives(words: list[Word], folded: str) -> list[Word]:
-    """The same words with "'s" at the end of one made a word of its own."""
+    """The same words with a final "'s" as a word of its own."""
     if "'s" not in folded:
         return words
     split: list[Word] = []
@@ -133,10 +131,10 @@ def _raw_places(words: list[Word], text: str) -> list[Word]:
 
 
 def located_words(text: str, *, numbers: bool = True, split_possessive: bool = False) -> list[Word]:
-    """Every word of `text`, articles included, with its place in it.
+    """Every word of `text`, articles included, with its position.
 
-    `numbers` composes number words. `split_possessive` makes "'s" a word of its own, so that "France" is a whole word
-    of "France's"; the grader does not, because "McDonald's" is "McDonalds".
+    `numbers` composes number words. `split_possessive` makes "'s" a word of its own, so that "France" is a word of
+    "France's"; the grader doesn't, because "McDonald's" is "McDonalds".
     """
     folded = text.translate(_FOLDING)
     words = _scan(folded)
@@ -151,7 +149,7 @@ def located_words(text: str, *, numbers: bool = True, split_possessive: bool = F
 
 
 def without_articles(words: Sequence[str]) -> tuple[str, ...]:
-    """The words less their articles; all of them if there is nothing else, and a last "a" stays."""
+    """The words without articles; all of them if there is nothing else, and a last "a" stays."""
     if ARTICLES.isdisjoint(words):
         return tuple(words)
     last = len(words) - 1
@@ -167,7 +165,6 @@ def word_tuple(text: str) -> tuple[str, ...]:
 
 
 def words(text: str) -> list[str]:
-    """`word_tuple` as a list."""
     return list(word_tuple(text))
 
 
@@ -177,12 +174,12 @@ def normalise(text: str) -> str:
 
 
 def question_key(text: str) -> str:
-    """What makes two questions the same question; a text of symbols alone stands for itself."""
+    """What makes two questions the same; a text of symbols stands for itself."""
     return normalise(text) or " ".join(text.split())
 
 
 def occurrences(needle: Sequence[str], haystack: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where `needle` occurs in `haystack`, as [first, after) indices; articles of the haystack may be passed over."""
+    """Where `needle` occurs in `haystack`, as [first, after) indices, ignoring articles of the haystack."""
     for first, word in enumerate(haystack):
         if not needle or word != needle[0]:
             continue
@@ -207,9 +204,9 @@ _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")  # exact in a Decimal, wha
 
 
 def _value(words: Sequence[str], first: int) -> tuple[int, int]:
-    """The value of the number that begins at word `first`, and the index after its last word; (0, first) if none does.
+    """The value of the number at word `first`, and the index after its last word; (0, first) if none.
 
-    `limit` is the bound below which the next addend must stay: 10 after "twenty", 100 after "hundred", 0 after "five".
+    `limit` bounds the next addend: 10 after "twenty", 100 after "hundred", 0 after "five".
     """
     total, group, limit, scale = 0, Decimal(0), 1000, 10**15
     at = first
@@ -243,7 +240,7 @@ def _value(words: Sequence[str], first: int) -> tuple[int, int]:
 
 
 def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The words with numbers in digits, each with the indices [first, after) of the words that it was made from."""
+    """The words with numbers in digits, each with the indices [first, after) of its source words."""
     if NUMBER_WORDS.isdisjoint(words):
         return [(word, at, at + 1) for at, word in enumerate(words)]
     composed: list[tuple[str, int, int]] = []
@@ -256,6 +253,6 @@ def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def small_hash(text: str, seed: int = 0) -> int:
-    """The text as a seeded number of 64 bits, to recognise and draw from a million texts without keeping them."""
+    """A seeded 64-bit hash, to recognise and sample a million texts without keeping them."""
     raw = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=str(seed).encode()).digest(), "big")

@@ -341,7 +341,7 @@ class _Checks:
         self.untouched.append((named & (total == 0)).any())
 
     def ask(self) -> Callable[[], EdgeCounts]:
-        """Queues the checks; the returned function waits, gives the lost edges, and raises where states aren't finite."""
+        """Queues the checks; the result waits, gives the lost edges, and raises where states aren't finite."""
         none = torch.zeros(0, dtype=torch.bool, device=self.lm.device)
         flags = [torch.stack(found) if found else none for found in (self.finite, self.untouched)]
         fetched = Fetched([self.edges, flags[0].all(), flags[1].any()], self.lm.device)

@@ -1,8 +1,8 @@
 """Knowledge boundary: does the model know what it answers through the question better than what it answers otherwise?
 
-True and false answers were drawn in equal numbers, so each item counts for those of its kind that were not drawn (the
-inverse of its chance to be drawn). A relation in which every answer is wrong has no drawn item, and no weight can bring
-it back: `coverage` says what share of the answered questions the items stand for.
+True and false answers were drawn in equal numbers, so each item is weighted by its inverse probability of being drawn.
+A relation in which every answer is wrong has no drawn item: `coverage` is the share of the answered questions that the
+items represent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ _METHOD = f"{METHOD}, weighted by inverse sampling probability"
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """The four questions per pathway, and how much of the dataset the answers speak for."""
     (asked, supplied), (known, unknown), (coverage, not_covered) = _dont_know(inputs), _known(inputs), _coverage(inputs)
     rows, missing = [coverage], [*supplied, *unknown, *not_covered]
     for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known}.items():
@@ -51,7 +50,7 @@ def run(inputs: ExperimentInputs) -> Found:
 
 
 def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tuple[list[Statistic], list[str]]:
-    """The weighted mean of values [item] over all items and per pathway, and the difference Q − A; NaN: left out."""
+    """The weighted mean of values [item] over all items and per pathway, and the difference Q − A, without NaN."""
     from anchorscope.evidence.draws import resampling
 
     there, weights = np.isfinite(values), _weights(inputs)
@@ -77,12 +76,12 @@ def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tupl
 
 
 def _weights(inputs: ExperimentInputs) -> Floats:
-    """For how many answered questions each used item stands."""
+    """How many answered questions each used item represents."""
     return np.array([item.label.weight for item in inputs.used_items], dtype=float)
 
 
 def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
-    """Whether the model says so when it may, 1 or 0, of the items of a smaller experiment; NaN of the others."""
+    """Whether the model says so when allowed, 1 or 0; NaN for items that weren't asked."""
     items = inputs.some_items()
     own = [index for index in items if inputs.used_items[index].question.model_answer is None]
     missing = []
@@ -100,10 +99,8 @@ def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
 
 
 def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str | None]:
-    """The model's answers to the questions, asked with the run's own prompt that now allows "I don't know".
-
-    None where that longer prompt does not fit the model's context.
-    """
+    """The model's answers to the questions, with the run's own prompt that now allows "I don't know"; None if it
+    doesn't fit."""
     from anchorscope.execute.run_passes import run_answers
     from anchorscope.plan.passes import plan_answers
 
@@ -121,7 +118,7 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str |
 
 
 def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
-    """What is known of the items without asking anything, and what is not."""
+    """What is known of the items without asking anything, and what isn't."""
     known, missing = {}, []
     popularity = np.array([log_popularity(item.question) for item in inputs.used_items])
     n = int(np.isfinite(popularity).sum())
@@ -146,7 +143,7 @@ def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
 
 
 def _coverage(inputs: ExperimentInputs) -> tuple[Statistic, list[str]]:
-    """The share of all answered questions that the weighted items stand for: counted, so that it has no interval."""
+    """The share of all answered questions that the weighted items represent: a count, without an interval."""
     answered = sum(item.label.truthful is not None for item in inputs.items)
     share = min(1.0, float(_weights(inputs).sum()) / answered)
     exact = Estimate(share, np.nan, np.nan, answered, "exact share of the answered questions")
@@ -198,7 +195,7 @@ def _panels(data: pl.DataFrame) -> list[Forest]:
 
 
 def _accuracy(rows: pl.DataFrame) -> section.Said | None:
-    """Whether the share of true answers differs; equal only where the interval leaves room for a trifle."""
+    """Whether the share of true answers differs; equal only if the interval is narrow enough."""
     gap = find(rows, measure="accuracy", aspect="difference")
     apart = "holds" in (above(gap, 0.0), below(gap, 0.0))
     same = between(gap, -section.SMALL_GAP, section.SMALL_GAP) == "holds"

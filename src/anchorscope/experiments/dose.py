@@ -1,9 +1,9 @@
-"""Dose: some of the question's exact tokens cut, from a single one to all, and as many random tokens beside them.
+"""Dose: some of the question's exact tokens cut, from one to all, and as many random tokens beside them.
 
-If what the probe needs sits in one token, cutting that one does everything; if it is spread, every further token takes
-its part. Each item's exact tokens are put in one random order, and a dose cuts the first of them: doses are nested. The
-same is done with the tokens that the random control draws from, in items that have as many. Everything is over all
-items: groups made by the knockout would show the knockout's own effect again at the full dose.
+If what the probe needs sits in one token, cutting it does everything; if it is spread, every further token counts. Each
+item's exact tokens are put in one random order, and a dose cuts the first of them: doses are nested. The random control
+does the same with its candidates. Results are over all items: groups made by the knockout would show its own effect
+again at the full dose.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOTHING = "nothing cut"
 
 
 def n_tokens(dose: str, n_exact: int) -> int:
-    """How many tokens a dose cuts of a question with so many exact ones."""
+    """How many of `n` exact tokens a dose cuts."""
     return max(1, math.ceil(DOSES[dose] * n_exact))
 
 
@@ -69,7 +69,6 @@ def plan_doses(inputs: ExperimentInputs) -> dict[str, dict[int, Cut]]:
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Every dose of both kinds, and what it does."""
     planned = plan_doses(inputs)
     chosen = {name: cuts for name, cuts in planned.items() if len(cuts) >= FEW}
     few = ", ".join(f"{name} ({len(cuts)})" for name, cuts in planned.items() if name not in chosen)
@@ -81,7 +80,7 @@ def run(inputs: ExperimentInputs) -> Found:
 
 
 def analyse(inputs: ExperimentInputs, ran: Mapping[str, Scored], n_cut: Mapping[str, Mapping[int, int]]) -> Found:
-    """All statistics of cuts by dose; `n_cut` says how many tokens each variant cuts of each item."""
+    """All statistics of cuts by dose; `n_cut` is the number of tokens each variant cuts of each item."""
     from anchorscope.evidence.draws import resampling
 
     some = inputs.some_items()
@@ -109,7 +108,7 @@ def _auc(inputs: ExperimentInputs, name: str, scored: Scored) -> Statistic:
 
 
 def _shares(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statistic]:
-    """ΔP of a dose of exact tokens over that of all, in the same items; only where all of them do something."""
+    """ΔP of a dose of exact tokens over that of all, in the same items; only if all of them have an effect."""
     full = ran.get(f"{EXACT} {FULL}")
     if full is None:
         return []

@@ -1,8 +1,7 @@
-"""Single heads: the knockout in one query head at a time, in the layer that decides about the pathways.
+"""Single heads: the knockout in one query head at a time, in the most frequent reference layer.
 
-That is the most frequent reference layer. A probe there sees what its own block's attention fetched, so a head of that
-block that reads the question's words shows up; but much may have been fetched before. All heads at once stand beside
-them, for scale. Items whose own reference layer lies below the cut cannot see it and do not count.
+A probe there sees what its own block's attention fetched; much may have been fetched before. All heads at once give the
+scale. Items whose own reference layer lies below the cut don't count.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from anchorscope.report.verdicts import DISCOVERY_RATE, above, size_ratio
 from anchorscope.report.wording import NOTHING, p_value_cell, points
 
 ALL_HEADS, SINGLE_HEADS = "all heads", "single heads"
-"""All heads of the layer cut together, for scale; each cut alone, added up."""
+"""All heads of the layer cut together; each cut alone, added up."""
 
 
 def run(inputs: ExperimentInputs) -> Found:
@@ -47,7 +46,7 @@ EXPERIMENT = Experiment("heads", "the knockout in single heads of the reference 
 
 
 def _rows(findings: Findings) -> pl.DataFrame:
-    """ΔP at l*, with the head in a column of its own (−1 for all of them), and whether q tells it from zero."""
+    """ΔP at l*, with the head in its own column (−1 for all), and whether q separates it from zero."""
     rows = select(statistics(findings, "heads", "delta_p_reference"), group=GROUPS)
     beside = pl.col("group").replace_strict({group: group_offset(group) for group in GROUPS}, return_dtype=pl.Float64)
     head = pl.col("variant").str.extract(r"^head (\d+)$", 1).cast(pl.Int64).fill_null(-1)
@@ -90,7 +89,7 @@ _PANEL = Lines(_SERIES, "ΔP at l*", "", 4.3, x="x", x_label="Head", over_layers
 
 
 def _lowest_head(place: int, rows: pl.DataFrame) -> str:
-    """Of the single head with the lowest ΔP its number, its ΔP or its q."""
+    """The number, ΔP or q of the single head with the lowest ΔP."""
     single = select(rows, together=False).sort("value")
     if not single.height:
         return NOTHING

@@ -1,8 +1,8 @@
 """Where the cut matters: the knockout in one layer at a time, and in windows of layers.
 
-What one layer loses a later one may still fetch, so that single layers can do little where all together do much.
-`share_of_cumulative` is what the single layers' ΔP add up to over that of the whole knockout, `deepest_layer` the layer
-that takes most, with its interval over the draws.
+What one layer loses a later one may still fetch, so single layers can do little where all together do much.
+`share_of_cumulative` is the sum of the single layers' ΔP over that of the whole knockout, `deepest_layer` the layer
+with the largest effect, with its interval over the draws.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def window_starts(n_layers: int, width: int) -> list[int]:
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """The knockout in every layer and window, and what it does to the groups."""
+    """The knockout in every layer and window, and its effect on the groups."""
     n_layers = inputs.measured.n_layers
     width = min(n_layers, inputs.window or max(2, n_layers // 4))
     cuts = [PartialCut(SINGLE, range(layer, layer + 1)) for layer in range(n_layers)]
@@ -76,7 +76,7 @@ def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
 
 
 def _shares(inputs: ExperimentInputs, singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]:
-    """What single layers add up to at the reference layer, over what the whole knockout does to the same items."""
+    """The sum of single layers at the reference layer, over the whole knockout's effect on the same items."""
     import torch
 
     if not _complete(inputs, singles):

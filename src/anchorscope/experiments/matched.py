@@ -1,12 +1,12 @@
 """Matched strings: does the probe still know truth, and how much of that needs the question, if words cannot tell?
 
-The questions of the run exchange their accepted answers two by two: from "capital of France: Paris" and "capital of
-Peru: Lima" come four items, two of them false. Every word of a question and of an answer is in as many true as false
-items of such a group, so words, answers and relations alone are at an AUC of 0.5 by design as long as groups stay
-whole. The model reads these supplied answers, clean and with the key words or random tokens cut. Probes are trained on
-half of the pairs and score the other half; the question share Λ stands beside that of the model's own answers. There an
-answer can speak for itself (some are likelier to be true than others); so what Λ lacks of 1 there and not here was the
-answers' priors.
+Questions exchange their accepted answers two by two: from "capital of France: Paris" and "capital of Peru: Lima" come
+four items, two of them false. Every word is in as many true as false items of such a group, so words, answers and
+relations alone have an AUC of 0.5 by design as long as groups stay whole.
+
+The model reads these supplied answers, clean and with the key words or random tokens cut. Probes are trained on half of
+the pairs and score the other half; Λ stands beside that of the model's own answers, where some answers are likelier to
+be true than others: what Λ lacks of 1 there and not here is due to the answers' priors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MATCHED, FREE = "matched", "free"
 FEWEST_PAIRS = 30
 """Pairs below which nothing is reported: 60 true and 60 false answers."""
 MOST_PAIRS = 750
-"""3,000 items: as many as a run uses of a dataset; states of more would not fit beside a large model's."""
+"""3,000 items: as many as a run uses of a dataset."""
 SIZE = 4
 """Items of a pair: two questions, two answers each."""
 _FOLDS = 5  # of the baselines that learn
@@ -57,9 +57,9 @@ _LOOKED_AT = 3  # questions looked at for every pair that is wanted: some find n
 
 
 def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tuple[int, int]], list[str]]:
-    """Pairs of questions of one kind, by their places, no question in two; and what is to be said of the others.
+    """Pairs of questions of one kind, by index, no question in two; and what to report of the others.
 
-    Which of equally good partners a question gets is drawn with the seed.
+    Ties between equally good partners are broken by the seed.
     """
     clear = [place for place, question in enumerate(questions) if _has_clear_answer(question)]
     kinds: dict[str, list[int]] = {}
@@ -87,9 +87,9 @@ def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tupl
 
 
 def true_answer(question: Question) -> str:
-    """The answer that stands for a question: the first of those accepted, which is how datasets name it.
+    """The answer that represents a question: the first accepted one, which is how datasets name it.
 
-    Sets without relations list what redirects to the answer, in any order: there it is the form closest to the others.
+    Sets without relations list redirects in any order: there it is the form closest to the others.
     """
     if question.relation is not None or len(question.answers) < 3:
         return question.answers[0]
@@ -99,7 +99,7 @@ def true_answer(question: Question) -> str:
 
 
 def matched_questions(questions: Sequence[Question], pairs: Iterable[tuple[int, int]]) -> list[Question]:
-    """The four items of each pair, one pair after the other, with their answers and labels."""
+    """The four items of each pair, with their answers and labels."""
     return [
         replace(
             questions[own],
@@ -133,7 +133,7 @@ def _shares_words(question: str, answer: str) -> bool:
 
 
 def _paired(questions: Sequence[Question], members: Sequence[int], order: Priorities) -> Iterable[tuple[int, int]]:
-    """Pairs among questions of one kind, the most frequent answers first: so that more questions find a partner."""
+    """Pairs among questions of one kind, the most frequent answers first, so that more questions find a partner."""
     answers: dict[str, list[int]] = {}
     for index in sorted(members, key=lambda index: (-int(order[index]), index)):
         answers.setdefault(normalise(true_answer(questions[index])), []).append(index)  # drawn from the end
@@ -162,7 +162,7 @@ def _entry(answer: str, rest: Sequence[int], order: Priorities) -> tuple[int, in
 
 
 def _exchange(first: Question, second: Question) -> bool:
-    """Whether no accepted answer of either is accepted by the other, and no word stands in a question and an answer."""
+    """Whether neither accepts an answer of the other, and no word stands in a question and an answer."""
     return all(
         not _shares_words(asked.question, true_answer(giver))
         and not any(grade(answer, asked.answers, asked.question) for answer in giver.answers)
@@ -179,7 +179,7 @@ class AnswerSet:
     items: Sequence[Item]
     labels: Bools
     groups: Indices
-    """What never stands on both sides of a split."""
+    """Never on both sides of a split."""
     folds: Indices
     clean: Tensor
     """[item, d_model]."""
@@ -191,7 +191,7 @@ class AnswerSet:
 
 
 def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -> tuple[Tensor, dict[str, Tensor]]:
-    """AUC by half-split probes, and Λ under each cut, in every draw; no Λ where the probes have no evidence."""
+    """AUC by half-split probes, and Λ under each cut, in every draw; no Λ if the probes have no evidence."""
     import torch
 
     from anchorscope.question_share.evidence import GROUPS, clean_evidence, lost_evidence, make_halves
@@ -219,7 +219,7 @@ def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Builds the pairs, runs them, and measures both sets alike at the most frequent reference layer."""
+    """Builds the pairs, runs them, and measures both sets at the most frequent reference layer."""
     from anchorscope.evidence.draws import Draws
     from anchorscope.interventions.cuts import KNOCKOUT, RANDOM
 

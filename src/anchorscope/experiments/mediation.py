@@ -1,12 +1,11 @@
 """Mediation (activation patching): states of the key words exchanged between a true and a false item, layer by layer.
 
-The knockout asks what is lost when nobody may look at the key words; here they may be looked at, and say something
-else: at the entry of one layer the residual states of the exact question tokens are replaced by those of a partner of
-the same relation and of opposite truth. *Necessity*: the true member gets the false one's states; which share of the
-pair's difference in log-odds at l* does it lose? *Sufficiency*: the false member gets the true one's; which share does
-it gain? Beside them: a donor that is as true as the target (what putting in anybody's states does), and as many other
-tokens' states of the partner. A pair has the same relation, as many exact question tokens, and no subject or question
-in common; no item is in two.
+The knockout removes the key words; here, at the entry of one layer, the residual states of the exact question tokens
+are replaced by those of a partner of the same relation and opposite truth. *Necessity*: the true member gets the false
+one's states; which share of the pair's difference in log-odds at l* does it lose? *Sufficiency*: the false member gets
+the true one's; which share does it gain? Controls: a donor that is as true as the target, and the partner's states of
+as many other tokens. A pair has the same relation, as many exact question tokens, and no subject or question in common;
+no item is in two.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Pair = tuple[int, int]
 
 
 def alike(inputs: ExperimentInputs, items: Sequence[int]) -> dict[tuple[str, int], list[int]]:
-    """Items by relation and number of exact tokens, each kind in an order drawn at random; none without a relation."""
+    """Items by relation and number of exact tokens, each kind in random order; none without a relation."""
     kinds: dict[tuple[str, int], list[int]] = {}
     for index in items:
         item = inputs.used_items[index]
@@ -94,7 +93,7 @@ def _exact(inputs: ExperimentInputs, item: int, donor: int) -> Patch:
 
 
 def _same_truth(inputs: ExperimentInputs, item: int, members: Sequence[int]) -> int | None:
-    """An item that is alike and as true, of another group: the first after it in the drawn order."""
+    """An item that is alike and as true, of another group: the next in the drawn order."""
     labels, groups = inputs.measured.labels, inputs.measured.groups
     place = members.index(item)
     others = [*members[place + 1 :], *members[:place]]
@@ -102,7 +101,7 @@ def _same_truth(inputs: ExperimentInputs, item: int, members: Sequence[int]) -> 
 
 
 def _other_tokens(inputs: ExperimentInputs, item: int, donor: int) -> Patch | None:
-    """As many other tokens as the exact ones, of both, in their order; None where one has too few."""
+    """As many other tokens as the exact ones, of both, in their order; None if one has too few."""
     from anchorscope.interventions.cuts import random_candidates
 
     wanted = len(inputs.used_items[item].located.question_tokens)
@@ -117,7 +116,7 @@ def _other_tokens(inputs: ExperimentInputs, item: int, donor: int) -> Patch | No
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Pairs are drawn, their states exchanged at every layer that a probe at l* can see, and shares computed."""
+    """Draws pairs, exchanges their states at every layer that a probe at l* can see, and computes shares."""
     pairs = draw_pairs(inputs)
     if len(pairs) < FEW:
         return Found(
@@ -171,7 +170,7 @@ def _at_reference(inputs: ExperimentInputs, scored: Scored) -> Floats:
 
 
 def _ratio(draws: Draws, part: Floats, whole: Floats) -> Tensor:
-    """Sum of one over the sum of the other in every draw; a pair whose part is not known counts in neither."""
+    """Ratio of the sums in every draw; a pair with an unknown part counts in neither."""
     from anchorscope.evidence.draws import ratio
 
     there = np.isfinite(part)
@@ -228,7 +227,7 @@ _PANELS = [
 
 
 def _at_largest(place: int, rows: pl.DataFrame) -> str:
-    """At the layer where most follows the states: layer, share, pairs, both controls, or what exceeds the first."""
+    """At the layer with the largest share: layer, share, pairs, both controls, or the excess over the first."""
     largest = select(rows, variant=OPPOSITE, aspect="").sort("value")
     if not largest.height:
         return NOTHING

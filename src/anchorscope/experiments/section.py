@@ -1,7 +1,7 @@
-"""One experiment's part of the page: its answer in a sentence with a verdict, and behind it text, a figure and a table.
+"""One experiment's part of the page: its answer in a sentence with a verdict, then text, a figure and a table.
 
-Every experiment's file has a `SectionSpec`, and its entry in `catalogue.py` names it. A table has a line for every
-combination of dataset and keys that has rows; a column is its head and a function from the line's rows to a cell.
+A table has a line for every combination of dataset and keys that has rows; a column is its head and a function from the
+line's rows to a cell.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SectionSpec:
     slug: str
     title: str
     rows: Callable[[Findings], pl.DataFrame]
-    """The experiment's rows of a run; where there are none and no figure was made, there is no section."""
+    """The experiment's rows of a run; without rows and figure there is no section."""
     asks: str
     """What is asked, and how; about 25 words."""
     careful: str
@@ -39,9 +39,9 @@ class SectionSpec:
     answer: Answer
     charts: tuple[ChartSpec, ...] = ()
     tables: tuple[TableSpec, ...] = ()
-    """The first that has lines is the one that the plain-text report shows."""
+    """The plain-text report shows the first one that has lines."""
     docs: str = ""
-    """Below docs/; empty for the page under evidence/ of the same name as the slug."""
+    """Below docs/; by default the page under evidence/ named like the slug."""
 
     def section(self, findings: Findings) -> Section | None:
         """The section of a run; None where the experiment was not made."""
@@ -63,11 +63,11 @@ FIGURE_COLUMNS = (
 )
 """What the CSV file beside a figure has of each row."""
 HALF = 0.5
-"""Of an effect: a part that does at least half of the whole does most of it. Also the AUC of guessing."""
+"""A part that does at least half of the whole does most of it. Also the AUC of guessing."""
 RELIABLE = 0.7
-"""Below it single items should not be sorted by a measure."""
+"""Below it single items shouldn't be sorted by a measure."""
 SMALL_GAP = 0.05
-"""A difference of two shares below it is of no account."""
+"""Smaller differences of two shares don't matter."""
 
 
 _ENDS = ("ci_low", "ci_high")
@@ -90,10 +90,10 @@ class Answer:
     fails: str
     undecided: str
     of: Callable[[pl.DataFrame], Said | None]
-    """From one dataset's rows, under the headline rule where rules differ; None where its numbers are missing."""
+    """From one dataset's rows, under the headline rule if rules differ; None if its numbers are missing."""
 
     def give(self, findings: Findings, rows: pl.DataFrame) -> tuple[str, Verdict]:
-        """The sentence over all datasets, and its verdict: it is so only where it is so of each."""
+        """The sentence over all datasets, and its verdict: it holds only if it holds for each."""
         few = pl.col("n") < FEWEST_GROUPS  # a bootstrap of so few has no honest interval, and decides nothing
         rows = rows.with_columns(pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS)
         answers = {
@@ -115,12 +115,10 @@ class Answer:
 
 
 def whole_percent(share: Estimate | None) -> str:
-    """A share in a sentence."""
     return estimate(share, 0, 100.0, "\u00a0%")
 
 
 def three_digits(area: Estimate | None) -> str:
-    """An AUC."""
     return estimate(area, 3)
 
 
@@ -135,7 +133,7 @@ Rows = pl.DataFrame
 Cell = Callable[[Rows], str]
 Column = tuple[str, Cell]
 ITEMS = "items"
-"""The head of a column of counts, which is no finding by itself."""
+"""The head of a column of counts."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ class Key:
     column: str
     head: str
     words: Mapping[str, str] = field(default_factory=dict)
-    """Value → its words, in the order of the lines; others keep their names and come after them."""
+    """Value → its words, in the order of the lines; others keep their names and come last."""
 
 
 RULE = Key("assignment", "rule", RULES)
@@ -154,8 +152,6 @@ GROUP = Key("group", "group", {name: name for name in GROUPS})
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table, whatever the run."""
-
     title: str
     keys: Sequence[Key]
     """What the lines are about besides the dataset, which is always first."""

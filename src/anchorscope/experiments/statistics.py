@@ -1,9 +1,9 @@
 """Means, AUCs and tests with bootstrap intervals; the same draws everywhere.
 
 Every draw resamples whole groups of questions, and both sides of a difference come from the same draw. Tests use the
-bootstrap's standard error and a normal distribution: a share of 2,000 draws could not go below one in a thousand. Items
-keep the pathway that they have in the sample under the corrected rule; the plain rule sorts them largely by their
-label. Scores of different folds come from different probes, so AUCs compare items of one fold only.
+bootstrap's standard error and a normal distribution: a share of 2,000 draws couldn't go below one in a thousand. Items
+keep their pathway in the sample under the corrected rule. Scores of different folds come from different probes, so AUCs
+compare items of one fold only.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Indices = NDArray[np.int64]
 
 METHOD = "bootstrap over groups"
 OF_SAMPLE = ", groups of the sample"
-"""Pathways rest on an estimated shift; where draws keep those of the sample, the method ends so."""
+"""Pathways depend on an estimated shift; if draws keep those of the sample, the method ends with this."""
 RULE = "corrected"
 """The rule that makes the pathways of all experiments, in the column `assignment`."""
 FEW = 10
-"""Items of a group below which nothing is reported: its interval would rest on a handful of questions."""
+"""Items of a group below which nothing is reported."""
 _STILL = 1e-12  # numbers that differ by less in all draws differ by rounding only
 
 
@@ -45,15 +45,15 @@ def of_truth(labels: Bools, truth: str) -> Bools:
 
 
 def too_few(n: int, group: str | None = None, truth: str = "all") -> str:
-    """The reason why nothing is reported of a group."""
+    """Why nothing is reported of a group."""
     pathway = f" are {group} under the {RULE} rule" if group else ""
     return f"only {n} {'items' if truth == 'all' else TRUTHS[truth]}{pathway}, {FEW} needed"
 
 
 def group_means(values: Floats, inside: Bools, draws: Draws, weights: Floats | None = None) -> Tensor:
-    """Mean of values [item, k] over the items inside, in every draw, [k, draw]; NaN values do not count.
+    """Mean of values [item, k] over the items inside, in every draw, [k, draw], without NaN.
 
-    `weights` [item] say how many items each one stands for.
+    `weights` [item] say how many items each one represents.
     """
     from anchorscope.evidence.draws import ratio
 
@@ -76,7 +76,7 @@ def estimate_of(samples: Tensor, n: int, method: str = METHOD) -> Estimate:
 
 
 def p_value(samples: Tensor, null: float = 0.0) -> float | None:
-    """Two-sided p-value of one number in every draw, [draw]; None where all draws agree: there's no standard error."""
+    """Two-sided p-value of one number in every draw, [draw]; None if all draws agree."""
     drawn = samples.cpu().numpy()
     spread = np.ma.filled(np.ma.masked_invalid(drawn[1:]).std(), np.nan)
     if not spread > _STILL:

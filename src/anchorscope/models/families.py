@@ -271,7 +271,7 @@ def run_block(
     attends: Attends,
     read: Int[Tensor, " read"] | None = None,
 ) -> BlockOutput:
-    """One decoder block on the residual stream; with `read`, only the tokens at these indices continue after attention."""
+    """One decoder block; with `read`, only the tokens at these indices continue after attention."""
     given: dict[str, Any] = {"attention_mask": attends}
     if rotary is not None:
         given["position_embeddings"] = rotary

@@ -349,7 +349,7 @@ def context_length(config: Any) -> int | None:
 
 
 def _scaled(text: Any, stated: int) -> int:
-    """The context of a scaled rotary embedding; Llama 3, LongRoPE and linear scaling state the scaled length already."""
+    """The context of a scaled rotary embedding; Llama 3, LongRoPE and linear scaling state the scaled length."""
     rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None)
     if not isinstance(rope, dict):
         return stated

@@ -371,7 +371,7 @@ def permuted_areas(
 
 
 def _comparable(splits: Splits) -> NDArray[np.int64]:
-    """Fold and relation of every item; relations with only one label in a fold are merged there, or nothing could move."""
+    """Fold and relation of every item; relations with only one label in a fold are merged there."""
     relation = splits.strata // 2
     cell = splits.folds * (relation.max() + 2) + relation + 1
     _, place = np.unique(cell, return_inverse=True)

@@ -1,13 +1,11 @@
-"""The exact answer E_A, as a span of the model's answer: the entity, without what is said around it.
+"""The exact answer E_A, as a span of the model's answer: the entity, without the words around it.
 
-The rule never sees the accepted answers: locating the entity of right answers by another rule than that of wrong ones
-would let a probe tell them apart by position alone. It reads the answer and the words of the question.
-- An answer of a few words is the entity, less articles and punctuation.
-- Of a sentence, what it states is taken: "Well, I think the capital of France is Paris. It is large." states "Paris". A
-  form of "be" has two sides; the side that repeats the question, is a pronoun, or describes is not the answer.
-- In that statement the entity is the first name, quotation or number that is not in the question; for "what" questions
-  also a common noun after "a" ("is a British politician"); else its first clause. Names that only describe ("the
-  American director Tom Ford") are skipped where another name follows.
+The rule never sees the accepted answers: otherwise a probe could tell right answers by position alone. It reads the
+answer and the question's words. An answer of a few words is the entity, less articles and punctuation. Of a sentence,
+what it states is taken: "Well, I think the capital of France is Paris." states "Paris"; of the two sides of a form of
+"be", the one that repeats the question, is a pronoun, or describes isn't the answer. The entity is the first name,
+quotation or number of the statement that isn't in the question; for "what" questions also a common noun after "a"; else
+its first clause. Names that only describe ("the American director Tom Ford") are skipped if another name follows.
 """
 
 import re
@@ -44,7 +42,7 @@ _META_WORDS = word_set("answer correct guess mistaken recall remember response s
 
 
 def _phrases(name: str) -> list[tuple[list[str], bool]]:
-    """Phrases, the longest first, and whether a mark must set them off."""
+    """Phrases, the longest first, and whether punctuation must set them off."""
     kinds = ((name, False), (f"{name}_with_mark", True))
     return [(phrase, mark) for kind, mark in kinds for phrase in sorted(PHRASES[kind], key=len, reverse=True)]
 
@@ -64,26 +62,25 @@ class AnswerWords:
         return self.words[index].text
 
     def gap_after(self, index: int) -> str:
-        """What stands between a word and the next one."""
+        """The characters between a word and the next one."""
         following = self.words[index + 1].start if index + 1 < len(self.words) else len(self.text)
         return self.text[self.words[index].end : following]
 
     def is_lower(self, index: int) -> bool:
-        """Whether a word is written without a capital letter or digit."""
+        """Whether a word has no capital letter or digit."""
         return self.text[self.words[index].start : self.words[index].end].islower()
 
     def is_new(self, index: int) -> bool:
-        """Whether a word has content that is not in the question."""
+        """Whether a word has content that isn't in the question."""
         return not any(self.word(index) in known for known in (FUNCTION_WORDS, self.asked, _META_WORDS))
 
     def says_something_new(self, part: Part) -> bool:
-        """Whether any word of a part does."""
         first, after = part
         return first < after and self._new_before[after] > self._new_before[first]
 
     @cached_property
     def _new_before(self) -> list[int]:
-        """How many words before each place have new content; asked for many parts of a long answer."""
+        """How many words before each index have new content, for many parts of a long answer."""
         return [0, *accumulate(map(self.is_new, range(len(self.words))))]
 
     @cached_property
@@ -92,7 +89,7 @@ class AnswerWords:
 
 
 def read_answer(answer: str, question: str | None) -> AnswerWords:
-    """The words of an answer, beside those of its question."""
+    """The words of an answer, and of its question."""
     asked = (word.text for word in words_as_written(question or ""))
     return AnswerWords(answer, words_as_written(answer), frozenset(asked) - FUNCTION_WORDS)
 
@@ -108,7 +105,7 @@ def _sentence_end(parsed: AnswerWords, first: int) -> int:
 
 
 def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
-    """A part without what is said before and behind the answer; never empty."""
+    """A part without hedges before and after the answer; never empty."""
     first, after = part
     texts = parsed.texts
     changed = True
@@ -130,7 +127,7 @@ def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
 
 
 def _copula(parsed: AnswerWords, part: Part) -> int | None:
-    """The form of "be" that parts a sentence: not one inside a title ("This Is It") or after "who"."""
+    """The form of "be" that divides a sentence: not one inside a title ("This Is It") or after "who"."""
     first, after = part
     for index in range(first + 1, after - 1):
         short = parsed.word(index) == "'s" and parsed.word(index - 1) in PRONOUNS
@@ -149,7 +146,6 @@ def _describes(parsed: AnswerWords, part: Part) -> bool:
 
 
 def _answering_side(parsed: AnswerWords, left: Part, right: Part) -> Part:
-    """The side of a form of "be" that answers."""
     new_left, new_right = parsed.says_something_new(left), parsed.says_something_new(right)
     if new_left != new_right:
         return left if new_left else right
@@ -157,7 +153,7 @@ def _answering_side(parsed: AnswerWords, left: Part, right: Part) -> Part:
 
 
 def statement(parsed: AnswerWords) -> Part:
-    """The words of the answer that state something; empty only for an answer without words."""
+    """The words of the answer that state something; empty only without words."""
     first = 0
     while True:
         part = _without_hedges(parsed, (first, _sentence_end(parsed, first)))
@@ -189,7 +185,7 @@ def _is_only_a_hedge(parsed: AnswerWords, part: Part) -> bool:
 
 
 LONGEST_ENTITY = 5
-"""Answers of more words than this are read as sentences; "The Lord of the Rings" and "Paris, France" are not."""
+"""Longer answers are read as sentences; "The Lord of the Rings" and "Paris, France" aren't."""
 
 _AROUND = " \t\r\n\v\f\u00a0.,;:!?…\"'“”„‘’«»`*_()[]{}-–—"
 _CLAUSE_MARK = re.compile(r"[,;:!?…]+[\"'”’]?\s|\s[(\[–—]")
@@ -201,7 +197,7 @@ _PARTICIPLES = word_set("found made known set built born held written sung")
 
 
 def answer_entity(answer: str, question: str | None = None) -> Span:
-    """Characters [start, end) of the entity in the answer; never empty unless the answer is."""
+    """Characters [start, end) of the entity; never empty unless the answer is."""
     parsed = read_answer(answer, question)
     if parsed.words:
         first, after = _entity(parsed, statement(parsed), _wanted(question))
@@ -220,14 +216,14 @@ def answer_entity(answer: str, question: str | None = None) -> Span:
 
 
 def _trimmed(answer: str, start: int, end: int) -> Span:
-    """[start, end) without white space, quotes and punctuation at its ends; empty if there is nothing else."""
+    """[start, end) without white space, quotes and punctuation at its ends; may be empty."""
     part = answer[start:end]
     start += len(part) - len(part.lstrip(_AROUND))
     return start, max(start, start + len(part.strip(_AROUND)))
 
 
 def _wanted(question: str | None) -> str:
-    """What kind of thing is asked for: a `name`, a `number`, or `any`."""
+    """The kind of thing asked for: a `name`, a `number`, or `any`."""
     texts = [word.text for word in words_as_written(question or "")]
     asking = next((index for index, text in enumerate(texts) if text in QUESTION_WORDS), None)
     if asking is None:
@@ -252,7 +248,7 @@ def _entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
 
 
 def _contrast(parsed: AnswerWords, part: Part) -> int:
-    """Where a part goes on with "but" or the like, or its end."""
+    """The index of "but" or the like in a part, or its end."""
     contrasts = (
         index + 1
         for index in range(part[0], part[1] - 1)
@@ -287,7 +283,7 @@ def _next_content(parsed: AnswerWords, first: int, after: int) -> int:
 
 
 def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
-    """The index after the first clause: it ends at a mark, unless a name goes on behind it ("Paris, France").
+    """The index after the first clause: it ends at a mark, unless a name continues ("Paris, France").
 
     Inside a name or title no mark ends it, unless what follows only repeats the question.
     """
@@ -306,7 +302,7 @@ def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
 
 
 def _noun_phrase(parsed: AnswerWords, part: Part) -> Part:
-    """Words from the first on, up to a word of grammar, less a participle before it ("candle used in")."""
+    """Words up to a function word, less a participle before it ("candle used in")."""
     first, after = part
     end = first + 1
     while end < after and parsed.word(end) not in FUNCTION_WORDS:
@@ -328,7 +324,7 @@ def _candidates(parsed: AnswerWords, wanted: str) -> Iterator[Part]:
 
 
 def _first_candidate(parsed: AnswerWords, part: Part, wanted: str) -> Part | None:
-    """The first name, quotation or number in a part that is not in the question; one that only describes comes last."""
+    """The first name, quotation or number of a part that isn't in the question; one that only describes comes last."""
     describing: Part | None = None
     for found in _candidates(parsed, wanted):
         first, after = max(found[0], part[0]), min(found[1], part[1])
@@ -352,7 +348,7 @@ def _only_describes(parsed: AnswerWords, name: Part, end: int) -> bool:
 
 
 def _without_asked_tail(parsed: AnswerWords, part: Part) -> Part:
-    """A part without last words that are in the question, some in lower case: "Stoker wrote Dracula"; never empty."""
+    """A part without final words of the question, some in lower case: "Stoker wrote Dracula"; never empty."""
     first, after = part
     end = after
     while end > first + 1 and not parsed.is_new(end - 1):
