@@ -151,18 +151,18 @@ _ENTRIES = (
         "none", "nothing is cut, in another batch order: the noise floor", "nothing cut", "knockout", control=True
     ),
 )
-INTERVENTIONS = {one.name: one for one in _ENTRIES}
+INTERVENTIONS = {entry.name: entry for entry in _ENTRIES}
 """In the order of the report: ways to remove the question, controls, plug-ins."""
 
-CONTROLS = tuple(one.name for one in _ENTRIES if one.control)
+CONTROLS = tuple(entry.name for entry in _ENTRIES if entry.control)
 """Interventions that should do little."""
-METHODS = tuple(one.name for one in _ENTRIES if not one.control and one.experiment != "exact-tokens")
+METHODS = tuple(entry.name for entry in _ENTRIES if not entry.control and entry.experiment != "exact-tokens")
 """Interventions that remove the whole question, or all of its key words."""
 
 _EXPERIMENTS = "anchorscope.experiments"
 _OWN_EXPERIMENTS = {
-    one.name: one
-    for one in (
+    entry.name: entry
+    for entry in (
         ExperimentEntry(
             "knockout",
             "does the probe need the question's key words?",
@@ -292,7 +292,7 @@ _OWN_EXPERIMENTS = {
 }
 OWN_EVIDENCE = frozenset((*_OWN_EXPERIMENTS, *INTERVENTIONS))
 """Names that plug-ins can't use."""
-_ADDED = {name: f"plug-in of {one.package}" for name, one in plugins_of("interventions", OWN_EVIDENCE).items()}
+_ADDED = {name: f"plug-in of {plugin.package}" for name, plugin in plugins_of("interventions", OWN_EVIDENCE).items()}
 INTERVENTIONS |= {name: InterventionEntry(name, about, name, name) for name, about in _ADDED.items()}
 EXPERIMENTS = {
     **_OWN_EXPERIMENTS,
@@ -308,7 +308,7 @@ EXPERIMENTS = {
 """In the order in which they run."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
-RATED = tuple(name for name, one in EXPERIMENTS.items() if one.rated)
+RATED = tuple(name for name, entry in EXPERIMENTS.items() if entry.rated)
 """What `anchorscope validate` takes."""
 
 
@@ -324,7 +324,7 @@ def intervention_label(name: str) -> str:
 
 
 def interventions_in(experiment: str) -> tuple[str, ...]:
-    return tuple(one.name for one in INTERVENTIONS.values() if one.experiment == experiment)
+    return tuple(entry.name for entry in INTERVENTIONS.values() if entry.experiment == experiment)
 
 
 _MOP_READINGS = {
@@ -395,11 +395,11 @@ _DETECTORS = (
         "pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta", saved=False
     ),
 )
-OWN_DETECTORS = {one.name: one for one in _DETECTORS}
+OWN_DETECTORS = {entry.name: entry for entry in _DETECTORS}
 DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
 """In the order of tables: detectors, baselines, variants and controls, plug-ins."""
 OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
-GRADERS = {**OWN_GRADERS, **{name: one.reference for name, one in plugins_of("graders", OWN_GRADERS).items()}}
+GRADERS = {**OWN_GRADERS, **{name: plugin.reference for name, plugin in plugins_of("graders", OWN_GRADERS).items()}}
 """`module:name` of every `Grader`, by name."""
 BOOSTS = (1.0, 3.0)
 """α of strengthened attention: scores get + log(1 + α) before the softmax."""

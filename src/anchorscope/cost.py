@@ -106,7 +106,7 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
     k = min(recipe.directions or default_directions(size.used, model.width), max(1, size.used - 1), model.width)
     reduced = float(size.used * k * k)
     answered = size.to_answer * (size.tokens + _DECODING * (_ANSWER_TOKENS + 1))
-    known = {
+    costs = {
         "answers": 2.0 * model.parameters * answered,
         "labels": 0.0,
         "tokens": 0.01 * once,
@@ -130,12 +130,12 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "final-probes": _FINAL_PROBES * everywhere * states,
     }
     if recipe.random_weights:
-        known["lost-random-weights"] = 2 * once
+        costs["lost-random-weights"] = 2 * once
     if "detection" in recipe.keep:
         written = max(SAMPLES) * _DECODING * (_ANSWER_TOKENS + 1) / (size.tokens + _ANSWER_TOKENS)
-        known |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
+        costs |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
     further = {f"experiment-{name}" for name in recipe.evidence} & set(_OTHER_EXPERIMENTS)
-    return known | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
+    return costs | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
 
 
 def unknown_steps(recipe: Recipe) -> list[str]:
@@ -195,10 +195,12 @@ def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], ask
     for size in sizes:
         used += size.used
         operations += sum(step_costs(recipe, model, size).values())
-        place = float(model.n_layers * size.used * model.width * itemsize)
-        memory = max(memory, place * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
-        kept = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
-        disk += place * (places * (1 + kept) + 1 + cuts)  # with what is there only while it runs
+        layer_states = float(model.n_layers * size.used * model.width * itemsize)
+        memory = max(
+            memory, layer_states * (2 * places + cuts)
+        )  # clean and knockout everywhere, random cuts at the headline
+        copies = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
+        disk += layer_states * (places * (1 + copies) + 1 + cuts)  # with what is there only while it runs
     rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
     slower = _REFERENCE_RATE / rate if recipe.device == "cpu" else 1.0
     return Cost(

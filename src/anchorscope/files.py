@@ -39,32 +39,32 @@ _MEMORY: dict[str, tuple[Stamp, str]] = {}
 
 
 @contextlib.contextmanager
-def replacing(place: Path) -> Iterator[Path]:
+def replacing(target: Path) -> Iterator[Path]:
     """A path to write a file or a folder to; it replaces `place` only on success."""
-    with _beside(place) as half_made:
+    with _beside(target) as half_made:
         yield half_made
         sync_tree(half_made)
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
-        os.replace(half_made, place)
-        sync_folder(place.parent)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        os.replace(half_made, target)
+        sync_folder(target.parent)
 
 
 @contextlib.contextmanager
-def folder_beside(place: Path) -> Iterator[Path]:
+def folder_beside(target: Path) -> Iterator[Path]:
     """An empty folder to write into, named after `place`; removed afterwards."""
-    with _beside(place) as half_made:
+    with _beside(target) as half_made:
         make_folder(half_made)
         yield half_made
 
 
 @contextlib.contextmanager
-def _beside(place: Path) -> Iterator[Path]:
+def _beside(target: Path) -> Iterator[Path]:
     """An unused path beside `place`; errors name `place`."""
-    half_made = place.with_name(f"{place.name}{PARTIAL}")
+    half_made = target.with_name(f"{target.name}{PARTIAL}")
     _remove(half_made)
     try:
-        with naming(place):
+        with naming(target):
             yield half_made
     finally:
         with contextlib.suppress(OSError):
@@ -78,29 +78,29 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_json(place: Path, record: Any, indent: int | None = 1) -> None:
+def write_json(path: Path, record: Any, indent: int | None = 1) -> None:
     """A JSON file without NaN; without an indent it is written several times as fast."""
-    with replacing(place) as half_made:
+    with replacing(path) as half_made:
         half_made.write_text(json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False), encoding="utf-8")
 
 
-def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
+def move_files(made: Path, folder_to: Path, names: Iterable[str]) -> None:
     """Moves files, already synced, to the same names in another folder."""
-    folders = {(place / name).parent for name in names}
+    folders = {(folder_to / name).parent for name in names}
     for folder in folders:
         make_folder(folder)
     for name in names:
-        os.replace(made / name, place / name)
+        os.replace(made / name, folder_to / name)
     for folder in folders:
         sync_folder(folder)
 
 
-def move_aside(place: Path) -> Path:
+def move_aside(original: Path) -> Path:
     """Renames a file that isn't ours, or was changed; the new name."""
-    numbered = (place.with_name(f"{place.name}.changed-{number}") for number in range(1, 10_000))
+    numbered = (original.with_name(f"{original.name}.changed-{number}") for number in range(1, 10_000))
     aside = next(path for path in numbered if not os.path.lexists(path))
-    os.replace(place, aside)
-    sync_folder(place.parent)
+    os.replace(original, aside)
+    sync_folder(original.parent)
     return aside
 
 
@@ -108,13 +108,13 @@ def remove_files(folder: Path, names: Iterable[str]) -> None:
     """Removes files of a folder, and folders that become empty; nothing outside it, whatever links say."""
     home = os.path.realpath(folder)
     for name in names:
-        place = folder / name
-        if not Path(os.path.realpath(place.parent)).is_relative_to(home) or (place.is_dir() and not place.is_symlink()):
+        path = folder / name
+        if not Path(os.path.realpath(path.parent)).is_relative_to(home) or (path.is_dir() and not path.is_symlink()):
             continue  # a folder in its place is none of ours
         with contextlib.suppress(NotADirectoryError):  # a file stands where its folder was
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # until one is not empty
-            for below in place.parents:
+            for below in path.parents:
                 if below == folder:
                     break
                 below.rmdir()
@@ -283,10 +283,10 @@ def known_sha256(paths: Sequence[Path], remembered: Path | None = None) -> list[
     stamps = [_stamp(path) for path in paths]
     on_disk = _read_hashes(remembered) if remembered is not None else {}
     hashes = {
-        str(path): known[1]
+        str(path): remembered_entry[1]
         for path, stamp in zip(paths, stamps, strict=True)
-        for known in (_MEMORY.get(str(path)), on_disk.get(str(path)))
-        if known is not None and known[0] == stamp
+        for remembered_entry in (_MEMORY.get(str(path)), on_disk.get(str(path)))
+        if remembered_entry is not None and remembered_entry[0] == stamp
     }
     unknown = [path for path in paths if str(path) not in hashes]
     if unknown:
@@ -313,10 +313,10 @@ def _stamp(path: Path) -> Stamp:
     return [facts.st_size, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns]
 
 
-def _read_hashes(place: Path) -> dict[str, tuple[Stamp, str]]:
+def _read_hashes(path: Path) -> dict[str, tuple[Stamp, str]]:
     """The remembered hashes; none, if the file isn't exactly what was written."""
     try:
-        record = json.loads(place.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
         if record["seal"] != canonical_hash(record["files"]):
             return {}
         return {

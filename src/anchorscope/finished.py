@@ -94,7 +94,7 @@ class FinishedRun:
             reference_curves=self.csv("reference_curves"),
             summary=self.csv("summary"),
             counts=pl.DataFrame(self.manifest["counts"]),
-            reference_layers={name: tuple(found) for name, found in layers.items()},
+            reference_layers={name: tuple(per_fold) for name, per_fold in layers.items()},
             facts=self.manifest.get("facts", {}),
             command=self._again,
             steps=pl.DataFrame(
@@ -138,13 +138,13 @@ class FinishedRun:
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings, as they were written."""
-        found: list[dict[str, Any]] = json.loads(self.place("observations.json").read_text(encoding="utf-8"))
-        return found
+        observations: list[dict[str, Any]] = json.loads(self.place("observations.json").read_text(encoding="utf-8"))
+        return observations
 
     def place(self, name: str) -> Path:
         """Path of a result file; a damaged one is refused. While results are being written, nothing is sealed yet."""
-        known = self.manifest.get("sha256", {}).get(name)
-        wrong = None if known is None else damage(self.path, {name: {"sha256": known}})
+        expected = self.manifest.get("sha256", {}).get(name)
+        wrong = None if expected is None else damage(self.path, {name: {"sha256": expected}})
         if wrong is not None:
             raise _damaged(self.path, wrong)
         return self.path / name
@@ -152,7 +152,7 @@ class FinishedRun:
     def _headline_effects(self) -> pl.DataFrame:
         """Reads only those rows; the file holds every site, position and probe."""
         site, position = self.recipe.site, self.recipe.position
-        return self._read("effects.parquet", lambda place: headline_effects(pl.scan_parquet(place), site, position))
+        return self._read("effects.parquet", lambda path: headline_effects(pl.scan_parquet(path), site, position))
 
     def parquet(self, name: str) -> pl.DataFrame:
         return self._read(f"{name}.parquet", pl.read_parquet)
@@ -160,8 +160,8 @@ class FinishedRun:
     def csv(self, name: str, schema: Any = None) -> pl.DataFrame:
         """A CSV table; columns that only older versions wrote are left out."""
 
-        def read(place: Path) -> pl.DataFrame:
-            table = pl.read_csv(place, schema_overrides=schema, infer_schema_length=None)
+        def read(path: Path) -> pl.DataFrame:
+            table = pl.read_csv(path, schema_overrides=schema, infer_schema_length=None)
             return table if schema is None else table.select(list(schema))
 
         return self._read(f"{name}.csv", read)
@@ -173,11 +173,11 @@ class FinishedRun:
         return self.csv(name, schema) if is_there else empty(schema)
 
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
-        place = self.place(name)
-        if not place.is_file():
+        path = self.place(name)
+        if not path.is_file():
             raise self._unusable(f"no {name}: it was made by an older version, or the file was taken away")
         try:
-            return read(place)
+            return read(path)
         except pl.exceptions.PolarsError:
             raise self._unusable(f"a damaged {name}") from None
 

@@ -56,9 +56,9 @@ class KeptStates:
             "layers": self.layers,
             "sites": self.sites,
         }
-        place = folder / self.place
-        place.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, place, metadata={"anchorscope": json.dumps(header)})
+        path = folder / self.place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
 
 
 def place_of(dataset: str, intervention: str) -> str:
@@ -70,29 +70,29 @@ def features_place(dataset: str) -> str:
     return f"states/{dataset}/features.parquet"
 
 
-def read_header(place: Path) -> dict[str, list[str] | list[int] | str]:
+def read_header(path: Path) -> dict[str, list[str] | list[int] | str]:
     """Key, items, positions and layers of a file of states."""
-    with safe_open(place, "pt") as handle:
+    with safe_open(path, "pt") as handle:
         return dict(json.loads(handle.metadata()["anchorscope"]))
 
 
-def read_layer(place: Path, site: str, position: str, layer: int) -> Float[Tensor, "item d_model"]:
+def read_layer(path: Path, site: str, position: str, layer: int) -> Float[Tensor, "item d_model"]:
     """The states of one layer; nothing else is read."""
-    with safe_open(place, "pt") as handle:
+    with safe_open(path, "pt") as handle:
         name = f"{site}/{position}/{layer}"
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
-            held = ", ".join(sorted({one.rsplit("/", 1)[0] for one in handle.keys()}))  # noqa: SIM118
+            held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
             layers = json.loads(handle.metadata()["anchorscope"])["layers"]
-            raise UserError(f"{place} has no states at {name}; it has {held}, at layers {_ranges(layers)}.")
+            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {_ranges(layers)}.")
         return handle.get_tensor(name)
 
 
-def read_whole(place: Path, key: str, n_layers: int) -> Float[Tensor, "position site layer item d_model"] | None:
+def read_whole(path: Path, key: str, n_layers: int) -> Float[Tensor, "position site layer item d_model"] | None:
     """All states of a file, if it holds every layer of the step with this key; else None."""
-    header = read_header(place)
+    header = read_header(path)
     if header["key"] != key or header["layers"] != list(range(n_layers)):
         return None
-    with safe_open(place, "pt") as handle:
+    with safe_open(path, "pt") as handle:
         return torch.stack(
             [
                 torch.stack(
@@ -133,20 +133,20 @@ def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
     """Layers as in `--keep-layers 3,10-14`; all by default."""
     if text is None:
         return tuple(range(n_layers))
-    found: set[int] = set()
+    layers: set[int] = set()
     for first, last in named_layers(text):
         if last >= n_layers or first > last:
             part = str(first) if first == last else f"{first}-{last}"
             raise UserError(f"--keep-layers names layer {part}; the model has layers 0 to {n_layers - 1}.")
-        found |= set(range(first, last + 1))
-    return tuple(sorted(found))
+        layers |= set(range(first, last + 1))
+    return tuple(sorted(layers))
 
 
 def _ranges(layers: Sequence[int]) -> str:
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for layer in layers:
-        if found and layer == found[-1][-1] + 1:
-            found[-1] = [found[-1][0], layer]
+        if ranges and layer == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], layer]
         else:
-            found.append([layer])
-    return ", ".join("–".join(map(str, one)) for one in found)
+            ranges.append([layer])
+    return ", ".join("–".join(map(str, ends)) for ends in ranges)

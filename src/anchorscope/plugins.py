@@ -64,22 +64,22 @@ class Plugin:
 
 @cache
 def installed() -> tuple[Plugin, ...]:
-    found = metadata.entry_points()
+    points = metadata.entry_points()
     return tuple(
         Plugin(group, point.name, point.dist.name, point.dist.version, point.value)
         for group in KINDS
-        for point in sorted(found.select(group=f"anchorscope.{group}"), key=lambda point: point.name)
+        for point in sorted(points.select(group=f"anchorscope.{group}"), key=lambda point: point.name)
         if point.dist is not None
     )
 
 
 def plugins_of(group: str, own: Collection[str] = ()) -> dict[str, Plugin]:
     """The plug-ins of a group by name, except those whose name is taken (`check` refuses them)."""
-    found: dict[str, Plugin] = {}
+    by_name: dict[str, Plugin] = {}
     for plugin in installed():
         if plugin.group == group and plugin.name not in own:
-            found.setdefault(plugin.name, plugin)
-    return found
+            by_name.setdefault(plugin.name, plugin)
+    return by_name
 
 
 def check(groups: Collection[str], names: Collection[str] = ()) -> None:
@@ -133,8 +133,8 @@ def load_at(group: str, name: str, home: str) -> Any:
 
 def packages_of(group: str, name: str | None = None) -> tuple[str, ...]:
     """The packages of a group's plug-ins, or of the one with this name; their versions are part of a step's key."""
-    found = {plugin.package for plugin in plugins_of(group).values() if name in (None, plugin.name)}
-    return tuple(sorted(found))
+    packages = {plugin.package for plugin in plugins_of(group).values() if name in (None, plugin.name)}
+    return tuple(sorted(packages))
 
 
 class WithPlugins(Mapping[str, T], Generic[T]):

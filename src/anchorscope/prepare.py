@@ -139,7 +139,7 @@ def _written(table: Any) -> Path:
 
 def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
     """Refuses a run whose questions alone make it impossible."""
-    outlooks = {name: LabelCounter(one.questions).outlook(recipe.balance) for name, one in asked.items()}
+    outlooks = {name: LabelCounter(sample.questions).outlook(recipe.balance) for name, sample in asked.items()}
     require_possible(outlooks, recipe.limit)
 
 
@@ -179,10 +179,12 @@ def ask(
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
     if not is_shape(recipe.model):
         return asked
-    kept = [one for one in asked.questions if one.model_answer is not None and one.truthful is not None]
-    if not kept:
+    usable = [
+        question for question in asked.questions if question.model_answer is not None and question.truthful is not None
+    ]
+    if not usable:
         raise UserError(
             f"Dataset {spec.name!r} has {len(asked.questions)} questions without model_answer or truthful; a model "
             f"with random weights can answer none: give both columns (the items.parquet of another run has them)."
         )
-    return replace(asked, questions=kept, bad=asked.bad + len(asked.questions) - len(kept))
+    return replace(asked, questions=usable, bad=asked.bad + len(asked.questions) - len(usable))

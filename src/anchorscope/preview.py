@@ -33,7 +33,7 @@ def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
     written, recipe = recipe, resolve(recipe)
     asked = [(spec.name, ask(recipe, spec)) for spec in map(parse_spec, recipe.datasets)]
     facts = read_facts(recipe.model, recipe.trust_remote_code)
-    sizes = [dataset_size(one.questions, recipe) for _, one in asked]
+    sizes = [dataset_size(sample.questions, recipe) for _, sample in asked]
     model = ModelSize(facts.parameters, facts.n_layers, facts.d_model)
     recipe = choose_random_cuts(recipe, model, sizes)
     return replace(build_preview(recipe, facts, asked, shown), cost=run_cost(recipe, model, sizes, written))
@@ -121,16 +121,16 @@ def build_preview(
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
     positions = tuple(dict.fromkeys(("final", recipe.position)))
     passes = {"clean": "states at every site and position are kept, to train the probes"}
-    for one in of_experiments(recipe.evidence):
-        if one.edges == recipe.edges:
+    for intervention in of_experiments(recipe.evidence):
+        if intervention.edges == recipe.edges:
             continue  # the knockout does the same
-        many = one.many_passes or one.rewrite is not None
-        most = one.max_items or (recipe.evidence_items if many else None)
+        many = intervention.many_passes or intervention.rewrite is not None
+        most = intervention.max_items or (recipe.evidence_items if many else None)
         fewer = f" (at most {most} items)" if most is not None else ""
-        draws = f", {recipe.random_cuts} times" if one.repeats and (recipe.random_cuts or 1) > 1 else ""
-        refit = "; probes are also fitted on its states" if one.keeps_states else ""
-        passes[one.name] = one.entry.about + draws + fewer + refit
-    passes |= {one.name: one.about for one in chosen_experiments(recipe.evidence)}
+        draws = f", {recipe.random_cuts} times" if intervention.repeats and (recipe.random_cuts or 1) > 1 else ""
+        refit = "; probes are also fitted on its states" if intervention.keeps_states else ""
+        passes[intervention.name] = intervention.entry.about + draws + fewer + refit
+    passes |= {experiment.name: experiment.about for experiment in chosen_experiments(recipe.evidence)}
     return Preview(
         model=facts.name,
         n_layers=facts.n_layers,
@@ -140,7 +140,7 @@ def build_preview(
         prompt=template.kind,
         max_new_tokens=recipe.max_new_tokens,
         context=facts.context,
-        datasets=tuple(_dataset(name, one, template, facts, recipe, shown) for name, one in asked),
+        datasets=tuple(_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked),
         passes=passes,
         most_items=2 * recipe.max_per_class,
         balance=recipe.balance,
@@ -158,14 +158,18 @@ def _dataset(
 ) -> ShownDataset:
     questions, tokenizer, context = asked.questions, facts.tokenizer, facts.context
     prompts = build_prompts(tokenizer, questions, template, context)
-    known = known_answers(tokenizer, template, questions, prompts, recipe.max_new_tokens, context)
-    fitting = [index for index in range(len(questions)) if index not in known or known[index].status != TOO_LONG]
+    answers_by_index = known_answers(tokenizer, template, questions, prompts, recipe.max_new_tokens, context)
+    fitting = [
+        index
+        for index in range(len(questions))
+        if index not in answers_by_index or answers_by_index[index].status != TOO_LONG
+    ]
     shared = prefix_length([prompts[index] for index in fitting]) if fitting else 0
     own = [len(prompts[index].ids) - shared for index in fitting] or [0]
     chosen = drawn(priorities(recipe.seed, "preview", [questions[index].item_id for index in fitting]), shown)
     nothing = Answer("", (), None, "")  # not known yet
     outlook = LabelCounter(questions[index] for index in fitting).outlook(recipe.balance)
-    counts = {one.name: value for one in fields(asked) if isinstance(value := getattr(asked, one.name), int)}
+    counts = {field.name: value for field in fields(asked) if isinstance(value := getattr(asked, field.name), int)}
     return ShownDataset(
         name=name,
         questions=len(questions),
@@ -174,13 +178,13 @@ def _dataset(
         given_labels=sum(question.truthful is not None for question in questions),
         shared=shared,
         own=(min(own), float(median(own)), max(own)),
-        too_long=do_not_fit((known.get(index, nothing) for index in range(len(questions))), context),
+        too_long=do_not_fit((answers_by_index.get(index, nothing) for index in range(len(questions))), context),
         enough=outlook.is_enough,
         needed=NEEDED,
         outlook=outlook.sentence,
         items=tuple(
-            _item(questions[i], prompts[i], known.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
-            for i in (fitting[place] for place in chosen)
+            _item(questions[i], prompts[i], answers_by_index.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
+            for i in (fitting[row] for row in chosen)
         ),
     )
 
@@ -193,10 +197,10 @@ def _item(
     reads: dict[int, tuple[str, ...]] = {}
     ids, texts = prompt.ids, _prompt_texts(tokenizer, prompt)
     if answer.status == "answered":
-        found = locate(tokenizer, question, words, prompt, answer)
-        ids, texts = found.input_ids, texts + _answer_texts(tokenizer, answer.ids)
-        marks |= dict.fromkeys(found.answer_tokens, "answer")
-        for name, at in zip(POSITIONS, found.positions, strict=True):
+        located = locate(tokenizer, question, words, prompt, answer)
+        ids, texts = located.input_ids, texts + _answer_texts(tokenizer, answer.ids)
+        marks |= dict.fromkeys(located.answer_tokens, "answer")
+        for name, at in zip(POSITIONS, located.positions, strict=True):
             reads[at] = (*reads.get(at, ()), name)
     tokens = (
         ShownToken(token, text, marks.get(at, ""), reads.get(at, ()))
@@ -235,9 +239,9 @@ def render_preview(preview: Preview) -> str:
         "What would be run",
         f"  model      {preview.model}: {layers} layers of width {preview.d_model}, {size}",
         f"  prompt     {preview.prompt}; greedy answers of at most {preview.max_new_tokens} tokens",
-        *(f"  dataset    {_counted(one)}" for one in preview.datasets),
-        *(f"  enough?    {one.name}: {one.outlook}" for one in preview.datasets if one.outlook),
-        *(f"  too long   {one.name}: {one.too_long}" for one in preview.datasets if one.too_long),
+        *(f"  dataset    {_counted(dataset)}" for dataset in preview.datasets),
+        *(f"  enough?    {dataset.name}: {dataset.outlook}" for dataset in preview.datasets if dataset.outlook),
+        *(f"  too long   {dataset.name}: {dataset.too_long}" for dataset in preview.datasets if dataset.too_long),
         f"  items      at most {preview.most_items:,} of each dataset, once answered; balance: {preview.balance}",
         *(f"  pass       {name}: {about}" for name, about in preview.passes.items()),
         f"  cut        in every layer; edges: {preview.edges}",
@@ -279,4 +283,4 @@ def _quoted(item: ShownItem, whole: bool) -> list[str]:
 
 def _reading_places(item: ShownItem) -> list[tuple[str, int, ShownToken]]:
     places = [(name, at, token) for at, token in enumerate(item.tokens) for name in token.reads]
-    return sorted(places, key=lambda place: POSITIONS.index(place[0]))
+    return sorted(places, key=lambda row: POSITIONS.index(row[0]))

@@ -180,7 +180,7 @@ class Recipe(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _known(cls, value: Any, info: Any) -> Any:
+    def _check_choices(cls, value: Any, info: Any) -> Any:
         choices = option_of(cls.model_fields[info.field_name]).choices
         for word in value if isinstance(value, tuple) else (value,):
             if choices and word not in choices:
@@ -189,21 +189,21 @@ class Recipe(BaseModel):
 
     @field_validator("evidence")
     @classmethod
-    def _experiments(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _sort_evidence(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return chosen_evidence(value)
 
     @field_validator("keep")
     @classmethod
-    def _keepable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _sort_keep(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in KEEP if name in value)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Recipe":
+    def _check_combinations(self) -> "Recipe":
         names = [parse_spec(text).name for text in self.datasets]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if not names or repeated:
-            found = f"{', '.join(repeated)} twice" if repeated else "none"
-            raise UserError(f"A run needs datasets with different names, found {found}; name each file differently.")
+            problem = f"{', '.join(repeated)} twice" if repeated else "none"
+            raise UserError(f"A run needs datasets with different names, found {problem}; name each file differently.")
         named_layers(self.keep_layers or "0")
         parse_columns(self.columns)
         if self.edges == "direct" and self.position == "answer_before":

@@ -68,42 +68,42 @@ def items_frame(
     questions, labels = [item.question for item in items], [item.label for item in items]
     answers, located = [item.answer for item in items], [item.tokens for item in items]
     site, position = headline
-    here = pathways.filter((pl.col("site") == site) & (pl.col("position") == position))
+    headline_pathways = pathways.filter((pl.col("site") == site) & (pl.col("position") == position))
     assigned = {
-        name: dict(here.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
+        name: dict(headline_pathways.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
         for name in ("plain", "corrected")
     }
     of_items = {row[0]: row[1:] for row in shares.select(*SHARE_CALL_SCHEMA).iter_rows()}
     unknown = (None,) * (len(SHARE_CALL_SCHEMA) - 1)
-    shared = zip(*(of_items.get(one.item_id, unknown) for one in questions), strict=True)
+    shared = zip(*(of_items.get(question.item_id, unknown) for question in questions), strict=True)
     means, least = _confidences(answers)
     to_json = json.JSONEncoder(ensure_ascii=False).encode
     columns: dict[str, Any] = {
-        "dataset": [one.dataset for one in questions],
-        "item_id": [one.item_id for one in questions],
-        "question": [one.question for one in questions],
-        "answers": _lists([one.answers for one in questions], _texts),
-        "subject": [one.subject for one in questions],
-        "relation": [one.relation for one in questions],
-        "property_words": _lists([one.property_words for one in questions], _texts),
-        "exact_question": _places([one.exact_spans for one in questions]),
-        "question_words": _places([place.words.spans if place and place.words else () for place in located]),
-        "group": [one.group for one in labels],
-        "model_answer": [one.text for one in answers],
-        "truthful": [one.truthful for one in labels],
+        "dataset": [question.dataset for question in questions],
+        "item_id": [question.item_id for question in questions],
+        "question": [question.question for question in questions],
+        "answers": _lists([question.answers for question in questions], _texts),
+        "subject": [question.subject for question in questions],
+        "relation": [question.relation for question in questions],
+        "property_words": _lists([question.property_words for question in questions], _texts),
+        "exact_question": _places([question.exact_spans for question in questions]),
+        "question_words": _places([tokens.words.spans if tokens and tokens.words else () for tokens in located]),
+        "group": [label.group for label in labels],
+        "model_answer": [answer.text for answer in answers],
+        "truthful": [label.truthful for label in labels],
         "confidence_mean": means,
         "confidence_min": least,
-        "status": [one.status for one in labels],
-        "weight": [one.weight for one in labels],
+        "status": [label.status for label in labels],
+        "weight": [label.weight for label in labels],
         "fold": [folds.get(index) for index in range(len(questions))],
-        "input_ids": _lists([place.input_ids if place else () for place in located], _whole_numbers),
-        "question_tokens": _lists([place.question_tokens if place else () for place in located], _whole_numbers),
-        "answer_tokens": _lists([place.answer_tokens if place else () for place in located], _whole_numbers),
+        "input_ids": _lists([tokens.input_ids if tokens else () for tokens in located], _whole_numbers),
+        "question_tokens": _lists([tokens.question_tokens if tokens else () for tokens in located], _whole_numbers),
+        "answer_tokens": _lists([tokens.answer_tokens if tokens else () for tokens in located], _whole_numbers),
         "probe_positions": _positions(located),
-        "pathway": [assigned["plain"].get(one.item_id) for one in questions],
-        "pathway_corrected": [assigned["corrected"].get(one.item_id) for one in questions],
+        "pathway": [assigned["plain"].get(question.item_id) for question in questions],
+        "pathway_corrected": [assigned["corrected"].get(question.item_id) for question in questions],
         **dict(zip(list(SHARE_CALL_SCHEMA)[1:], shared, strict=True)),
-        "metadata": [to_json(dict(one.metadata)) for one in questions],
+        "metadata": [to_json(dict(question.metadata)) for question in questions],
     }
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
 
@@ -132,10 +132,10 @@ def _whole_numbers(entries: list[Any]) -> pl.Series:
 
 def _positions(located: Sequence[ItemTokens | None]) -> pl.Series:
     """The column of probe positions; null if nothing was located."""
-    there = pl.Series([place is not None for place in located], dtype=pl.Boolean)
+    there = pl.Series([tokens is not None for tokens in located], dtype=pl.Boolean)
     fields = pl.DataFrame(
         {
-            name: pl.Series([place.positions[at] if place else None for place in located], dtype=pl.Int64)
+            name: pl.Series([tokens.positions[at] if tokens else None for tokens in located], dtype=pl.Int64)
             for at, name in enumerate(POSITIONS)
         }
     )
@@ -238,58 +238,64 @@ def probe_tensors(
     """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]; the
     probe `final` has no folds."""
     tensors = {}
-    for place, one in final.items():
-        tensors[f"{dataset}/{place}/final/weight"] = one.weight.contiguous()
-        tensors[f"{dataset}/{place}/final/bias"] = one.bias.contiguous()
-    for place, found in fitted.items():
+    for location, probe_fit in final.items():
+        tensors[f"{dataset}/{location}/final/weight"] = probe_fit.weight.contiguous()
+        tensors[f"{dataset}/{location}/final/bias"] = probe_fit.bias.contiguous()
+    for location, probe_set in fitted.items():
         for index, probe in enumerate(probes):
-            name = f"{dataset}/{place}/{probe}"
-            tensors[f"{name}/weight"] = found.weight[index].contiguous()
-            tensors[f"{name}/bias"] = found.bias[index].contiguous()
+            name = f"{dataset}/{location}/{probe}"
+            tensors[f"{name}/weight"] = probe_set.weight[index].contiguous()
+            tensors[f"{name}/bias"] = probe_set.bias[index].contiguous()
     return tensors
 
 
-def experiments_frame(model: str, dataset: str, headline: tuple[str, str], found: Mapping[str, Found]) -> pl.DataFrame:
+def experiments_frame(
+    model: str, dataset: str, headline: tuple[str, str], results: Mapping[str, Found]
+) -> pl.DataFrame:
     """experiments.csv: one statistic per row."""
     site, position = headline
-    place = {"model": model, "dataset": dataset, "site": site, "position": position}
-    rows = [{**place, "experiment": name, **_row(one)} for name, result in found.items() for one in result.statistics]
+    headline_columns = {"model": model, "dataset": dataset, "site": site, "position": position}
+    rows = [
+        {**headline_columns, "experiment": name, **_row(statistic)}
+        for name, result in results.items()
+        for statistic in result.statistics
+    ]
     return pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA)
 
 
-def _row(one: Statistic) -> dict[str, object]:
-    estimate = one.estimate
+def _row(statistic: Statistic) -> dict[str, object]:
+    estimate = statistic.estimate
     return {
-        "variant": one.variant,
-        "against": one.against,
-        "assignment": one.assignment,
-        "group": one.group,
-        "truth": one.truth,
-        "layer": one.layer,
-        "probe_layer": one.probe_layer,
-        "quantity": one.quantity,
+        "variant": statistic.variant,
+        "against": statistic.against,
+        "assignment": statistic.assignment,
+        "group": statistic.group,
+        "truth": statistic.truth,
+        "layer": statistic.layer,
+        "probe_layer": statistic.probe_layer,
+        "quantity": statistic.quantity,
         "value": _number(estimate.value),
         "ci_low": _number(estimate.ci_low),
         "ci_high": _number(estimate.ci_high),
         "n": estimate.n,
-        "p_value": _number(one.p_value),
-        "q_value": _number(one.q_value),
+        "p_value": _number(statistic.p_value),
+        "q_value": _number(statistic.q_value),
         "method": estimate.method,
     }
 
 
-def experiment_items_frame(dataset: str, item_ids: Sequence[str], found: Mapping[str, Found]) -> pl.DataFrame:
+def experiment_items_frame(dataset: str, item_ids: Sequence[str], results: Mapping[str, Found]) -> pl.DataFrame:
     """experiment_items.parquet: one number of one item per row."""
     frames = [pl.DataFrame(schema=EXPERIMENT_ITEM_SCHEMA)]
-    for name, result in found.items():
-        for one in result.values:
+    for name, result in results.items():
+        for item_values in result.values:
             columns = {
-                "dataset": [dataset] * len(one.items),
-                "item_id": [item_ids[index] for index in one.items],
-                "experiment": [name] * len(one.items),
-                "variant": [one.variant] * len(one.items),
-                "quantity": [one.quantity] * len(one.items),
-                "value": [_number(float(value)) for value in one.values],
+                "dataset": [dataset] * len(item_values.items),
+                "item_id": [item_ids[index] for index in item_values.items],
+                "experiment": [name] * len(item_values.items),
+                "variant": [item_values.variant] * len(item_values.items),
+                "quantity": [item_values.quantity] * len(item_values.items),
+                "value": [_number(float(value)) for value in item_values.values],
             }
             frames.append(pl.DataFrame(columns, schema=EXPERIMENT_ITEM_SCHEMA))
     return pl.concat(frames)
@@ -297,7 +303,7 @@ def experiment_items_frame(dataset: str, item_ids: Sequence[str], found: Mapping
 
 def unavailable_frame(dataset: str, missing: Sequence[Missing]) -> pl.DataFrame:
     """What can't be done on a dataset, with the reason."""
-    rows = [(dataset, one.experiment, one.reason) for one in missing]
+    rows = [(dataset, entry.experiment, entry.reason) for entry in missing]
     return pl.DataFrame(rows, schema=UNAVAILABLE_SCHEMA, orient="row")
 
 

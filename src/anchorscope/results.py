@@ -138,10 +138,10 @@ def _publish(
 ) -> None:
     began = time.monotonic()
     frames = {
-        "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
-        "effects": pl.concat([one.effects for one in results]),
-        **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
-        **{name: pl.concat([getattr(one, name) for one in results]) for name in _OF_EXPERIMENTS},
+        "items": pl.concat([*(dataset.items for dataset in results), *(dataset.items for dataset in left_out)]),
+        "effects": pl.concat([dataset.effects for dataset in results]),
+        **{name: pl.concat([dataset.tables[name] for dataset in results]) for name in results[0].tables},
+        **{name: pl.concat([getattr(dataset, name) for dataset in results]) for name in _OF_EXPERIMENTS},
     }
     for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "question_share_items"):
         frames[name].write_parquet(made / f"{name}.parquet")
@@ -155,26 +155,28 @@ def _publish(
         "question_share_tests",
     ):
         frames[name].write_csv(made / f"{name}.csv")
-    save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")
-    for kept in (kept for one in results for kept in one.kept):
-        kept.write(made)
-    for one in results:
-        if one.features is not None:
-            place = made / features_place(one.name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            one.features.write_parquet(place)
+    save_file(
+        {name: tensor for dataset in results for name, tensor in dataset.probes.items()}, made / "probes.safetensors"
+    )
+    for states in (states for dataset in results for states in dataset.kept):
+        states.write(made)
+    for dataset in results:
+        if dataset.features is not None:
+            path = made / features_place(dataset.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            dataset.features.write_parquet(path)
     (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
     steps = [
         {
             "step": name,
-            "seconds": one.seconds,
-            "peak_memory_mb": max(one.peak_memory_mb.values()),
-            "peaks": one.peak_memory_mb,
-            "key": one.key,
+            "seconds": dataset.seconds,
+            "peak_memory_mb": max(step.peak_memory_mb.values()),
+            "peaks": step.peak_memory_mb,
+            "key": step.key,
         }
-        for name, one in folder.steps.items()
+        for name, step in folder.steps.items()
     ]
-    counts = pl.concat([*(one.counts for one in results), *(one.counts for one in left_out)])
+    counts = pl.concat([*(dataset.counts for dataset in results), *(dataset.counts for dataset in left_out)])
     manifest: dict[str, Any] = {
         "versions": versions(),
         "seed": run.recipe.seed,
@@ -183,9 +185,9 @@ def _publish(
         "inputs": dict(run.inputs),
         "counts": counts.to_dicts(),
         "facts": facts_in_words(run, results),
-        "balanced_by": {one.name: one.balanced_by for one in results},
-        "grouped_by": {one.name: one.grouped_by for one in results},
-        "reference_layers": {one.name: list(one.reference_layers) for one in results},
+        "balanced_by": {dataset.name: dataset.balanced_by for dataset in results},
+        "grouped_by": {dataset.name: dataset.grouped_by for dataset in results},
+        "reference_layers": {dataset.name: list(dataset.reference_layers) for dataset in results},
         "unavailable": frames["unavailable"].to_dicts(),
         "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
         "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_of_mixed_workers(run)],
@@ -221,12 +223,12 @@ def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str,
         "weights": f"{identity.source}, fingerprint {identity.fingerprint[:16]}",
         "questions": ", ".join(recipe.datasets) + (f", at most {recipe.limit} each" if recipe.limit else ""),
         "prompt": f"{recipe.prompt}, {_examples(recipe.prompt)}",
-        "answers": _per_dataset({one.name: _answers(one, recipe.max_new_tokens) for one in results}),
-        "labels": _per_dataset({one.name: _labels(one) for one in results}),
+        "answers": _per_dataset({dataset.name: _answers(dataset, recipe.max_new_tokens) for dataset in results}),
+        "labels": _per_dataset({dataset.name: _labels(dataset) for dataset in results}),
         "exact tokens": _exact_tokens(results),
         "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
         "balance": _per_dataset(
-            {one.name: f"{_BALANCED[one.balanced_by]}; {_GROUPED[one.grouped_by]}" for one in results}
+            {dataset.name: f"{_BALANCED[dataset.balanced_by]}; {_GROUPED[dataset.grouped_by]}" for dataset in results}
         ),
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
         "device": f"{identity.device}, {identity.dtype}, batches of {first} tokens{lowered}",
@@ -240,80 +242,80 @@ def _examples(prompt: str) -> str:
     return f"{len(FEW_SHOT)} examples" + (" as earlier turns" if prompt == "chat" else "")
 
 
-def _answers(one: DatasetResult, longest: int) -> str:
+def _answers(dataset: DatasetResult, longest: int) -> str:
     """How many answers were generated, and how many supplied."""
-    (asked,), (supplied,) = one.counts["asked"], one.counts["supplied"]
+    (asked,), (supplied,) = dataset.counts["asked"], dataset.counts["supplied"]
     generated = f"{asked - supplied:,} generated (greedy, at most {longest} tokens)" if asked > supplied else ""
     return ", ".join(filter(None, (generated, f"{supplied:,} supplied" if supplied else "")))
 
 
-def _labels(one: DatasetResult) -> str:
+def _labels(dataset: DatasetResult) -> str:
     """How many answers were graded, and how many labels supplied."""
-    counts = one.counts.row(0, named=True)
+    counts = dataset.counts.row(0, named=True)
     graded = counts["true"] + counts["false"] - counts["supplied_labels"]
-    told = {"graded against the accepted answers": graded, "supplied": counts["supplied_labels"]}
-    return ", ".join(f"{count:,} {how}" for how, count in told.items() if count)
+    counted = {"graded against the accepted answers": graded, "supplied": counts["supplied_labels"]}
+    return ", ".join(f"{count:,} {how}" for how, count in counted.items() if count)
 
 
 def _exact_tokens(results: Sequence[DatasetResult]) -> str:
     """How many questions' key words were found in which way."""
     names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules", "model": "the model"}
-    totals = {name: sum(int(one.counts[f"words_by_{name}"].sum()) for one in results) for name in names}
+    totals = {name: sum(int(dataset.counts[f"words_by_{name}"].sum()) for dataset in results) for name in names}
     return ", ".join(f"{count:,} questions by {names[name]}" for name, count in totals.items() if count)
 
 
-def _per_dataset(told: Mapping[str, str]) -> str:
+def _per_dataset(facts: Mapping[str, str]) -> str:
     """What is the same for all datasets once, anything else with its dataset's name."""
-    different = set(told.values())
-    return different.pop() if len(different) == 1 else "; ".join(f"{name}: {text}" for name, text in told.items())
+    different = set(facts.values())
+    return different.pop() if len(different) == 1 else "; ".join(f"{name}: {text}" for name, text in facts.items())
 
 
 def versions() -> dict[str, str]:
     """Versions of the libraries that compute."""
-    found = {"python": platform.python_version()}
+    found_versions = {"python": platform.python_version()}
     for name in _NAMED_VERSIONS:
         try:
-            found[name] = metadata.version(name)
+            found_versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed as a package"
-    return found | {plugin.package: plugin.version for plugin in installed()}
+            found_versions[name] = "not installed as a package"
+    return found_versions | {plugin.package: plugin.version for plugin in installed()}
 
 
 def run_warnings(
     identity: ModelIdentity, balance: str, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]
 ) -> list[str]:
     """Every warning of a run; `balance` is the recipe's."""
-    found = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
-    found += [f"not measured: {one.reason}" for one in left_out]
-    for one in results:
-        named = f"{one.name}: " if len(results) > 1 else ""
-        found += [named + text for text in _of_data(one, balance)]
-    for one in results:
-        found += _unavailable(one)
-        found += [f"probe not converged: {name}" for name in one.unconverged]
-        found += one.notes
-    return found
+    warnings = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
+    warnings += [f"not measured: {dataset.reason}" for dataset in left_out]
+    for dataset in results:
+        named = f"{dataset.name}: " if len(results) > 1 else ""
+        warnings += [named + text for text in _of_data(dataset, balance)]
+    for dataset in results:
+        warnings += _unavailable(dataset)
+        warnings += [f"probe not converged: {name}" for name in dataset.unconverged]
+        warnings += dataset.notes
+    return warnings
 
 
-def _of_data(one: DatasetResult, balance: str) -> Iterator[str]:
+def _of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
     """What a dataset's questions and answers don't allow."""
-    (supplied,), (asked,) = one.counts["supplied"], one.counts["asked"]
-    used = one.items.filter(pl.col("status") == "used")
+    (supplied,), (asked,) = dataset.counts["supplied"], dataset.counts["asked"]
+    used = dataset.items.filter(pl.col("status") == "used")
     if supplied:
         yield (
             f"{supplied:,} of {asked:,} answers were supplied: the probe reads the model's states on texts that it did "
             "not write"
         )
-    if one.balanced_by == "none":
+    if dataset.balanced_by == "none":
         yield f"true and false answers are not balanced (--balance none), {_BASE_RATES}"
-    elif one.balanced_by == "dataset":
+    elif dataset.balanced_by == "dataset":
         why = "no relations: balanced" if balance == "relation" else "balanced (--balance dataset)"
         yield f"{why} over the whole dataset, {_BASE_RATES}"
     elif missing := used["relation"].null_count():
         yield f"{missing:,} of {used.height:,} used questions have no relation: they are balanced as if they had one"
-    if one.grouped_by == "question":
+    if dataset.grouped_by == "question":
         yield "no subjects: every question is its own group, so questions about one thing may stand in several folds"
-    elif one.grouped_by == "subject" and (missing := used["subject"].null_count()):
+    elif dataset.grouped_by == "subject" and (missing := used["subject"].null_count()):
         yield (
             f"{missing:,} of {used.height:,} used questions have no subject: each is its own group, so questions about "
             "one thing may stand in several folds"
@@ -339,11 +341,11 @@ def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
         )
 
 
-def _unavailable(one: DatasetResult) -> Iterator[str]:
-    for (experiment,), rows in one.unavailable.group_by("experiment", maintain_order=True):
+def _unavailable(dataset: DatasetResult) -> Iterator[str]:
+    for (experiment,), rows in dataset.unavailable.group_by("experiment", maintain_order=True):
         more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
         reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")
-        yield f"not available on {one.name}, {experiment}: {reason}{more}"
+        yield f"not available on {dataset.name}, {experiment}: {reason}{more}"
 
 
 @dataclass

@@ -91,8 +91,8 @@ class Verified:
     def lines(self) -> Iterator[str]:
         """The answer, then every damaged file, then unlisted ones."""
         yield f"{self.path}: {self.answer}"
-        for one in self.problems:
-            yield f"  {one.file} {one.wrong} ({one.part})"
+        for problem in self.problems:
+            yield f"  {problem.file} {problem.wrong} ({problem.part})"
         if self.unlisted:
             named = ", ".join(self.unlisted[:_NAMED]) + (" …" if len(self.unlisted) > _NAMED else "")
             yield f"  not listed, and never touched: {len(self.unlisted):,} ({named})"
@@ -106,7 +106,7 @@ class Verified:
             "files": self.files,
             "bytes": self.size,
             "seconds": round(self.seconds, 3),
-            "damaged": [vars(one) for one in self.problems],
+            "damaged": [vars(problem) for problem in self.problems],
             "unlisted": list(self.unlisted),
             "commands": list(self.commands),
         }
@@ -131,9 +131,9 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
     """Checks every file of a run, comparison, validation, detectors or a bundle, and of folders inside."""
     folder, listener = Path(path), progress or Silent()
     if not folder.is_dir() or _kind(folder) is None:
-        found = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
+        reason = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
         raise UserError(
-            f"{str(folder)!r} is no folder of anchorscope's ({found}); name a run, a comparison, a study, a "
+            f"{str(folder)!r} is no folder of anchorscope's ({reason}); name a run, a comparison, a study, a "
             f"validation, detectors or a bundle."
         )
     for _ in range(_AGAIN):

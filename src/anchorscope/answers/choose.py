@@ -52,7 +52,7 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
     if yes_no not in YES_NO:
         raise unknown("value of --yes-no", yes_no, YES_NO)
     seen: set[int] = set()
-    drawn: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
+    sample: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
     for position, question in enumerate(reading):
         key = small_hash(question_key(question.question), seed)
@@ -64,13 +64,13 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
         if reason:
             left_out[reason] += 1
             continue
-        heapq.heappush(drawn, (-key, position, question))
-        if limit is not None and len(drawn) > limit:
-            heapq.heappop(drawn)
-    if not drawn:
+        heapq.heappush(sample, (-key, position, question))
+        if limit is not None and len(sample) > limit:
+            heapq.heappop(sample)
+    if not sample:
         raise UserError(_nothing(reading, left_out))
     return QuestionSample(
-        questions=[question for _, _, question in sorted(drawn, key=lambda entry: entry[1])],
+        questions=[question for _, _, question in sorted(sample, key=lambda entry: entry[1])],
         read=reading.rows,
         bad=reading.bad + left_out["wordless"],
         repeated=left_out["repeated"],
@@ -161,7 +161,7 @@ class LabelCounter:
 
     def outlook(self, balance: str = "relation") -> Outlook:
         """What the questions can give under this balance."""
-        false, true, unknown = (sum(counts[place] for counts in self.strata.values()) for place in range(3))
+        false, true, unknown = (sum(counts[kind] for counts in self.strata.values()) for kind in range(3))
         strata = list(self.strata.values()) if balance == "relation" else [[false, true, unknown]]
         pairs = sum(min(t + u, f + u, (t + f + u) // 2) for f, t, u in strata)
         return Outlook(self.questions, self.empty, (true, false), (true + unknown, false + unknown), pairs, balance)
@@ -237,7 +237,7 @@ def take_survey(
     questions: Iterable[Question], examples: int = 3, seed: int = 0, each: Callable[[Question], None] | None = None
 ) -> Survey:
     """Reads the questions once and counts; `each` is called with every distinct question."""
-    survey, seen, drawn = Survey(), set[int](), list[tuple[int, Question]]()
+    survey, seen, sample = Survey(), set[int](), list[tuple[int, Question]]()
     draw = random.Random(seed)
     for question in questions:
         digest = small_hash(question_key(question.question))
@@ -250,10 +250,10 @@ def take_survey(
             each(question)
         # Algorithm R: after n questions each of them is drawn with the same chance.
         if survey.questions <= examples:
-            drawn.append((survey.questions, question))
-        elif (place := draw.randrange(survey.questions)) < examples:
-            drawn[place] = (survey.questions, question)
-    survey.examples = [question for _, question in sorted(drawn, key=lambda entry: entry[0])]
+            sample.append((survey.questions, question))
+        elif (slot := draw.randrange(survey.questions)) < examples:
+            sample[slot] = (survey.questions, question)
+    survey.examples = [question for _, question in sorted(sample, key=lambda entry: entry[0])]
     return survey
 
 

@@ -58,8 +58,8 @@ class Ending:
         self.tokenizer, self.chat, self.breaks = lm.tokenizer, kind == CHAT, kind != TEXT
         self.certain = {int(end) for end in lm.tokenizer.all_special_ids}
         if kind != LIST:
-            known = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
-            ends = [*(known if isinstance(known, list) else [known]), lm.tokenizer.eos_token_id]
+            eos = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
+            ends = [*(eos if isinstance(eos, list) else [eos]), lm.tokenizer.eos_token_id]
             special = [token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special]
             self.certain |= {int(end) for end in [*ends, *special] if end is not None}
         if self.chat or not self.breaks:
@@ -117,14 +117,14 @@ def known_answers(
     given = [index for index, own in enumerate(questions) if own.model_answer is not None and prompts[index].ids]
     texts = [questions[index].model_answer or "" for index in given]
     answers = given_answers(tokenizer, template, [prompts[index] for index in given], texts)
-    known, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
+    answers_by_index, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
     for index, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
         needs = prompt.left_out + len(prompt.ids) + room
-        if index in known:
-            needs = max(needs, len(prompt.ids) + len(known[index].ids))
+        if index in answers_by_index:
+            needs = max(needs, len(prompt.ids) + len(answers_by_index[index].ids))
         if context is not None and needs > context:
-            known[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
-    return known
+            answers_by_index[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
+    return answers_by_index
 
 
 def do_not_fit(answers: Iterable[Answer], context: int | None) -> str:
@@ -274,10 +274,10 @@ def _spelled(tokenizer: Any, template: Template, text: str, ids: tuple[int, ...]
     return [*after, *(tuple(int(token) for token in tokens) for tokens in bare)]
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    for place, (first, second) in enumerate(zip(one, other, strict=False)):
+def _shared(ids: Sequence[int], other_ids: Sequence[int]) -> int:
+    for index, (first, second) in enumerate(zip(ids, other_ids, strict=False)):
         if first != second:
-            return place
+            return index
     raise UserError(
         f"The tokenizer of this model writes {TRUE!r} and {FALSE!r} with the same tokens, so that P(True) cannot be "
         f"asked for; leave detection out of --keep."
@@ -291,9 +291,9 @@ def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
     return list(dict.fromkeys(ids[shared] for ids in (usual, *ending)))
 
 
-def same_answer(one: str, other: str) -> bool:
+def same_answer(answer: str, other: str) -> bool:
     """Whether two answers are equal after folding, or the grader accepts one for the other."""
-    return question_key(one) == question_key(other) or grade(one, [other]) or grade(other, [one])
+    return question_key(answer) == question_key(other) or grade(answer, [other]) or grade(other, [answer])
 
 
 def self_consistency(answer: str, samples: Sequence[str]) -> float:

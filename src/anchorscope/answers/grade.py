@@ -271,7 +271,9 @@ def numbers_in(text: str) -> Numbers:
 
 def _unit_beside(words: Sequence[str], index: int) -> list[int]:
     """Indices of the units beside the number, the decisive one first: "5 percent", "$5", "20 degrees Celsius"."""
-    after = [place for place in (index + 1, index + 2) if place < len(words) and words[place] in UNITS]
+    after = [
+        unit_index for unit_index in (index + 1, index + 2) if unit_index < len(words) and words[unit_index] in UNITS
+    ]
     if after and after[0] == index + 1:
         return after[::-1] if len(after) == 2 and words[after[0]].startswith("degree") else after[:1]
     return [index - 1] if index and words[index - 1] in ("dollar", "euro", "pound", "yen", "rupee") else []
@@ -381,11 +383,11 @@ def as_date(text: str) -> list[Date]:
     whole = []
     for reading in _written_out(text):
         words = _plain_words(reading)
-        found = list(_dates(words))
-        if len(found) == 1 and all(
-            word in WORDS["around_dates"] for word in (*words[: found[0][1]], *words[found[0][2] :])
+        dates = list(_dates(words))
+        if len(dates) == 1 and all(
+            word in WORDS["around_dates"] for word in (*words[: dates[0][1]], *words[dates[0][2] :])
         ):
-            whole.append(found[0][0])
+            whole.append(dates[0][0])
     return whole
 
 

@@ -94,16 +94,16 @@ def singular(word: str) -> str:
     return word[:-2] if word.endswith(("ches", "shes", "sses", "xes")) else word[:-1]
 
 
-def same_noun(one: str, other: str) -> bool:
+def same_noun(word: str, other: str) -> bool:
     """Whether two words are the same noun, singular or plural."""
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((word, other), key=len)
     return short == long or (len(short) > 2 and (long in (f"{short}s", f"{short}es") or singular(long) == short))
 
 
-def same_but_spacing(one: Sequence[str], other: Sequence[str]) -> bool:
+def same_but_spacing(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
     """Whether two texts differ only in spacing: "ping pong" and "pingpong", not "19 84" and "1984"."""
-    joined = "".join(one)
-    return len(joined) >= _SPACING_LENGTH and joined.isalpha() and joined == "".join(other)
+    joined = "".join(words_a)
+    return len(joined) >= _SPACING_LENGTH and joined.isalpha() and joined == "".join(words_b)
 
 
 def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
@@ -304,18 +304,18 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
     head, comma, tail = bare.partition(",")
     if comma and "," not in tail and not re.search(r"[0-9;&]|\band\b", bare):
         texts += [head, f"{tail} {head}"]
-    found = [one for text in texts for one in readings(words(text))]
-    return tuple(one for one in dict.fromkeys(found) if sum(map(len, one)) > 2)
+    candidates = [form for text in texts for form in readings(words(text))]
+    return tuple(form for form in dict.fromkeys(candidates) if sum(map(len, form)) > 2)
 
 
 def without_titles(name: Sequence[str]) -> tuple[str, ...]:
     """A name without honorifics before it and degrees after it, but never down to nothing."""
-    kept = tuple(name)
-    while len(kept) > 1 and kept[0] in WORDS["titles"]:
-        kept = kept[1:]
-    while len(kept) > 1 and kept[-1] in WORDS["suffixes"]:
-        kept = kept[:-1]
-    return kept
+    rest = tuple(name)
+    while len(rest) > 1 and rest[0] in WORDS["titles"]:
+        rest = rest[1:]
+    while len(rest) > 1 and rest[-1] in WORDS["suffixes"]:
+        rest = rest[:-1]
+    return rest
 
 
 def without_classes(name: Sequence[str], question: ParsedQuestion | None) -> tuple[str, ...]:
@@ -325,34 +325,34 @@ def without_classes(name: Sequence[str], question: ParsedQuestion | None) -> tup
     )
     if question is not None and "mountain" in question.words:
         droppable |= {"mt"}
-    kept = tuple(name)
-    if len(kept) > 2 and kept[1] == "of" and kept[0] in droppable | WORDS["before_of"]:
-        kept = kept[2:]
-    elif len(kept) > 1 and kept[0] in droppable:
-        kept = kept[1:]
-    elif len(kept) > 1 and singular(kept[-1]) in droppable:
-        kept = kept[:-1]
-    return kept
+    rest = tuple(name)
+    if len(rest) > 2 and rest[1] == "of" and rest[0] in droppable | WORDS["before_of"]:
+        rest = rest[2:]
+    elif len(rest) > 1 and rest[0] in droppable:
+        rest = rest[1:]
+    elif len(rest) > 1 and singular(rest[-1]) in droppable:
+        rest = rest[:-1]
+    return rest
 
 
 def _initials(text: str) -> frozenset[str]:
     """The words of a text that are initials: "J", "J.R.R.", "JRR" (but not "LEE" where all is in capitals)."""
     shouted = not any(character.islower() for character in text)
-    found = set()
+    initials = set()
     for word in located_words(text):
         raw = text[word.start : word.end]
         capitals = not shouted and not any(character.islower() for character in raw)
         if len(word.text) <= 3 and ("." in raw or capitals or _VOWELS.isdisjoint(word.text)):
-            found.add(word.text)
-    return frozenset(found)
+            initials.add(word.text)
+    return frozenset(initials)
 
 
 def _spread(given: Sequence[str], initials: frozenset[str]) -> list[str]:
     return [part for name in given for part in (name if name in initials else (name,))]
 
 
-def _compatible(one: str, other: str) -> bool:
-    return one == other or (1 in (len(one), len(other)) and one[0] == other[0])
+def _compatible(name: str, other: str) -> bool:
+    return name == other or (1 in (len(name), len(other)) and name[0] == other[0])
 
 
 def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
@@ -365,17 +365,17 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
         return False
     if len(given) < len(accepted) and accepted[-len(given) :] == given:
         return True
-    one = _spread(accepted[:-1], _initials(alias))
+    first_names = _spread(accepted[:-1], _initials(alias))
     # The answer may describe before it names: "English author Mary Blunt".
     initials = _initials(answer)
     others = [_spread(given[index:-1], initials) for index in range(len(given) - 1)]
-    return any(_first_names_fit(one, other) for other in others)
+    return any(_first_names_fit(first_names, other) for other in others)
 
 
-def _first_names_fit(one: Sequence[str], other: Sequence[str]) -> bool:
+def _first_names_fit(accepted: Sequence[str], other: Sequence[str]) -> bool:
     """Whether the answer's first names (`other`) fit; it may omit middle ones, but not add any: Michael B. Jackson is
     not Michael Jackson."""
-    return len(other) in (1, len(one)) and all(map(_compatible, one, other))
+    return len(other) in (1, len(accepted)) and all(map(_compatible, accepted, other))
 
 
 def _looks_like_a_person(alias: str) -> bool:
@@ -388,10 +388,10 @@ def _looks_like_a_person(alias: str) -> bool:
     )
 
 
-def _misspelt(one: Sequence[str], other: Sequence[str]) -> bool:
+def _misspelt(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
     """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson"."""
-    differing = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
-    if len(one) != len(other) or len(one) < 2 or len(differing) != 1:
+    differing = [pair for pair in zip(words_a, words_b, strict=False) if pair[0] != pair[1]]
+    if len(words_a) != len(words_b) or len(words_a) < 2 or len(differing) != 1:
         return False
     short, long = sorted(differing[0], key=len)
     if len(short) < _SHORTEST_MISSPELT or len(long) - len(short) > 1 or not (short + long).isalpha():
@@ -425,7 +425,10 @@ def same_name(answer: str, core: tuple[str, ...], alias: str, question: ParsedQu
     is_noun = alias.strip()[:1].islower()
     cores = list(dict.fromkeys((*readings(core), without_titles(core), without_classes(core, question))))
     for form in _known_forms(alias, question):
-        if any(one == form or (is_noun and _plural(one, form)) or same_but_spacing(one, form) for one in cores):
+        if any(
+            variant == form or (is_noun and _plural(variant, form)) or same_but_spacing(variant, form)
+            for variant in cores
+        ):
             return True
         if _misspelt(core, form):
             return True
@@ -449,9 +452,15 @@ def _known_forms(alias: str, question: ParsedQuestion | None) -> Iterator[tuple[
 
 def _same_place(answer: str, alias: str) -> bool:
     """Whether "Madison, WI" is "Madison, Wisconsin"."""
-    one, other = ([words(part) for part in text.split(",")] for text in (answer, alias))
-    if len(one) != 2 or len(other) != 2 or one[0] != other[0] or not one[1] or not other[1]:
+    answer_parts, alias_parts = ([words(part) for part in text.split(",")] for text in (answer, alias))
+    if (
+        len(answer_parts) != 2
+        or len(alias_parts) != 2
+        or answer_parts[0] != alias_parts[0]
+        or not answer_parts[1]
+        or not alias_parts[1]
+    ):
         return False
-    short, long = sorted(("".join(one[1]), "".join(other[1])), key=len)
+    short, long = sorted(("".join(answer_parts[1]), "".join(alias_parts[1])), key=len)
     letters = iter(long)
     return len(short) == 2 and short[0] == long[0] and all(letter in letters for letter in short)

@@ -133,7 +133,7 @@ def label_answers(
     relations = [questions[index].relation for index in graded]
     order = priorities(seed, "balance", [questions[index].item_id for index in graded])
     chosen, weights = draw(labels, relations, balance, max_per_class, order)
-    used = {index: (bool(chosen[place]), float(weights[place])) for place, index in enumerate(graded)}
+    used = {index: (bool(chosen[row]), float(weights[row])) for row, index in enumerate(graded)}
     result = []
     for index, answer in enumerate(answers):
         is_used, weight = used.get(index, (False, 0.0))

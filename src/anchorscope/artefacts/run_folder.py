@@ -355,11 +355,11 @@ def version_of(manifest: Mapping[str, Any]) -> Any:
 
 def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:
     """The steps and notes of the final index, from the manifest; none for an early version."""
-    kept = manifest.get("index", {"steps": {}, "notes": {}})
-    in_steps = _files_of_steps(kept)
+    index = manifest.get("index", {"steps": {}, "notes": {}})
+    in_steps = _files_of_steps(index)
     if not (are_inside(in_steps) and all(map(_STEP_FILE.fullmatch, in_steps))):
         return RunFolder(folder)
-    return RunFolder(folder, steps=_steps(kept), notes=dict(kept["notes"]), events=list(manifest.get("events", ())))
+    return RunFolder(folder, steps=_steps(index), notes=dict(index["notes"]), events=list(manifest.get("events", ())))
 
 
 def rerun_command(folder: Path) -> str:

@@ -73,8 +73,8 @@ def facts_of(folder: Path, names: Collection[str]) -> dict[str, FileFacts]:
     """Size and hash of files of a folder, by their relative paths."""
     places = [folder / name for name in names]
     return {
-        name: {"size": place.stat().st_size, "sha256": digest}
-        for name, place, digest in zip(names, places, known_sha256(places), strict=True)
+        name: {"size": path.stat().st_size, "sha256": digest}
+        for name, path, digest in zip(names, places, known_sha256(places), strict=True)
     }
 
 
@@ -86,22 +86,22 @@ def hashes_of(files: Mapping[str, FileFacts]) -> dict[str, str]:
     return {name: facts["sha256"] for name, facts in files.items()}
 
 
-def wrong_with(place: Path, known: FileFacts) -> str | None:
+def wrong_with(path: Path, facts: FileFacts) -> str | None:
     """What is wrong with a file, in words; None if it is whole."""
     try:
-        if not place.is_file():
+        if not path.is_file():
             return "is missing"
-        size = place.stat().st_size
-        if size != known.get("size", size):
-            return f"has {size:,} bytes instead of {known['size']:,}"
-        return None if known_sha256([place]) == [known["sha256"]] else "is not what was written (its sha256 differs)"
+        size = path.stat().st_size
+        if size != facts.get("size", size):
+            return f"has {size:,} bytes instead of {facts['size']:,}"
+        return None if known_sha256([path]) == [facts["sha256"]] else "is not what was written (its sha256 differs)"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
 
 
 def damage(folder: Path, files: Mapping[str, FileFacts]) -> str | None:
     """What is wrong with the first missing or damaged file, in words; None if all are whole."""
-    checked = ((name, wrong_with(folder / name, known)) for name, known in files.items())
+    checked = ((name, wrong_with(folder / name, facts)) for name, facts in files.items())
     return next((f"{name} {wrong}" for name, wrong in checked if wrong is not None), None)
 
 
@@ -126,10 +126,10 @@ def sealed_text(folder: Path, record: Mapping[str, Any], names: Collection[str])
     return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_json(place: Path) -> Any:
+def read_json(path: Path) -> Any:
     """The content of a JSON file; `ValueError` if it isn't one."""
     try:
-        return json.loads(read_regular(place))
+        return json.loads(read_regular(path))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -145,8 +145,8 @@ def unsealed(record: Any) -> dict[str, Any]:
     return content
 
 
-def read_sealed(place: Path) -> dict[str, Any]:
-    return unsealed(read_json(place))
+def read_sealed(path: Path) -> dict[str, Any]:
+    return unsealed(read_json(path))
 
 
 # The folder
@@ -174,8 +174,8 @@ class OwnFiles:
 
     def own_facts(self, name: str) -> FileFacts | None:
         """Size and hash of an unchanged result; None for any other file."""
-        known = [files[name] for files in (self.results, self.arriving) if name in files]
-        return next((facts for facts in known if wrong_with(self.path / name, facts) is None), None)
+        listed = [files[name] for files in (self.results, self.arriving) if name in files]
+        return next((facts for facts in listed if wrong_with(self.path / name, facts) is None), None)
 
     def is_own(self, name: str) -> bool:
         """Whether a file is as we wrote it."""
@@ -293,36 +293,36 @@ class SealedFolder:
     @contextlib.contextmanager
     def fresh(self, out: Path) -> Iterator[Path]:
         """A new folder to write into; at the end its files replace those in `out`. On failure `out` stays as it was."""
-        place = Path(os.path.realpath(out))
-        if not place.name:
+        target = Path(os.path.realpath(out))
+        if not target.name:
             raise UserError(f"{str(out)!r} is the root of the file system; choose a folder below it with --out.")
         with writable(out):
             with contextlib.suppress(FileNotFoundError):
-                place.stat()  # links in a circle, a name that is too long: reported before hours of work
-            before = self._written_before(place)
+                target.stat()  # links in a circle, a name that is too long: reported before hours of work
+            before = self._written_before(target)
             killed = tuple(f"{_NEW}{PARTIAL}/{name}" for name in self.files)  # a killed command may have left them
-            refuse_foreign(place, killed if before is None else (*before, self.manifest, *killed), str(out))
-        if place.is_dir():
-            with folder_beside(place / _NEW) as half_made:
+            refuse_foreign(target, killed if before is None else (*before, self.manifest, *killed), str(out))
+        if target.is_dir():
+            with folder_beside(target / _NEW) as half_made:
                 yield half_made
-                own = OwnFiles(place, only_hashes(before or {}))
+                own = OwnFiles(target, only_hashes(before or {}))
                 own.clear_way(before or ())
-                if before is not None and (place / self.manifest).is_file():
-                    own.results |= facts_of(place, [self.manifest])
+                if before is not None and (target / self.manifest).is_file():
+                    own.results |= facts_of(target, [self.manifest])
                 own.take(half_made, facts_of(half_made, files_below(half_made)), self.manifest)
             return
-        beside = place.with_name(f"{place.name}{PARTIAL}")
+        beside = target.with_name(f"{target.name}{PARTIAL}")
         with writable(out):
             refuse_foreign(beside, self.files)
-        with new_folder(place.parent), replacing(place) as half_made:
+        with new_folder(target.parent), replacing(target) as half_made:
             with writable(out):
                 half_made.mkdir()
             yield half_made
 
-    def _written_before(self, place: Path) -> dict[str, str] | None:
+    def _written_before(self, folder: Path) -> dict[str, str] | None:
         """The files listed by this folder's manifest; None if none was finished here."""
         try:
-            return dict(read_sealed(place / self.manifest)["sha256"])
+            return dict(read_sealed(folder / self.manifest)["sha256"])
         except (OSError, ValueError, KeyError):
             return None
 

@@ -96,7 +96,7 @@ class StepResult:
         if record is not None and self.is_kept:
             wrong = damage(self.folder.path, record.files)
             if wrong is None:
-                return self.form.read(self._place())
+                return self.form.read(self._path())
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
             self.folder.tell(f"{self.name} is made again: {self._reason(record)}")
@@ -109,7 +109,7 @@ class StepResult:
         self._store(made, own)
         return made
 
-    def _place(self) -> Path:
+    def _path(self) -> Path:
         return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"
 
     def _store(self, value: Any, seconds: float) -> None:
@@ -117,18 +117,18 @@ class StepResult:
 
         The index lists the files beforehand, so that a killed run recognises them as its own.
         """
-        place, folder = self._place(), self.folder
-        make_folder(place.parent)
-        with folder_beside(place) as half_made:
+        path, folder = self._path(), self.folder
+        make_folder(path.parent)
+        with folder_beside(path) as half_made:
             self.form.write(value, half_made)
             sync_tree(half_made)
             names = files_below(half_made)
-            where = place.relative_to(folder.path).as_posix()
-            files = {f"{where}/{name}": known for name, known in facts_of(half_made, names).items()}
+            where = path.relative_to(folder.path).as_posix()
+            files = {f"{where}/{name}": facts for name, facts in facts_of(half_made, names).items()}
             folder.arriving |= files
             folder.clear_way(files)
             folder.save()
-            move_files(half_made, place, names)
+            move_files(half_made, path, names)
         before = folder.steps.pop(self.name, None)
         folder.steps[self.name] = StepRecord(
             self.key, self.made_from, files, round(seconds, 3), peak_memory_mb(), self.large
@@ -147,9 +147,9 @@ class StepResult:
             for name in {**before[kind], **now[kind]}
             if before[kind].get(name) != now[kind].get(name)
         ]
-        known = before["parents"]
-        changed = [name for name, key in now["parents"].items() if name in known and known[name] != key]
-        added = [name for name in now["parents"] if name not in known]
+        parents = before["parents"]
+        changed = [name for name, key in now["parents"].items() if name in parents and parents[name] != key]
+        added = [name for name in now["parents"] if name not in parents]
         if before["epoch"] != now["epoch"]:
             reasons.append("this version computes it differently")
         if not reasons and changed:

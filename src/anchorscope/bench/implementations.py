@@ -121,10 +121,10 @@ class Own:
 
     def _states(self, workload: Workload, variants: list[Variant]) -> Tensor:
         lm = self.lm
-        kept = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
+        states_by_variant = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
 
         def keep(key: tuple[int, list[int]], states: Tensor) -> None:
-            copy_rows(kept[key[0] : key[0] + 1], key[1], states[None])
+            copy_rows(states_by_variant[key[0] : key[0] + 1], key[1], states[None])
 
         def put(variant: int, batch: list[int], states: Tensor) -> None:
             turned = states[:, 0, _ATTENTION].transpose(0, 1).contiguous()  # by the device, which does it faster
@@ -133,14 +133,16 @@ class Own:
         to_host = ToHost(keep)
         self._capture(workload, variants, put)
         to_host.finish()
-        return kept
+        return states_by_variant
 
     def _capture(
         self, workload: Workload, variants: list[Variant], take: Callable[[int, list[int], Tensor], None]
     ) -> None:
         lm, sequences = self.lm, workload.sequences
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
-        lengths = [tokens_of(one, at, variants, prefix.length, lm.n_layers) for at, one in enumerate(sequences)]
+        lengths = [
+            tokens_of(sequence, at, variants, prefix.length, lm.n_layers) for at, sequence in enumerate(sequences)
+        ]
         batches = plan_batches(lengths, min(self.batch_tokens, MOST_AT_ONCE))
         refuse_idle_cuts(capture(lm, sequences, prefix, batches, take, variants, compiled=self.compiled)())
 
@@ -188,10 +190,10 @@ class Plain:
     def _run(self, item: Item, mask: Tensor) -> Tensor:
         lm = self.lm
         ids, last = _padded([item], lm.device)
-        kept: list[Tensor] = []
-        with _last_states(lm, kept, torch.zeros_like(last), last):
+        states: list[Tensor] = []
+        with _last_states(lm, states, torch.zeros_like(last), last):
             lm.model(input_ids=ids, attention_mask=mask, output_hidden_states=True, use_cache=False)
-        return torch.stack([state[0] for state in kept]).cpu()
+        return torch.stack([state[0] for state in states]).cpu()
 
 
 class Batched:
@@ -256,10 +258,10 @@ class PlainBatched(Batched):
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
         ids, last = _padded(items, self.lm.device)
-        kept: list[Tensor] = []
-        with _last_states(self.lm, kept, torch.arange(len(items), device=self.lm.device), last):
+        states: list[Tensor] = []
+        with _last_states(self.lm, states, torch.arange(len(items), device=self.lm.device), last):
             self.lm.model_stack(input_ids=ids, attention_mask=mask, use_cache=False)
-        return torch.stack(kept).cpu()
+        return torch.stack(states).cpu()
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
         lm = self.lm
@@ -270,13 +272,13 @@ class PlainBatched(Batched):
         positions = torch.arange(ids.shape[1], device=lm.device)[None]
         output: Any = lm.model_stack(input_ids=ids, output_hidden_states=True, use_cache=False)
         for layer, stream in enumerate(output.hidden_states[:-1]):  # the last one is normed, and not needed
-            kept: list[Tensor] = []
-            with _last_states(lm, kept, rows, last):
+            states: list[Tensor] = []
+            with _last_states(lm, states, rows, last):
                 for later in range(layer, lm.n_layers):
                     rotary = lm.rotary(later, stream, positions)
                     block, in_block = _model_layers(lm)[later], mask if later == layer else None
                     stream = _first(block(stream, attention_mask=in_block, position_embeddings=rotary))
-            yield torch.stack(kept).cpu()
+            yield torch.stack(states).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
         """transformers' own `generate`, padded on the left: greedy answers, without the token that ends them."""
@@ -335,16 +337,16 @@ class WithTransformerLens(Batched):
     def _run(self, items: list[Item], mask: Tensor | None, cut_in: range) -> Tensor:
         ids, last = _padded(items, self.lm.device)
         rows = torch.arange(len(items), device=self.lm.device)
-        kept: list[Tensor] = []
+        states: list[Tensor] = []
 
         def keep(output: Tensor, hook: Any) -> None:
-            kept.append(output[rows, last])
+            states.append(output[rows, last])
 
         hooks: list[Any] = [(f"blocks.{layer}.hook_attn_out", keep) for layer in range(self.lm.n_layers)]
         if mask is not None:
             hooks += [(f"blocks.{layer}.attn.hook_attn_scores", partial(_add, mask=mask)) for layer in cut_in]
         self.bridge.run_with_hooks(ids, return_type=None, fwd_hooks=hooks, logits_to_keep=1)
-        return torch.stack(kept).cpu()
+        return torch.stack(states).cpu()
 
 
 def _add(scores: Tensor, hook: Any, mask: Tensor) -> Tensor:
@@ -368,8 +370,8 @@ class WithNnsight(Batched):
         ids, last = _padded(items, self.lm.device)
         rows = torch.arange(len(items), device=self.lm.device)
         with self.traced.trace(input_ids=ids, attention_mask=mask, use_cache=False) as tracer:
-            kept = [_first(self._attention(layer).output)[rows, last] for layer in self.layers]
-            states = self.save(torch.stack(kept))
+            attention = [_first(self._attention(layer).output)[rows, last] for layer in self.layers]
+            states = self.save(torch.stack(attention))
             tracer.stop()
         return states.cpu()
 
@@ -388,7 +390,7 @@ class WithNnsight(Batched):
     def _restart(self, ids: Tensor, last: Tensor, mask: Tensor, cut_in: int, stream: Tensor) -> Tensor:
         rows = torch.arange(len(ids), device=self.lm.device)
         with self.traced.trace(input_ids=ids, use_cache=False) as tracer:
-            kept = []
+            attention = []
             for index, layer in enumerate(self.layers):
                 if index < cut_in:
                     layer.skip(stream)
@@ -397,8 +399,8 @@ class WithNnsight(Batched):
                     part = getattr(layer, self.lm.family.attention)
                     args, kwargs = part.inputs
                     part.inputs = (args, {**kwargs, "attention_mask": mask})
-                kept.append(_first(self._attention(layer).output)[rows, last])
-            states = self.save(torch.stack(kept))
+                attention.append(_first(self._attention(layer).output)[rows, last])
+            states = self.save(torch.stack(attention))
             tracer.stop()
         return states.cpu()
 
@@ -485,11 +487,11 @@ def _model_layers(lm: LanguageModel) -> Any:
 
 
 @contextmanager
-def _last_states(lm: LanguageModel, kept: list[Tensor], rows: Tensor, last: Tensor) -> Iterator[None]:
+def _last_states(lm: LanguageModel, states: list[Tensor], rows: Tensor, last: Tensor) -> Iterator[None]:
     """While it holds, every block appends what attention added at the last tokens, [batch, d_model]."""
 
     def keep(module: Any, args: Any, output: Any) -> None:
-        kept.append(_first(output)[rows, last])
+        states.append(_first(output)[rows, last])
 
     name = lm.family.norm_after_attention or lm.family.attention
     handles = [getattr(block, name).register_forward_hook(keep) for block in _model_layers(lm)]

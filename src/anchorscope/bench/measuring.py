@@ -146,12 +146,12 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
 
 def _answer_texts(true: Sequence[str], relations: Sequence[str | None], labels: Sequence[bool]) -> list[str]:
     """The true answer where the label says so, else another one, of the same relation if possible."""
-    known: defaultdict[str | None, list[str]] = defaultdict(list)
+    answers_by_relation: defaultdict[str | None, list[str]] = defaultdict(list)
     for text, relation in zip(true, relations, strict=True):
-        known[relation].append(text)
+        answers_by_relation[relation].append(text)
     texts = []
     for index, label in enumerate(labels):
-        others = known[relations[index]]
+        others = answers_by_relation[relations[index]]
         turned = (others[(index + step) % len(others)] for step in range(len(others)))
         wrong = next((text for text in turned if text != true[index]), f"not {true[index]}")
         texts.append(true[index] if label else wrong)
@@ -174,11 +174,11 @@ def measure(run: Callable[[], Any], device: torch.device) -> Measured:
     _tidy(device)
     held = held_mb(device)
     began = time.perf_counter()
-    kept = run()
+    result = run()
     _wait(device)
     seconds = time.perf_counter() - began
     peak = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmHWM")
-    del kept  # only here: what is handed back counts
+    del result  # only here: what is handed back counts
     return Measured(seconds, max(0.0, peak - held))
 
 

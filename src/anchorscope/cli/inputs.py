@@ -74,8 +74,8 @@ def models(
         return emit_json(record)
     rows = [("--model", "what it is", "size", "licence", "here")]
     for entry in record["embedded"]:
-        here = "yes" if entry["installed"] else "no"
-        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], here))
+        is_here = "yes" if entry["installed"] else "no"
+        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], is_here))
     rows += [
         (entry["name"], "in the hub's cache", f"{entry['size_mb']} MB", "see its card", "yes")
         for entry in record["hub_cache"]

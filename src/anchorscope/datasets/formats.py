@@ -86,9 +86,9 @@ def _is_triviaqa_hub(row: Named) -> bool:
 
 def _run_items(row: Named) -> dict[str, object]:
     """A run's own `items.parquet`: its questions, answers and labels, without results."""
-    kept = {name: row[name] for name in KNOWN if name in row and name != "id"}
+    columns = {name: row[name] for name in KNOWN if name in row and name != "id"}
     if row.get("status") in ("empty", "truncated", "too_long"):  # there was no answer that could be used
-        kept |= {"model_answer": None, "truthful": None}
+        columns |= {"model_answer": None, "truthful": None}
     noted = row.get("metadata")
     try:
         noted = json.loads(noted) if isinstance(noted, str) else noted or {}
@@ -97,7 +97,7 @@ def _run_items(row: Named) -> dict[str, object]:
     if not isinstance(noted, Mapping):
         raise Unusable(f"metadata must be a JSON object, not {shown(noted)}")
     metadata = {str(name): entry for name, entry in noted.items() if name not in KNOWN}
-    return with_property_words(metadata | kept | {"id": row.get("item_id")})
+    return with_property_words(metadata | columns | {"id": row.get("item_id")})
 
 
 def _is_hotpotqa(row: Named) -> bool:

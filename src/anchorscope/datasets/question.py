@@ -241,7 +241,7 @@ def _truthful(row: Mapping[str, object]) -> bool | None:
 
 
 def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
-    kept: dict[str, str | int | float | bool | None] = {}
+    metadata: dict[str, str | int | float | bool | None] = {}
     for name, value in row.items():
         if name in (*KNOWN, "answer") or not (value is None or isinstance(value, str | int | float)):
             continue
@@ -251,8 +251,8 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
             raise Unusable(f"{shown(name)} is no finite number")
         elif isinstance(value, int) and not _LEAST <= value <= _MOST:
             raise Unusable(f"{shown(name)} is a number beyond 64 bits")
-        kept[_clean(name, "a column's name")] = value
-    return kept
+        metadata[_clean(name, "a column's name")] = value
+    return metadata
 
 
 def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:

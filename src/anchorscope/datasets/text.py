@@ -153,8 +153,8 @@ def without_articles(words: Sequence[str]) -> tuple[str, ...]:
     if ARTICLES.isdisjoint(words):
         return tuple(words)
     last = len(words) - 1
-    kept = tuple(word for i, word in enumerate(words) if word not in ARTICLES or (word == "a" and i == last))
-    return tuple(words) if ARTICLES.issuperset(kept) else kept
+    others = tuple(word for i, word in enumerate(words) if word not in ARTICLES or (word == "a" and i == last))
+    return tuple(words) if ARTICLES.issuperset(others) else others
 
 
 @lru_cache(maxsize=1 << 16)  # an alias is read once per question that accepts it

@@ -107,9 +107,9 @@ class AttentionMass:
     def of(self, keys: Iterable[int]) -> float:
         """What tokens at these positions receive together."""
         places = [key - self.first for key in keys]
-        if any(not 0 <= place < len(self.received) for place in places):
+        if any(not 0 <= index < len(self.received) for index in places):
             raise ValueError(f"keys {list(keys)}, and attention is known from {self.first} on, of {len(self.received)}")
-        return sum(self.received[place] for place in places)
+        return sum(self.received[index] for index in places)
 
 
 class AttentionSums:
@@ -343,7 +343,7 @@ class _Checks:
     def ask(self) -> Callable[[], EdgeCounts]:
         """Queues the checks; the result waits, gives the lost edges, and raises where states aren't finite."""
         none = torch.zeros(0, dtype=torch.bool, device=self.lm.device)
-        flags = [torch.stack(found) if found else none for found in (self.finite, self.untouched)]
+        flags = [torch.stack(checks) if checks else none for checks in (self.finite, self.untouched)]
         fetched = Fetched([self.edges, flags[0].all(), flags[1].any()], self.lm.device)
         asked, no_numbers = self.asked, not_finite(self.lm)  # what is returned holds no model
 

@@ -58,14 +58,14 @@ class Shelf:
         return Growing(NO_PREFIX, max(1, _KEPT // self.n_slots), self.n_slots)
 
     def place_of(self, row: "Row") -> int:
-        return next(place for place, one in enumerate(self.rows) if one is row)
+        return next(index for index, other in enumerate(self.rows) if other is row)
 
     def put(self, row: "Row") -> int:
         """An index for a row: a freed one, or a new one; the cache doubles when full."""
         if None in self.rows:
-            place = self.rows.index(None)
-            self.rows[place] = row
-            return place
+            index = self.rows.index(None)
+            self.rows[index] = row
+            return index
         if len(self.rows) == self.cache.rows:
             self.cache.grow(2 * self.cache.rows)
         self.rows.append(row)
@@ -73,10 +73,10 @@ class Shelf:
 
     def take_away(self, row: "Row", spoiled: bool = False) -> None:
         """Frees a row's index; values that aren't finite are cleared."""
-        place = self.place_of(row)
-        self.rows[place] = None
+        index = self.place_of(row)
+        self.rows[index] = None
         if spoiled:
-            self.cache.clear(place)
+            self.cache.clear(index)
         if not any(self.rows):
             self.rows = []
             if self.cache.rows * self.n_slots > _KEPT:
@@ -84,14 +84,14 @@ class Shelf:
 
     def close_up(self, share: float) -> None:
         """Moves rows from the end to freed indices, where these are at least this share of all."""
-        free = [place for place, row in enumerate(self.rows) if row is None]
+        free = [index for index, row in enumerate(self.rows) if row is None]
         if not free or len(free) < share * len(self.rows):
             return
         n = len(self.rows) - len(free)
-        moving = [place for place in range(n, len(self.rows)) if self.rows[place] is not None]
+        moving = [index for index in range(n, len(self.rows)) if self.rows[index] is not None]
         targets = free[: len(moving)]
         if moving:
-            rows = [self.rows[place] for place in moving]
+            rows = [self.rows[index] for index in moving]
             longest = max(row.length for row in rows if row is not None)
             self.cache.move(torch.tensor(moving), torch.tensor(targets), longest)
             for target, row in zip(targets, rows, strict=True):
@@ -154,43 +154,43 @@ class Row:
     def is_read(self) -> bool:
         return self.length >= len(self.order.prompt)
 
-    def state(self, place: SitePlace, position: int) -> Float[Tensor, " d_model"]:
+    def state(self, site: SitePlace, position: int) -> Float[Tensor, " d_model"]:
         """The state at a position: the prompt's last one, or one of an answer's token that was fed."""
         states, row = self.seen[position - len(self.order.prompt) + 1]
-        return states[place][row]
+        return states[site][row]
 
     def decoded(self) -> Decoded:
-        return Decoded(tuple(self.ids), tuple(one[0] for one in self.told), self.finished)
+        return Decoded(tuple(self.ids), tuple(statistics[0] for statistics in self.told), self.finished)
 
 
 def next_tokens(logits: Float[Tensor, "row vocab"], rows: Sequence[Row]) -> Int[Tensor, " row"]:
     """The likeliest token of each row, or a sampled one."""
     tokens = logits.max(dim=-1).indices
     kinds: dict[tuple[float, float], list[int]] = {}
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if row.order.drawing is not None:
-            kinds.setdefault((row.order.drawing.temperature, row.order.drawing.top_p), []).append(place)
+            kinds.setdefault((row.order.drawing.temperature, row.order.drawing.top_p), []).append(index)
     for (temperature, top_p), places in kinds.items():
-        drawn = [one for one in (rows[place].order.drawing for place in places) if one is not None]
-        seeds = np.array([one.seed for one in drawn], dtype=np.uint64)
-        steps = np.array([len(rows[place].ids) for place in places], dtype=np.uint64)
+        drawings = [drawing for drawing in (rows[index].order.drawing for index in places) if drawing is not None]
+        seeds = np.array([drawing.seed for drawing in drawings], dtype=np.uint64)
+        steps = np.array([len(rows[index].ids) for index in places], dtype=np.uint64)
         numbers = torch.from_numpy(step_numbers(seeds, steps))
         tokens[places] = draw_tokens(logits[places], Sampling(seeds, temperature, top_p), numbers)
     return tokens
 
 
-def told_of(
+def row_statistics(
     logits: Float[Tensor, "row vocab"], tokens: Int[Tensor, " row"], rows: Sequence[Row]
 ) -> Float[Tensor, "statistic row"]:
     """`STATISTICS` of the rows' tokens: margin and entropy only where wanted, NaN elsewhere."""
-    whole = [place for place, row in enumerate(rows) if row.order.statistics]
+    whole = [index for index, row in enumerate(rows) if row.order.statistics]
     if len(whole) == len(rows):
         return logits_statistics(logits, tokens)
-    told = logits.new_full((len(STATISTICS), len(rows)), float("nan"))
-    told[0] = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(dim=-1)
+    statistics = logits.new_full((len(STATISTICS), len(rows)), float("nan"))
+    statistics[0] = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(dim=-1)
     if whole:
-        told[:, whole] = logits_statistics(logits[whole], tokens[whole])
-    return told
+        statistics[:, whole] = logits_statistics(logits[whole], tokens[whole])
+    return statistics
 
 
 _PREFIXES = 8  # shared beginnings whose keys and values are held at a time
@@ -300,21 +300,21 @@ class Continuous:
         )
         if not began:
             shelf.cache.begin(torch.tensor(into), prefix)
-        read = [place for place, item in enumerate(which) if group[item][1] == len(rows[item].order.prompt)]
-        found = [rows[which[place]] for place in read]
-        chosen = self._choose(found, ends if len(read) == len(which) else ends[read]) if found else []
+        read = [index for index, item in enumerate(which) if group[item][1] == len(rows[item].order.prompt)]
+        finished = [rows[which[index]] for index in read]
+        chosen = self._choose(finished, ends if len(read) == len(which) else ends[read]) if finished else []
         for row, stop in group:
             row.length = stop
-        for place, row, one in zip(read, found, chosen, strict=True):
-            row.seen.append((states, place))
-            self._note(row, *one)
-        return found
+        for index, row, choice in zip(read, finished, chosen, strict=True):
+            row.seen.append((states, index))
+            self._note(row, *choice)
+        return finished
 
     def _feed(self) -> list[Row]:
         """One more token of every row whose prompt is read."""
         shelves = self._in_use()
         standing = [row for shelf in shelves for row in shelf.rows]
-        live = [place for place, row in enumerate(standing) if row is not None and row.is_read]
+        live = [index for index, row in enumerate(standing) if row is not None and row.is_read]
         rows = [row for row in standing if row is not None and row.is_read]
         return self._try(lambda: self._feed_rows(shelves, standing, live, rows), rows[-1:]) if rows else []
 
@@ -329,10 +329,10 @@ class Continuous:
         attention = _Steps(self.lm, shelves, slots.to(self.lm.device))
         stream = run_layers(self.lm, ids, slots, attention, reader.visit, read=tokens)
         chosen = self._choose(rows, stream[0].to(self.lm.device))
-        for place, (row, one) in enumerate(zip(rows, chosen, strict=True)):
-            row.seen.append((reader.found, place))
+        for index, (row, choice) in enumerate(zip(rows, chosen, strict=True)):
+            row.seen.append((reader.found, index))
             row.length += 1
-            self._note(row, *one)
+            self._note(row, *choice)
         return rows
 
     def _try(self, run: Callable[[], list[Row]], blamed: Sequence[Row]) -> list[Row]:
@@ -356,12 +356,12 @@ class Continuous:
         for logits in logits_in_parts(self.lm, ends):
             part = rows[len(chosen) : len(chosen) + len(logits)]
             tokens = next_tokens(logits, part)
-            told = told_of(logits, tokens, part)
-            chosen += zip(tokens.tolist(), map(tuple, told.T.tolist()), strict=True)
+            statistics = row_statistics(logits, tokens, part)
+            chosen += zip(tokens.tolist(), map(tuple, statistics.T.tolist()), strict=True)
         return chosen
 
-    def _note(self, row: Row, token: int, told: tuple[float, ...]) -> None:
-        if not np.isfinite(told[0]):
+    def _note(self, row: Row, token: int, statistics: tuple[float, ...]) -> None:
+        if not np.isfinite(statistics[0]):
             return self._fail(row, not_finite(self.lm))
         row.finished = row.order.is_end(token, row.ids)
         if not row.finished and len(row.ids) == row.room and row.order.longer is not None:
@@ -371,7 +371,7 @@ class Continuous:
             self._leave(row)
         else:
             row.ids.append(token)
-            row.told.append(told)
+            row.told.append(statistics)
 
     def _widen(self, row: Row, room: int) -> None:
         """Moves a row that may become longer to another shelf, if memory suffices."""
@@ -394,10 +394,10 @@ class Continuous:
     def _move(self, row: Row, shelf: Shelf, wider: Shelf) -> None:
         ids = (*row.order.prompt, *row.ids)
         held = shelf.cache.row(shelf.place_of(row), ids)
-        place = wider.put(row)
+        index = wider.put(row)
         slots = torch.arange(len(ids))
         for layer, (key, value) in enumerate(zip(held.keys, held.values, strict=True)):
-            wider.cache.write(layer, torch.full_like(slots, place), slots, key, value)
+            wider.cache.write(layer, torch.full_like(slots, index), slots, key, value)
 
     def _fail(self, row: Row, why: UserError) -> None:
         row.error, row.over = why, True
@@ -430,4 +430,4 @@ class _Steps:
 
 
 def _places(rows: Sequence[Row]) -> tuple[SitePlace, ...]:
-    return tuple(dict.fromkeys(place for row in rows for place in row.order.places))
+    return tuple(dict.fromkeys(site for row in rows for site in row.order.places))

@@ -74,8 +74,8 @@ def distribution(logits: Float[Tensor, "row vocab"], temperature: float, top_p: 
     ordered, ids = probabilities.sort(dim=-1, stable=True)  # least likely first: small sums keep their digits
     out = ordered.cumsum(dim=-1, dtype=torch.double) <= 1 - top_p
     out[:, -1] = False
-    kept = torch.zeros_like(probabilities).scatter_(1, ids, ordered.masked_fill_(out, 0))
-    return kept / kept.sum(dim=-1, keepdim=True)
+    nucleus = torch.zeros_like(probabilities).scatter_(1, ids, ordered.masked_fill_(out, 0))
+    return nucleus / nucleus.sum(dim=-1, keepdim=True)
 
 
 def draw_tokens(
@@ -264,8 +264,8 @@ def decode(
     answers: dict[int, Decoded] = {}
     for batch in batches:
         rows = [prompts[index] for index in batch]
-        drawn = None if sampling is None else sampling.take(batch)
-        decoded = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once, drawn).decode(max_new_tokens, is_end)
+        own_sampling = None if sampling is None else sampling.take(batch)
+        decoded = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once, own_sampling).decode(max_new_tokens, is_end)
         answers.update(zip(batch, decoded, strict=True))
         listener.advance(len(batch))
     listener.finish()
@@ -300,8 +300,8 @@ class _Batch:
         self.ends = self._read(different, prefix)
         """The stream after each row's last token, [row, d_model]."""
         if len(different) < len(rows):
-            place = {row: index for index, row in enumerate(different)}
-            own = torch.tensor([place[row] for row in rows], device=lm.device)
+            index_of = {row: index for index, row in enumerate(different)}
+            own = torch.tensor([index_of[row] for row in rows], device=lm.device)
             self.cache.keep(own)
             self.ends = self.ends[own]
 
@@ -322,8 +322,8 @@ class _Batch:
         sequences = [TokenSequence(row, answer_start=len(row), read_at=()) for row in rows]
         ends = torch.empty(len(rows), self.lm.d_model, dtype=self.lm.dtype, device=self.lm.device)
         for part in plan_batches([len(row) - prefix.length for row in rows], self.at_once):
-            read, found, _ = read_prompts(self.lm, sequences, part, prefix, self.cache, range(len(rows)))
-            ends[read] = found
+            read, last_streams, _ = read_prompts(self.lm, sequences, part, prefix, self.cache, range(len(rows)))
+            ends[read] = last_streams
         return ends
 
     def _step(self, ids: Int[Tensor, " row"]) -> Float[Tensor, "row d_model"]:
@@ -338,22 +338,22 @@ class _Batch:
     def _choose(self, step: int) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
         """The next token of every active row and its log-probability."""
         tokens, log_probs, done = [], [], 0
-        drawn = None
+        numbers = None
         if self.sampling is not None:
-            drawn = torch.from_numpy(step_numbers(self.sampling.seeds[self.active], np.uint64(step)))
+            numbers = torch.from_numpy(step_numbers(self.sampling.seeds[self.active], np.uint64(step)))
         for logits in logits_in_parts(self.lm, self.ends):
-            if self.sampling is None or drawn is None:
+            if self.sampling is None or numbers is None:
                 chosen, token = logits.max(dim=-1)
             else:
-                token = draw_tokens(logits, self.sampling, drawn[done : done + len(logits)])
+                token = draw_tokens(logits, self.sampling, numbers[done : done + len(logits)])
                 chosen = logits.gather(1, token[:, None])[:, 0]
             tokens.append(token)
             log_probs.append(chosen - logits.logsumexp(dim=-1))
             done += len(logits)
-        found = torch.cat(log_probs)
-        if not bool(torch.isfinite(found).all()):
+        chosen_log_probs = torch.cat(log_probs)
+        if not bool(torch.isfinite(chosen_log_probs).all()):
             raise not_finite(self.lm)
-        return torch.cat(tokens), found
+        return torch.cat(tokens), chosen_log_probs
 
     def _note(self, chosen: list[int], log_probs: list[float], is_end: IsEnd, most: int) -> None:
         for row, token, log_prob in zip(self.active, chosen, log_probs, strict=True):
@@ -367,11 +367,11 @@ class _Batch:
 
     def _leave(self, chosen: Tensor) -> Tensor:
         """The next step's tokens, without finished rows where enough of them are."""
-        going = [place for place, row in enumerate(self.active) if not self.finished[row]]
+        going = [index for index, row in enumerate(self.active) if not self.finished[row]]
         if len(self.active) - len(going) < _LEAVE_SHARE * len(self.active):
             return chosen
         indices = torch.tensor(going, device=self.lm.device)
-        self.active = [self.active[place] for place in going]
+        self.active = [self.active[index] for index in going]
         self.lengths = self.lengths[indices]
         self.cache.keep(indices)
         return chosen[indices]

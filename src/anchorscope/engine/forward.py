@@ -229,25 +229,25 @@ class Packed:
         )
         mask = plan.mask_for(heads // key_heads)
         edit = plan.edit_for(heads // key_heads) if self.watch is None else self.watch
-        found = masked_attention(queries, keys, values, mask, scaling, softcap, edit).reshape(rows * n, heads, -1)
+        attended = masked_attention(queries, keys, values, mask, scaling, softcap, edit).reshape(rows * n, heads, -1)
         if self.weigh is not None:
             self.weigh(attention_weights(queries, keys, mask, scaling, softcap))
         if plan.lost is not None:
             self.lost[self.layer] = plan.lost
-        return found if plan.even else found.index_select(0, plan.back)
+        return attended if plan.even else attended.index_select(0, plan.back)
 
     def _with_prefix(self, own: Tensor, shared: tuple[Tensor, ...]) -> Tensor:
         return torch.cat((shared[self.layer], own)) if self.prefix.length else own
 
     def _plan(self, n_rows: int, cut: NDArray[np.bool_], window: int | None, device: torch.device) -> _Plan:
-        rows, here, n_prefix = self.rows, self.lm.device, self.prefix.length
-        first, stop = (to_device(part[:n_rows], here)[:, None] for part in (rows.first, rows.stop))
-        own, clean = (to_device(part[:n_rows], here)[:, None] for part in (rows.own, rows.clean))
+        rows, lm_device, n_prefix = self.rows, self.lm.device, self.prefix.length
+        first, stop = (to_device(part[:n_rows], lm_device)[:, None] for part in (rows.first, rows.stop))
+        own, clean = (to_device(part[:n_rows], lm_device)[:, None] for part in (rows.own, rows.clean))
         lengths = rows.stop[:n_rows] - rows.first[:n_rows]
         n, total = int(lengths.max()), int(rows.own[n_rows])
-        offsets = torch.arange(n, device=here)
+        offsets = torch.arange(n, device=lm_device)
         queries = first + offsets  # positions
-        key = torch.arange(self.n_keys, device=here)
+        key = torch.arange(self.n_keys, device=lm_device)
         indices = torch.where(key < first, clean + key - n_prefix, own + key - first) + n_prefix
         indices = torch.where(key < n_prefix, key, indices).masked_fill(key >= stop, 0)
         allowed = visible(queries, self.n_keys, window)
@@ -255,7 +255,7 @@ class Packed:
         lost = zeroed = bias = None
         if cut.any():
             cuts = self.cuts
-            removed = cuts.removed(queries) & to_device(cut, here)[:, None, None] & ~beyond
+            removed = cuts.removed(queries) & to_device(cut, lm_device)[:, None, None] & ~beyond
             lost = (removed & allowed).sum(dim=(1, 2))
             zeroed_rows, biased_rows = cut & cuts.is_zeroed[:n_rows], cut & cuts.is_biased[:n_rows]
             if (cut & cuts.is_by_head[:n_rows]).any():
@@ -264,10 +264,10 @@ class Packed:
                 allowed, beyond = allowed[:, None], beyond[:, None]
             per_row = (-1, *[1] * (removed.dim() - 1))
             if zeroed_rows.any():
-                is_zeroed = to_device(zeroed_rows, here).view(per_row)
+                is_zeroed = to_device(zeroed_rows, lm_device).view(per_row)
                 zeroed, removed = removed & is_zeroed, removed & ~is_zeroed
             if biased_rows.any():
-                is_biased = to_device(biased_rows, here).view(per_row)
+                is_biased = to_device(biased_rows, lm_device).view(per_row)
                 bias = torch.where(removed & is_biased, cuts.bias[:n_rows].to(self.lm.dtype).view(per_row), 0)
                 removed = removed & ~is_biased
             allowed = allowed & ~removed
@@ -343,12 +343,14 @@ def compute_prefix(lm: LanguageModel, ids: tuple[int, ...]) -> Prefix:
     """Keys and values of the shared leading tokens, once for all items."""
     if not ids:
         return NO_PREFIX
-    kept: list[tuple[Tensor, Tensor]] = []
+    keys_values: list[tuple[Tensor, Tensor]] = []
     sequences = [TokenSequence(ids, answer_start=len(ids), read_at=())]
     rows = BatchRows(sequences, [0], [CLEAN], 0, lm.n_layers)
-    packed = Packed(lm, sequences, rows, NO_PREFIX, lambda layer, key, value: kept.append((key.clone(), value.clone())))
+    packed = Packed(
+        lm, sequences, rows, NO_PREFIX, lambda layer, key, value: keys_values.append((key.clone(), value.clone()))
+    )
     run_layers(lm, packed.ids, packed.positions, packed)
-    keys, values = zip(*kept, strict=True)
+    keys, values = zip(*keys_values, strict=True)
     return Prefix(ids, keys, values)
 
 

@@ -73,20 +73,20 @@ class BatchRows:
                     raise InterventionNotApplied(f"a patch takes states of position {stop - 1}, which its donor lacks")
                 needed[who] = max(stop, needed.get(who, n_prefix))
         clean = [Row(item, n_prefix, stop) for item, stop in needed.items() if stop > n_prefix]
-        changed.sort(key=lambda one: one[1].opens)
+        changed.sort(key=lambda pair: pair[1].opens)
         self.rows = [*clean, *(row for _, row in changed)]
         self.n_prefix = n_prefix
         self.variant = np.array([-1] * len(clean) + [variant for variant, _ in changed])
         """The variant of each row; -1 for a clean one, which may serve several."""
-        told = zip(*((row.first, row.stop, row.opens, row.closes) for row in self.rows), strict=True)
-        self.first, self.stop, self.opens, self.closes = map(np.array, told)
+        columns = zip(*((row.first, row.stop, row.opens, row.closes) for row in self.rows), strict=True)
+        self.first, self.stop, self.opens, self.closes = map(np.array, columns)
         self._turns = np.union1d(self.opens, self.closes).tolist()
         self.own = np.concatenate([[0], np.cumsum(self.stop - self.first)])
         """Index of each row's first token; the number of all tokens at the end."""
-        clean_row = {row.item: place for place, row in enumerate(clean)}
-        self.clean_start = {row.item: int(self.own[place]) for place, row in enumerate(clean)}
+        clean_row = {row.item: index for index, row in enumerate(clean)}
+        self.clean_start = {row.item: int(self.own[index]) for index, row in enumerate(clean)}
         self.clean = self.own[[clean_row.get(row.item, 0) for row in self.rows]]
-        row_of = {(variant, row.item): len(clean) + place for place, (variant, row) in enumerate(changed)}
+        row_of = {(variant, row.item): len(clean) + index for index, (variant, row) in enumerate(changed)}
         self.readings = []
         for index, variant in enumerate(variants):
             run = tuple(filter(variant.runs, items))
@@ -136,13 +136,13 @@ class BatchRows:
         """Token ids of the rows that begin with the first layer; of a patched one, its donor's."""
         at_once = self.rows[: self.open_at(0)]
         tokens = chain.from_iterable(sequences[row.item].ids[row.first : row.stop] for row in at_once)
-        found = np.fromiter(tokens, dtype=np.int64, count=int(self.own[len(at_once)]))
+        ids = np.fromiter(tokens, dtype=np.int64, count=int(self.own[len(at_once)]))
         for start, row in zip(self.own.tolist(), at_once, strict=False):
             if row.patch is not None:
                 donor = sequences[row.patch.donor].ids
-                taken = [donor[place] for place in row.patch.donor_positions]
-                found[start + np.array(row.patch.positions) - row.first] = taken
-        return found
+                taken = [donor[position] for position in row.patch.donor_positions]
+                ids[start + np.array(row.patch.positions) - row.first] = taken
+        return ids
 
 
 def all_between(first: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -71,17 +71,17 @@ def saliency(
         by_item.update(zip(batch, values, strict=True))
         listener.advance(len(batch))
     listener.finish()
-    found = np.stack([by_item[item] for item in range(len(sequences))])
-    if not np.isfinite(found).all():
+    stacked = np.stack([by_item[item] for item in range(len(sequences))])
+    if not np.isfinite(stacked).all():
         raise not_finite(lm)
-    return Saliency(found, (*keys, ALL))
+    return Saliency(stacked, (*keys, ALL))
 
 
-def refuse_no_gradient(found: Saliency) -> Saliency:
+def refuse_no_gradient(measured: Saliency) -> Saliency:
     """Raises where the loss depends on no attention weight of any item."""
-    if not found.values.any():
+    if not measured.values.any():
         raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not hang on them")
-    return found
+    return measured
 
 
 class _Sums:
@@ -101,8 +101,8 @@ class _Sums:
         self.found[:, :, layer] = torch.einsum("rhk,rsk->rsh", per_key.to(self.sets.device), self.sets)
 
     def take(self) -> Tensor:
-        found, self.found = self.found, torch.zeros_like(self.found)
-        return found
+        sums, self.found = self.found, torch.zeros_like(self.found)
+        return sums
 
 
 class _Batch:
@@ -124,7 +124,9 @@ class _Batch:
         sets = _key_sets([[sets[item] for item in batch] for sets in keys.values()], sequences, packed.n_keys)
         device = self.lm.device
         self.sums = _Sums(torch.from_numpy(queries).to(device), torch.from_numpy(sets).to(device), self.lm)
-        self.tokens_read = rows.token_indices(np.arange(len(batch)), np.array([one.read_at for one in sequences]), 0)
+        self.tokens_read = rows.token_indices(
+            np.arange(len(batch)), np.array([sequence.read_at for sequence in sequences]), 0
+        )
         self.first_weights = torch.empty(0)
         self.read: list[Tensor] = []
         """States of each layer at the positions that are read."""
@@ -184,5 +186,5 @@ def _key_sets(
 
 def _outside_inference_mode(prefix: Prefix) -> Prefix:
     """Copies of the prefix's tensors: torch can't go back through those made in inference mode."""
-    keys, values = (tuple(one.clone() for one in part) for part in (prefix.keys, prefix.values))
+    keys, values = (tuple(tensor.clone() for tensor in part) for part in (prefix.keys, prefix.values))
     return Prefix(prefix.ids, keys, values)

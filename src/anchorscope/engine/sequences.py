@@ -128,14 +128,14 @@ class Variant:
         named = self.cuts if self.patches is None else self.patches
         return named is None or item in named
 
-    def take(self, place: Mapping[int, int], items: Sequence[int]) -> "Variant":
+    def take(self, index_of: Mapping[int, int], items: Sequence[int]) -> "Variant":
         """The same for some of the items; `place` maps them to their new indices."""
         cuts, patches = self.cuts, self.patches
         if cuts is not None:
-            cuts = {place[item]: cuts[item] for item in items if item in cuts}
+            cuts = {index_of[item]: cuts[item] for item in items if item in cuts}
         if patches is not None:
             patches = {
-                place[item]: replace(patches[item], donor=place[patches[item].donor])
+                index_of[item]: replace(patches[item], donor=index_of[patches[item].donor])
                 for item in items
                 if item in patches
             }

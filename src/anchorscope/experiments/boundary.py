@@ -39,14 +39,18 @@ _METHOD = f"{METHOD}, weighted by inverse sampling probability"
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    (asked, supplied), (known, unknown), (coverage, not_covered) = _dont_know(inputs), _known(inputs), _coverage(inputs)
+    (asked, supplied), (known_values, unknown), (coverage, not_covered) = (
+        _dont_know(inputs),
+        _known_values(inputs),
+        _coverage(inputs),
+    )
     rows, missing = [coverage], [*supplied, *unknown, *not_covered]
-    for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known}.items():
+    for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known_values}.items():
         more, few = _by_pathway(inputs, quantity, values)
         rows += more
         missing += few
-    said = [ItemValues("dont_know", np.flatnonzero(there := np.isfinite(x)), x[there]) for x in asked.values()]
-    return Found(tuple(rows), tuple(said), tuple(dict.fromkeys(missing)))
+    item_values = [ItemValues("dont_know", np.flatnonzero(there := np.isfinite(x)), x[there]) for x in asked.values()]
+    return Found(tuple(rows), tuple(item_values), tuple(dict.fromkeys(missing)))
 
 
 def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tuple[list[Statistic], list[str]]:
@@ -69,9 +73,9 @@ def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tupl
             (first, in_first), (second, in_second) = (means[group] for group in GROUPS)
             both = in_first | in_second
             differ = np.ptp(values[both]) > 0  # where all are the same there is nothing to test
-            found = estimate_of(first - second, int(both.sum()), _METHOD + OF_SAMPLE)
+            estimate = estimate_of(first - second, int(both.sum()), _METHOD + OF_SAMPLE)
             p, against = p_value(first - second) if differ else None, f"{Q_ANCHORED} − {A_ANCHORED}"
-            rows.append(Statistic(f"{quantity}_difference", found, WEIGHTED, against, RULE, truth="all", p_value=p))
+            rows.append(Statistic(f"{quantity}_difference", estimate, WEIGHTED, against, RULE, truth="all", p_value=p))
     return rows, missing
 
 
@@ -92,9 +96,9 @@ def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
         )
     if len(own) < FEW:
         return {}, missing
-    said = ask_again(inputs, [inputs.used_items[index].question for index in own])
+    answers = ask_again(inputs, [inputs.used_items[index].question for index in own])
     values = np.full(inputs.n, np.nan)
-    values[own] = [np.nan if text is None else says_dont_know(text) for text in said]
+    values[own] = [np.nan if text is None else says_dont_know(text) for text in answers]
     return {"dont_know_rate": values}, missing
 
 
@@ -117,13 +121,13 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str |
     return [None if answer.status == TOO_LONG else answer.text for answer in answers]
 
 
-def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
+def _known_values(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     """What is known of the items without asking anything, and what isn't."""
-    known, missing = {}, []
+    values, missing = {}, []
     popularity = np.array([log_popularity(item.question) for item in inputs.used_items])
     n = int(np.isfinite(popularity).sum())
     if n >= FEW:
-        known["popularity"] = popularity
+        values["popularity"] = popularity
     else:
         missing.append(
             f"popularity: {n or 'none'} of {inputs.n} items of dataset {inputs.dataset!r} say how well known their "
@@ -133,13 +137,13 @@ def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     log_probs = [item.answer.log_probs for item in inputs.used_items]
     given = sum(bool(tokens) for tokens in log_probs)
     if given >= FEW:
-        known["confidence_mean"] = np.array([np.mean(tokens) if tokens else np.nan for tokens in log_probs])
+        values["confidence_mean"] = np.array([np.mean(tokens) if tokens else np.nan for tokens in log_probs])
     if given < inputs.n:
         missing.append(
             f"confidence_mean: {inputs.n - given} of {inputs.n} answers were supplied (model_answer), without the "
             f"log-probabilities of their tokens"
         )
-    return known, missing
+    return values, missing
 
 
 def _coverage(inputs: ExperimentInputs) -> tuple[Statistic, list[str]]:
@@ -171,7 +175,7 @@ QUANTITIES: dict[str, tuple[str, Show]] = {
 _SHOWS = {name: show for name, (_, show) in QUANTITIES.items()}
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     rows = select(statistics(findings, "boundary", *QUANTITIES), truth="all", group=GROUPS)
     return rows.select(section.FIGURE_COLUMNS)
 
@@ -223,7 +227,7 @@ SECTION = section.SectionSpec(
             "Accuracy, don't-know rate, popularity and confidence of both groups",
             "Each panel has a scale of its own.",
             "Weighted by inverse sampling probability. Lines: 95 % intervals.",
-            _drawn,
+            _figure_rows,
             _panels,
             labels=0.85,
             gap=0.3,

@@ -74,9 +74,9 @@ def run(inputs: ExperimentInputs) -> Found:
     few = ", ".join(f"{name} ({len(cuts)})" for name, cuts in planned.items() if name not in chosen)
     ran = run_variants(inputs, [Variant(cuts) for cuts in chosen.values()], "dose")
     n_cut = {name: {item: cut.n_cut for item, cut in cuts.items()} for name, cuts in chosen.items()}
-    found = analyse(inputs, dict(zip(chosen, ran, strict=True)), n_cut)
+    result = analyse(inputs, dict(zip(chosen, ran, strict=True)), n_cut)
     missing = (f"{few}: fewer than {FEW} items have so many tokens that later ones can see",) if few else ()
-    return Found(found.statistics, found.values, missing)
+    return Found(result.statistics, result.values, missing)
 
 
 def analyse(inputs: ExperimentInputs, ran: Mapping[str, Scored], n_cut: Mapping[str, Mapping[int, int]]) -> Found:
@@ -161,9 +161,9 @@ def _rows(findings: Findings) -> pl.DataFrame:
     )
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     rows = select(_rows(findings), quantity=QUANTITY, dose=tuple(DOSES))
-    step = pl.col("dose").replace_strict({dose: float(place) for place, dose in enumerate(DOSES)}, default=None)
+    step = pl.col("dose").replace_strict({dose: float(index) for index, dose in enumerate(DOSES)}, default=None)
     beside = pl.when(pl.col("kind") == EXACT).then(-0.06).otherwise(0.06)
     rows = rows.with_columns(x=step.cast(pl.Float64) + beside)
     return rows.select(*section.FIGURE_COLUMNS, "kind", "dose", "x")
@@ -206,7 +206,7 @@ SECTION = section.SectionSpec(
             "Doses are nested: each cuts what the smaller ones cut, and more.",
             "Mean ΔP at the reference layer over all items, in percentage points; bars: 95 % intervals. Random tokens: "
             "items with as many other tokens as the dose cuts.",
-            _drawn,
+            _figure_rows,
             lambda _: [_PANEL],
             gap=0.6,
             legend_columns=2,

@@ -59,7 +59,7 @@ def _rows(findings: Findings) -> pl.DataFrame:
     return rows.filter(pl.col("together") | (pl.col("head") >= 0))
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     return _rows(findings).select(*section.FIGURE_COLUMNS, "head", "together", "proved", "x")
 
 
@@ -88,13 +88,13 @@ _SERIES = [
 _PANEL = Lines(_SERIES, "ΔP at l*", "", 4.3, x="x", x_label="Head", over_layers=False)
 
 
-def _lowest_head(place: int, rows: pl.DataFrame) -> str:
+def _lowest_head(column: int, rows: pl.DataFrame) -> str:
     """The number, ΔP or q of the single head with the lowest ΔP."""
     single = select(rows, together=False).sort("value")
     if not single.height:
         return NOTHING
     row = single.row(0, named=True)
-    return (str(row["head"]), points(row_estimate(row)), p_value_cell(row["p_value"], row["q_value"]))[place]
+    return (str(row["head"]), points(row_estimate(row)), p_value_cell(row["p_value"], row["q_value"]))[column]
 
 
 def _one_head(rows: pl.DataFrame) -> section.Said | None:
@@ -127,7 +127,7 @@ SECTION = section.SectionSpec(
             "All heads together: level lines.",
             "ΔP at the reference layer with the key words cut for one query head, in percentage points; bars: 95 % "
             f"intervals. Filled: q < {DISCOVERY_RATE} over the heads of a panel.",
-            _drawn,
+            _figure_rows,
             lambda _: [_PANEL],
             height=2.2,
             gap=0.55,
@@ -140,7 +140,7 @@ SECTION = section.SectionSpec(
             (section.GROUP,),
             (
                 section.value("all heads", points, together=True),
-                *((head, partial(_lowest_head, place)) for place, head in enumerate(("lowest head", "its ΔP", "q"))),
+                *((head, partial(_lowest_head, column)) for column, head in enumerate(("lowest head", "its ΔP", "q"))),
             ),
         ),
     ),

@@ -34,9 +34,9 @@ def effects_of(shown: Sequence[str], made_of: Sequence[str]) -> Callable[[Findin
     """The summary's rows about some interventions, on datasets that have one of `made_of`."""
 
     def rows(findings: Findings) -> pl.DataFrame:
-        found = select(interventions(findings), intervention=shown, assignment=tuple(PANEL_TITLES))
-        made = select(found, intervention=made_of)["dataset"].unique().to_list()
-        return select(found, dataset=made)
+        selected = select(interventions(findings), intervention=shown, assignment=tuple(PANEL_TITLES))
+        made = select(selected, intervention=made_of)["dataset"].unique().to_list()
+        return select(selected, dataset=made)
 
     return rows
 
@@ -166,10 +166,10 @@ def _section(
     def panels(data: pl.DataFrame) -> list[Lines]:
         every = 4 if data["layer"].n_unique() > 4 else 1
         series = []
-        for place, name in enumerate(present(data, "intervention", (*beside, *own))):
+        for index, name in enumerate(present(data, "intervention", (*beside, *own))):
             colour, marker = looks[name]
             # Markers of several lines do not cover each other.
-            style: dict[str, Any] = {"color": colour, "linewidth": 1.6, "markevery": (place % every, every)}
+            style: dict[str, Any] = {"color": colour, "linewidth": 1.6, "markevery": (index % every, every)}
             style |= {"marker": marker, "markersize": 4.0, "markeredgewidth": 0.0}
             band = "none" if name in _NO_BAND else "band"
             for group in GROUPS:

@@ -53,8 +53,8 @@ def run(inputs: ExperimentInputs) -> Found:
         starts = window_starts(n_layers, width)
         cuts += [PartialCut(f"window {width}", range(start, start + width)) for start in starts]
     effects, missing = run_partial_cuts(inputs, cuts, "layers")
-    found = analyse(inputs, effects)
-    return Found(found.statistics, found.values, (*missing, *found.missing))
+    result = analyse(inputs, effects)
+    return Found(result.statistics, result.values, (*missing, *result.missing))
 
 
 def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
@@ -138,7 +138,7 @@ def _deepest(singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]
 EXPERIMENT = Experiment("layers", "the knockout in single layers and in windows of layers", run)
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     """ΔP at l* of single layers and of windows, these at their middle."""
     rows = select(statistics(findings, "layers", QUANTITY), group=GROUPS)
     width = pl.col("variant").str.extract(r"^window (\d+)$", 1).cast(pl.Float64)
@@ -190,7 +190,7 @@ SECTION = section.SectionSpec(
             "One layer cut at a time, or a window of layers.",
             "ΔP at the reference layer in percentage points. Bands and upright lines: 95 % intervals. A window stands "
             "at its middle layer.",
-            _drawn,
+            _figure_rows,
             lambda _: [_PANEL],
             marks_reference=True,
             legend_columns=2,

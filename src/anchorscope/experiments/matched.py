@@ -61,10 +61,10 @@ def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tupl
 
     Ties between equally good partners are broken by the seed.
     """
-    clear = [place for place, question in enumerate(questions) if _has_clear_answer(question)]
+    clear = [index for index, question in enumerate(questions) if _has_clear_answer(question)]
     kinds: dict[str, list[int]] = {}
-    for place in clear:
-        kinds.setdefault(kind_of(questions[place]), []).append(place)
+    for index in clear:
+        kinds.setdefault(kind_of(questions[index]), []).append(index)
     order = priorities(seed, "matched", [question.item_id for question in questions])
     pairs = [
         (min(pair), max(pair)) for _, members in sorted(kinds.items()) for pair in _paired(questions, members, order)
@@ -270,8 +270,8 @@ def pair_items(inputs: ExperimentInputs, most: int) -> tuple[list[Item], list[st
     pairs, missing = match_questions(questions, seed)
     if len(pairs) > most:
         names = [f"{questions[first].item_id}\n{questions[second].item_id}" for first, second in pairs]
-        pairs = [pairs[place] for place in drawn(priorities(seed, "matched pairs", names), most)]
-    exact_words: list[QuestionSpans] = [spans[place] for pair in pairs for place in np.repeat(pair, 2)]
+        pairs = [pairs[member] for member in drawn(priorities(seed, "matched pairs", names), most)]
+    exact_words: list[QuestionSpans] = [spans[member] for pair in pairs for member in np.repeat(pair, 2)]
     numbers = np.repeat(np.arange(len(pairs)), SIZE).tolist()
     items = supplied_items(inputs.setting.writer(), matched_questions(questions, pairs), exact_words, numbers)
     whole = [items[first : first + SIZE] for first in range(0, len(items), SIZE)]
@@ -329,9 +329,9 @@ def _shares(inputs: ExperimentInputs, matched: AnswerSet, free: AnswerSet) -> tu
             area, shares = measure_set(answers, directions, inputs)
             samples = {"auc": area, **{_SHARE_OF[name]: share for name, share in shares.items()}}
             rows += [
-                Statistic(name, found, answers.name, truth="all", probe_layer=layer)
+                Statistic(name, estimate, answers.name, truth="all", probe_layer=layer)
                 for name, number in samples.items()
-                for found in [estimate_of(number, len(answers.labels), method)]
+                for estimate in [estimate_of(number, len(answers.labels), method)]
             ]
             key_words += [shares["knockout"]] if "knockout" in shares else []
             if not shares:
@@ -366,7 +366,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 _MARKS = Marks("variant", {name: (words, _STYLES[name]) for name, words in SETS.items()}, 0.3)
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     return statistics(findings, "matched", *AREAS, *SHARES).select(section.FIGURE_COLUMNS)
 
 
@@ -399,7 +399,7 @@ SECTION = section.SectionSpec(
             "At the most frequent reference layer.",
             "Left: AUC of true against false answers; words are at 0.5 by design. Right: the share of the "
             "probe's evidence that needs what was cut. Lines: 95 % intervals.",
-            _drawn,
+            _figure_rows,
             lambda _: [
                 Forest("quantity", AREAS, _MARKS, "AUC", null=section.HALF),
                 Forest("quantity", SHARES, _MARKS, "Λ"),

@@ -53,7 +53,7 @@ def alike(inputs: ExperimentInputs, items: Sequence[int]) -> dict[tuple[str, int
             kinds.setdefault((item.question.relation, len(item.located.question_tokens)), []).append(index)
     for (relation, number), members in kinds.items():
         order = stream(inputs.setting.seed, "mediation pairs", inputs.dataset, relation, str(number))
-        kinds[relation, number] = [members[int(place)] for place in order.permutation(len(members))]
+        kinds[relation, number] = [members[int(rank)] for rank in order.permutation(len(members))]
     return kinds
 
 
@@ -95,8 +95,8 @@ def _exact(inputs: ExperimentInputs, item: int, donor: int) -> Patch:
 def _same_truth(inputs: ExperimentInputs, item: int, members: Sequence[int]) -> int | None:
     """An item that is alike and as true, of another group: the next in the drawn order."""
     labels, groups = inputs.measured.labels, inputs.measured.groups
-    place = members.index(item)
-    others = [*members[place + 1 :], *members[:place]]
+    index = members.index(item)
+    others = [*members[index + 1 :], *members[:index]]
     return next((other for other in others if labels[other] == labels[item] and groups[other] != groups[item]), None)
 
 
@@ -131,8 +131,8 @@ def run(inputs: ExperimentInputs) -> Found:
     top = int(inputs.reference[inputs.some_items()].max())
     wanted = [(kind, layer) for kind in patches if kind not in few for layer in range(top + 1)]
     variants = [Variant(layers=range(layer, layer + 1), patches=patches[kind]) for kind, layer in wanted]
-    found = analyse(inputs, pairs, dict(zip(wanted, run_variants(inputs, variants, "mediation"), strict=True)))
-    return Found(found.statistics, missing=(*missing, *found.missing))
+    result = analyse(inputs, pairs, dict(zip(wanted, run_variants(inputs, variants, "mediation"), strict=True)))
+    return Found(result.statistics, missing=(*missing, *result.missing))
 
 
 def analyse(inputs: ExperimentInputs, pairs: Sequence[Pair], ran: Mapping[tuple[str, int], Scored]) -> Found:
@@ -210,7 +210,7 @@ KINDS = {OPPOSITE: "partner of opposite truth", SAME: "donor of the same truth",
 _DASHES: dict[str, Any] = {OPPOSITE: "-", SAME: (0, (4.0, 1.8)), OTHER: (0, (1.0, 1.5))}
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     return statistics(findings, "mediation", *DIRECTIONS).select(section.FIGURE_COLUMNS)
 
 
@@ -226,7 +226,7 @@ _PANELS = [
 ]
 
 
-def _at_largest(place: int, rows: pl.DataFrame) -> str:
+def _at_largest(column: int, rows: pl.DataFrame) -> str:
     """At the layer with the largest share: layer, share, pairs, both controls, or the excess over the first."""
     largest = select(rows, variant=OPPOSITE, aspect="").sort("value")
     if not largest.height:
@@ -234,7 +234,7 @@ def _at_largest(place: int, rows: pl.DataFrame) -> str:
     row = largest.row(-1, named=True)
     controls = ({"variant": SAME, "aspect": ""}, {"variant": OTHER, "aspect": ""}, {"aspect": "difference"})
     beside = (shown(find(rows, layer=row["layer"], **where), estimate) for where in controls)
-    return (str(row["layer"]), estimate(row_estimate(row)), count(row["n"]), *beside)[place]
+    return (str(row["layer"]), estimate(row_estimate(row)), count(row["n"]), *beside)[column]
 
 
 def _beyond_control(rows: pl.DataFrame) -> list[int]:
@@ -277,7 +277,7 @@ SECTION = section.SectionSpec(
             "States are replaced at the entry of one layer; the probe reads at l*.",
             "Share of the difference in log-odds at l* between the members of a pair; bands: 95 % intervals. Grey: "
             "controls. A layer counts the pairs whose l* is not below it.",
-            _drawn,
+            _figure_rows,
             lambda _: _PANELS,
             height=2.3,
             gap=0.6,
@@ -289,8 +289,8 @@ SECTION = section.SectionSpec(
             "with the figure)",
             (section.Key("measure", "", {name: name for name in DIRECTIONS}),),
             tuple(
-                (head, partial(_at_largest, place))
-                for place, head in enumerate(("layer", "share", "pairs", SAME, OTHER, f"minus {SAME}"))
+                (head, partial(_at_largest, column))
+                for column, head in enumerate(("layer", "share", "pairs", SAME, OTHER, f"minus {SAME}"))
             ),
             lambda rows: select(rows, measure=tuple(DIRECTIONS)),
         ),

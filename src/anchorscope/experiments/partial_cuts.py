@@ -109,16 +109,16 @@ def run_partial_cuts(
     rng = inputs.rng(title)
     cuts = {int(item): KNOCKOUT.cut(inputs.used_items[item], inputs.setting.edges, rng) for item in inputs.some_items()}
     visible = {part: visible_cuts(inputs, cuts, part.layers) for part in partial}
-    planned = [part for part, kept in visible.items() if kept]
+    planned = [part for part, item_cuts in visible.items() if item_cuts]
     variants = [
         Variant({item: replace(cut, heads=part.heads) for item, cut in visible[part].items()}, part.layers)
         for part in planned
     ]
     ran = run_variants(inputs, variants, title)
     hidden = ", ".join(
-        f"{part.variant} from layer {part.first} ({len(kept)} of {len(cuts)} items)"
-        for part, kept in visible.items()
-        if len(kept) < len(cuts)
+        f"{part.variant} from layer {part.first} ({len(item_cuts)} of {len(cuts)} items)"
+        for part, item_cuts in visible.items()
+        if len(item_cuts) < len(cuts)
     )
     why = "a sliding window already hides the question from all later tokens that the cut is about; choose --edges all"
     missing = [f"{hidden}: {why}"] if hidden else []

@@ -119,10 +119,12 @@ def dip_tests(inputs: ExperimentInputs, variant: str, values: Floats) -> tuple[l
     counts = inputs.draws.take(items).counts[:, 1 : 1 + DRAWS].cpu().numpy().T
     rows = []
     for quantity, numbers in (("dip", values), ("dip_within_folds", values - centres)):
-        found, error = dip(numbers), float(np.nanstd(dips(numbers, counts)))
-        low, high = max(0.0, found - _Z * error), min(_LARGEST_DIP, found + _Z * error)
-        p = dip_p_value(found, len(items), inputs.setting.seed)
-        rows.append(Statistic(quantity, Estimate(found, low, high, len(items), _DIP), variant, truth="all", p_value=p))
+        observed, error = dip(numbers), float(np.nanstd(dips(numbers, counts)))
+        low, high = max(0.0, observed - _Z * error), min(_LARGEST_DIP, observed + _Z * error)
+        p = dip_p_value(observed, len(items), inputs.setting.seed)
+        rows.append(
+            Statistic(quantity, Estimate(observed, low, high, len(items), _DIP), variant, truth="all", p_value=p)
+        )
     return rows, []
 
 
@@ -154,7 +156,7 @@ def _items(findings: Findings) -> pl.DataFrame:
     return select(rows, pathway_corrected=GROUPS)
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     """The density of all items and of each pathway, whose area is its share of the items."""
     frames = [pl.DataFrame(schema=_DRAWN)]
     for (dataset, variant), rows in _items(findings).group_by("dataset", "variant", maintain_order=True):
@@ -215,7 +217,7 @@ SECTION = section.SectionSpec(
             "Saliency S = |A · ∂L/∂A|, summed over heads, layers up to l*, answer positions and key words. Densities "
             "over items with S > 0 (Gaussian kernel, Silverman's width); the area of a part is its share of the items "
             f"in the panel. Parts of fewer than {FEW} items are not drawn.",
-            _drawn,
+            _figure_rows,
             lambda _: _PANELS,
             height=1.9,
             gap=0.4,

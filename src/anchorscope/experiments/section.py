@@ -97,17 +97,17 @@ class Answer:
         few = pl.col("n") < FEWEST_GROUPS  # a bootstrap of so few has no honest interval, and decides nothing
         rows = rows.with_columns(pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS)
         answers = {
-            name: said
+            name: answer
             for name in datasets_in(findings, rows)
-            if (said := self.of(headline(select(rows, dataset=name)))) is not None
+            if (answer := self.of(headline(select(rows, dataset=name)))) is not None
         }
-        verdict = all_of([said.verdict for said in answers.values()])
+        verdict = all_of([answer.verdict for answer in answers.values()])
         words: Mapping[Verdict, str] = {"holds": self.holds, "does not hold": self.fails, "undecided": self.undecided}
         if not answers:
             return f"{self.undecided}: this run has no such number.", "undecided"
-        decide = {name: said.numbers for name, said in answers.items() if said.verdict == verdict}
+        decide = {name: answer.numbers for name, answer in answers.items() if answer.verdict == verdict}
         numbers = [
-            said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}" for name, said in decide.items()
+            text if len(findings.datasets) == 1 else f"{display_name(name)}: {text}" for name, text in decide.items()
         ][:_MOST_SHOWN]
         more = len(answers) - len(numbers)
         rule = [RULES[name] for name in rules_in(headline(rows)) if len(rules_in(rows)) > 1]

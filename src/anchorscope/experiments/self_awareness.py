@@ -125,16 +125,16 @@ def _null_scores(
     """
     import torch
 
-    from anchorscope.probes.crossfit import dealt_anew, null_scores
+    from anchorscope.probes.crossfit import null_scores, permute_within_strata
 
     layers = sorted({*pathways.reference.tolist(), max(0, int(pathways.reference.min()) - 1)})
     inputs.progress.start("permuted pathways", PERMUTATIONS * len(layers))
     rng = inputs.rng(f"self-awareness {RULE} {PERMUTED}")
-    labels = dealt_anew(pathways.asks, pathways.of_one_truth, PERMUTATIONS, rng)
+    labels = permute_within_strata(pathways.asks, pathways.of_one_truth, PERMUTATIONS, rng)
     device = torch.device(inputs.device)
     scores = null_scores(states[layers], pathways.splits, strength[layers], labels, device, inputs.progress)
     inputs.progress.finish()
-    return labels, {layer: scores[:, place] for place, layer in enumerate(layers)}
+    return labels, {layer: scores[:, index] for index, layer in enumerate(layers)}
 
 
 def _probe_rows(pathways: _Pathways, scores: Floats, null: tuple[Bools, dict[int, Floats]] | None) -> list[Statistic]:
@@ -219,7 +219,7 @@ SCORES = {
 """What predicts the pathway; each also within truth, where that is known."""
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     rows = statistics(findings, "self-awareness", *LINES, "auc_truth_label")
     return rows.select(section.FIGURE_COLUMNS).sort("dataset", "quantity", "probe_layer")
 
@@ -268,7 +268,7 @@ SECTION = section.SectionSpec(
             "AUC of the pathway per layer, and within truth",
             "Ticks: the reference layers, where the pathway was assigned.",
             "AUC of telling Q-Anchored from A-Anchored items, out of fold; 0.5 is guessing. Bands: 95 % intervals.",
-            _drawn,
+            _figure_rows,
             _panels,
             height=2.8,
             share="y",

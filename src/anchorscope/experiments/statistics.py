@@ -70,26 +70,26 @@ def item_mean(values: Floats, draws: Draws) -> Tensor:
 
 def estimate_of(samples: Tensor, n: int, method: str = METHOD) -> Estimate:
     """Value and interval of one number in every draw, [draw]; the first draw is the sample itself."""
-    drawn = samples.cpu().numpy()
-    low, high = percentile_interval(drawn[1:])
-    return Estimate(float(drawn[0]), float(low), float(high), n, method)
+    draws = samples.cpu().numpy()
+    low, high = percentile_interval(draws[1:])
+    return Estimate(float(draws[0]), float(low), float(high), n, method)
 
 
 def p_value(samples: Tensor, null: float = 0.0) -> float | None:
     """Two-sided p-value of one number in every draw, [draw]; None if all draws agree."""
-    drawn = samples.cpu().numpy()
-    spread = np.ma.filled(np.ma.masked_invalid(drawn[1:]).std(), np.nan)
+    draws = samples.cpu().numpy()
+    spread = np.ma.filled(np.ma.masked_invalid(draws[1:]).std(), np.nan)
     if not spread > _STILL:
         return None
-    p = 2 * norm.sf(np.abs(drawn[0] - null) / spread)
+    p = 2 * norm.sf(np.abs(draws[0] - null) / spread)
     return float(p) if np.isfinite(p) else None
 
 
 def q_values(p: Sequence[float | None]) -> list[float | None]:
     """p-values with the false discovery rate controlled (Benjamini and Hochberg); None stays and counts for none."""
-    defined = [one for one in p if one is not None]
+    defined = [value for value in p if value is not None]
     adjusted = iter(false_discovery_control(defined).tolist() if defined else ())
-    return [None if one is None else next(adjusted) for one in p]
+    return [None if value is None else next(adjusted) for value in p]
 
 
 def family_rows(
@@ -134,7 +134,7 @@ def pathway_aucs(
             missing.append(f"{name}: only {n} items share a fold with one of the other pathway, {FEW} needed")
             continue
         samples = auc_samples(scores[items], asks, strata, inputs.draws.take(items))
-        found = estimate_of(samples, n, f"{METHOD}, pairs of the same fold, p against 0.5{OF_SAMPLE}")
+        estimate = estimate_of(samples, n, f"{METHOD}, pairs of the same fold, p against 0.5{OF_SAMPLE}")
         p = p_value(samples, 0.5)
-        rows.append(Statistic(name, found, variant, assignment=RULE, truth="all", p_value=p))
+        rows.append(Statistic(name, estimate, variant, assignment=RULE, truth="all", p_value=p))
     return rows, missing

@@ -87,13 +87,13 @@ def run(inputs: ExperimentInputs) -> Found:
     items, others, missing = _items(inputs, writer)
     n_wordings = 1 + ((len(others[0]) if others else 0) or len(EXAMPLE_SETS) - 1)
     texts = _texts(inputs, writer, items, others, n_wordings) if len(items) >= FEWEST else []
-    fitting = [place for place in range(len(items)) if all_fit(inputs, [text[place] for text in texts])]
+    fitting = [index for index in range(len(items)) if all_fit(inputs, [text[index] for text in texts])]
     if len(fitting) < len(items):
         missing += (
             f"{len(items) - len(fitting)} of {len(items)} items are left out: in other wordings they do not "
             f"fit the model's context of {inputs.planner.context:,} tokens",
         )
-        items, texts = items[fitting], [[text[place] for place in fitting] for text in texts]
+        items, texts = items[fitting], [[text[index] for index in fitting] for text in texts]
     if len(items) < FEWEST:
         why = "their relation has no other sentences of ours, and the prompt shows no examples that could be others"
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
@@ -195,7 +195,7 @@ def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int)
         principal=evidence.principal[:, :n], by_probe=evidence.by_probe[..., :n], step=evidence.step[..., :n]
     )
     left = lost_evidence(originals, control, own, labels, folds, device, inputs.progress, "wordings: random cut")
-    line, found, middle = fit_line(left.clean[0], left.explained[0]), [], own.n_splits // 2
+    line, by_half, middle = fit_line(left.clean[0], left.explained[0]), [], own.n_splits // 2
     for splits in (slice(None), slice(0, middle), slice(middle, None)):
         lost = lost_evidence(
             CleanEvidence(evidence.principal, *(part[:, splits] for part in evidence[1:])),
@@ -207,8 +207,8 @@ def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int)
             inputs.progress,
             "wordings: key words cut",
         )
-        found.append((rows.table(lost.clean[0], items), rows.table(lost.explained[0], items), line))
-    return found
+        by_half.append((rows.table(lost.clean[0], items), rows.table(lost.explained[0], items), line))
+    return by_half
 
 
 def spread(halves: Halves, item: Indices, learns: np.ndarray) -> Halves:

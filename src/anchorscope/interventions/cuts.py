@@ -114,7 +114,7 @@ _OTHERS = (
     Intervention(ENTRIES["direct"], question_tokens, edges="direct"),
     Intervention(ENTRIES["zeroing"], question_tokens, how="zero"),
 )
-_OWN = {one.name: one for one in (KNOCKOUT, RANDOM, NONE, *_OTHERS, *REWRITES)}
+_OWN = {intervention.name: intervention for intervention in (KNOCKOUT, RANDOM, NONE, *_OTHERS, *REWRITES)}
 INTERVENTIONS = WithPlugins(_OWN, "interventions")
 
 
@@ -124,4 +124,8 @@ def of_experiments(names: Sequence[str]) -> list[Intervention]:
 
 def with_draws(interventions: Sequence[Intervention], number: int) -> list[Intervention]:
     """The same, that many draws of each that is drawn several times; the others once."""
-    return [replace(one, draw=draw) for one in interventions for draw in range(number if one.repeats else 1)]
+    return [
+        replace(intervention, draw=draw)
+        for intervention in interventions
+        for draw in range(number if intervention.repeats else 1)
+    ]

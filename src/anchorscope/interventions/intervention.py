@@ -59,7 +59,7 @@ def answered(before: tuple[int, ...], item: Item, positions: Sequence[str]) -> T
     """An item's answer after other tokens, read at the same positions of the answer."""
     old = item.sequence(positions)
     moved = len(before) - old.answer_start
-    return TokenSequence(before + item.answer.ids, len(before), tuple(place + moved for place in old.read_at))
+    return TokenSequence(before + item.answer.ids, len(before), tuple(position + moved for position in old.read_at))
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,8 @@ def _paired(text: str, mine: Sequence[Span], theirs: Sequence[str]) -> Iterator[
     given: dict[str, str] = {}
     distinct = list(dict.fromkeys(text[start:end] for start, end in mine))
     names = list(dict.fromkeys(theirs))
-    for place, name in enumerate(distinct):
-        rest = names[place:] if place == len(distinct) - 1 else names[place : place + 1]
+    for index, name in enumerate(distinct):
+        rest = names[index:] if index == len(distinct) - 1 else names[index : index + 1]
         given[name] = " ".join(rest)
     for start, end in mine:
         yield (start, end), given[text[start:end]]
@@ -147,10 +147,10 @@ def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Settin
         rng = stream(setting.seed, "patch-control", item.item_id)
         own = other_words(item)
         chosen: list[Span] = []
-        for place in rng.permutation(len(own)):
+        for word_index in rng.permutation(len(own)):
             if len(question_tokens(chosen, prompt)) >= len(item.located.question_tokens):
                 break
-            chosen.append(own[int(place)])
+            chosen.append(own[int(word_index)])
         changes = []
         for start, end in chosen:
             offered = _other_word([items[donor] for donor in donors.of(index)], text[start:end], rng)
@@ -164,8 +164,8 @@ def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Settin
 
 def _other_word(donors: Sequence[Item], word: str, rng: np.random.Generator) -> str | None:
     """Another question's word that isn't exact; None if all those tried are the same."""
-    for place in rng.permutation(len(donors)):
-        donor = donors[int(place)]
+    for index in rng.permutation(len(donors)):
+        donor = donors[int(index)]
         text = _Flat(donor).text
         words = [text[start:end] for start, end in other_words(donor)]
         different = [other for other in words if other.casefold() != word.casefold()]

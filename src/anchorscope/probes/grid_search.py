@@ -48,10 +48,10 @@ class Searched(NamedTuple):
     inner_converged: Bool[Tensor, "layer training_set"]
     """Whether all fits of the inner folds were."""
 
-    def unconverged(self, place: str, training_sets: Sequence[str]) -> tuple[str, ...]:
+    def unconverged(self, name: str, training_sets: Sequence[str]) -> tuple[str, ...]:
         """Names of the probes whose solver didn't converge, refits first."""
         return tuple(
-            f"{place} layer {layer} {training_sets[index]}{stage}"
+            f"{name} layer {layer} {training_sets[index]}{stage}"
             for stage, converged in (("", self.converged), (" (inner folds)", self.inner_converged))
             for layer, index in (~converged).nonzero().tolist()
         )
@@ -83,7 +83,7 @@ def select_strength(
     chosen = loss.sum(2).argmin(-1)
     at = chosen[:, :, None, None, None]
     true, false = (part.take_along_dim(at, dim=3)[:, :, :, 0] for part in (true, false))
-    is_true, is_false = (one.expand(*true.shape[:3], -1) for one in (tables.is_true, tables.is_false))
+    is_true, is_false = (table.expand(*true.shape[:3], -1) for table in (tables.is_true, tables.is_false))
     targets = torch.cat([torch.ones_like(is_true), torch.zeros_like(is_false)], dim=-1)
     return chosen, weighted_auc(torch.cat([true, false], dim=-1), torch.cat([is_true, is_false], dim=-1), targets)
 
@@ -129,15 +129,15 @@ def grid_search(
     problems = states.flatten(0, 1)
     n_problems, n_items, width = problems.shape
     plan = plan_chunks((n_problems, n_items, width), search.n_columns, device, memory, states.element_size())
-    found: list[Searched] = []
+    results: list[Searched] = []
     notes: list[str] = []
     with true_float32():
         for chunk in in_chunks(problems, plan, device, search.fit, notes):
-            found.append(chunk)
+            results.append(chunk)
             listener.advance(len(chunk.bias))
     listener.finish()
-    whole = [torch.cat(parts).unflatten(0, (n_places, n_layers)) for parts in zip(*found, strict=True)]
-    return [Searched(*(part[place] for part in whole)) for place in range(n_places)], tuple(notes)
+    whole = [torch.cat(parts).unflatten(0, (n_places, n_layers)) for parts in zip(*results, strict=True)]
+    return [Searched(*(part[index] for part in whole)) for index in range(n_places)], tuple(notes)
 
 
 class _Search:
@@ -176,6 +176,8 @@ class _Search:
         inner_converged = inner.converged.unflatten(1, (-1, INNER_FOLDS * len(STRENGTHS))).all(-1)
         del inner, logits
         strength = self.strengths[chosen]
-        found = solve(data, replace(self.refit, strengths=strength), plan.columns)
-        weight, bias = data.to_raw(found.weight, found.intercept, self.refit.scaling)
-        return Searched(*(part.cpu() for part in (weight, bias, strength, inner_auc, found.converged, inner_converged)))
+        solution = solve(data, replace(self.refit, strengths=strength), plan.columns)
+        weight, bias = data.to_raw(solution.weight, solution.intercept, self.refit.scaling)
+        return Searched(
+            *(part.cpu() for part in (weight, bias, strength, inner_auc, solution.converged, inner_converged))
+        )

@@ -301,9 +301,9 @@ def fit_layers(
     @torch.no_grad()
     def fit(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
         data = standardise(chunk, sets.scaled_on, plan.items)
-        found = solve(data, sets, plan.columns)
-        raw = data.to_raw(found.weight, found.intercept, sets.scaling)
-        return [part.cpu() for part in (*raw, found.logits, found.converged, found.iterations)]
+        solution = solve(data, sets, plan.columns)
+        raw = data.to_raw(solution.weight, solution.intercept, sets.scaling)
+        return [part.cpu() for part in (*raw, solution.logits, solution.converged, solution.iterations)]
 
     notes: list[str] = []
     with true_float32():
@@ -320,7 +320,7 @@ def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solut
     ]
     if len(parts) == 1:
         return parts[0]
-    return Solution(*(torch.cat([getattr(one, field.name) for one in parts], dim=1) for field in fields(Solution)))
+    return Solution(*(torch.cat([getattr(part, field.name) for part in parts], dim=1) for field in fields(Solution)))
 
 
 def _columns(data: Standardised, sets: TrainingSets, places: Tensor) -> Columns:

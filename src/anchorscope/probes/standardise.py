@@ -31,13 +31,13 @@ class FeatureScale:
     def apply(self, states: Shaped[Tensor, "problem item d_model"]) -> Float[Tensor, "problem item d_model"]:
         """States after the map, float32, on its device; computed in float64."""
         device = self.center.device
-        found = torch.empty(states.shape, device=device)
+        scaled = torch.empty(states.shape, device=device)
         start = 0
         for block in _item_blocks(states, device):
             exact = (block.to(device).double() - self.center).div_(self.scale)
-            found[:, start : start + block.shape[1]] = exact
+            scaled[:, start : start + block.shape[1]] = exact
             start += block.shape[1]
-        return found
+        return scaled
 
 
 class ResidentMatrix:
@@ -183,9 +183,9 @@ def _shifted_moments(states: Tensor, row_weight: Tensor, shift: Tensor) -> tuple
     start = 0
     for block in _item_blocks(states, row_weight.device):
         shifted = block.to(row_weight.device).double() - shift
-        here = row_weight[:, start : start + block.shape[1]]
-        mean += here @ shifted
-        square += here @ shifted.square_()
+        block_weight = row_weight[:, start : start + block.shape[1]]
+        mean += block_weight @ shifted
+        square += block_weight @ shifted.square_()
         start += block.shape[1]
     return mean, square
 
@@ -198,12 +198,12 @@ def _subspace_iteration(
     n_problems, _, width = scale.shape
     rank = min(rank, int((row_weight > 0).sum()), width)
     # Drawn on the CPU, so that every device starts from the same numbers.
-    drawn = torch.randn(rank, width, generator=torch.Generator().manual_seed(0)).to(scale.device)
-    basis = drawn.expand(n_problems, -1, -1)
+    start_vectors = torch.randn(rank, width, generator=torch.Generator().manual_seed(0)).to(scale.device)
+    basis = start_vectors.expand(n_problems, -1, -1)
 
     def centred_product(vectors: Tensor) -> Tensor:
-        found = design.matmat(vectors * scale)
-        return found - (found * row_weight).sum(-1, keepdim=True)
+        product = design.matmat(vectors * scale)
+        return product - (product * row_weight).sum(-1, keepdim=True)
 
     for _ in range(iterations):
         basis = _orthonormalise(design.rmatmat(centred_product(basis) * row_weight) * scale)

@@ -72,7 +72,7 @@ class AnswerWords:
 
     def is_new(self, index: int) -> bool:
         """Whether a word has content that isn't in the question."""
-        return not any(self.word(index) in known for known in (FUNCTION_WORDS, self.asked, _META_WORDS))
+        return not any(self.word(index) in empty for empty in (FUNCTION_WORDS, self.asked, _META_WORDS))
 
     def says_something_new(self, part: Part) -> bool:
         first, after = part
@@ -243,8 +243,8 @@ def _entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
     few = clause[1] - clause[0] <= LONGEST_ENTITY
     if (title and wanted != "number") or (few and wanted == "any"):
         return clause
-    found = _first_candidate(parsed, part if wanted == "name" else clause, wanted)
-    return found or _without_asked_tail(parsed, clause)
+    candidate = _first_candidate(parsed, part if wanted == "name" else clause, wanted)
+    return candidate or _without_asked_tail(parsed, clause)
 
 
 def _contrast(parsed: AnswerWords, part: Part) -> int:
@@ -271,8 +271,8 @@ def _without_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
         if phrase and (text in parsed.asked or (verb and not parsed.is_lower(_next_content(parsed, first + 2, after)))):
             first += 2
             continue
-        place = text in (PREPOSITIONS if small else _PLACE_PREPOSITIONS if names_place else ())
-        if not (text in ARTICLES or place or (text in PRONOUNS and after - first > 2)):
+        is_preposition = text in (PREPOSITIONS if small else _PLACE_PREPOSITIONS if names_place else ())
+        if not (text in ARTICLES or is_preposition or (text in PRONOUNS and after - first > 2)):
             break
         first += 1
     return first, after
@@ -293,7 +293,9 @@ def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
         if not _CLAUSE_MARK.search(parsed.gap_after(index) + parsed.text[parsed.words[index + 1].start]):
             continue
         if whole is None:
-            whole = {inside for found in _candidates(parsed, "any") for inside in range(found[0], found[1] - 1)}
+            whole = {
+                inside for candidate in _candidates(parsed, "any") for inside in range(candidate[0], candidate[1] - 1)
+            }
         small = parsed.is_lower(index + 1) or parsed.word(index + 1) in FUNCTION_WORDS
         goes_on = title or index in whole or not small
         if not goes_on or not parsed.says_something_new((index + 1, after)):
@@ -326,8 +328,8 @@ def _candidates(parsed: AnswerWords, wanted: str) -> Iterator[Part]:
 def _first_candidate(parsed: AnswerWords, part: Part, wanted: str) -> Part | None:
     """The first name, quotation or number of a part that isn't in the question; one that only describes comes last."""
     describing: Part | None = None
-    for found in _candidates(parsed, wanted):
-        first, after = max(found[0], part[0]), min(found[1], part[1])
+    for candidate in _candidates(parsed, wanted):
+        first, after = max(candidate[0], part[0]), min(candidate[1], part[1])
         if first >= after or not parsed.says_something_new((first, after)):
             continue
         if wanted == "name" and _only_describes(parsed, (first, after), part[1]):

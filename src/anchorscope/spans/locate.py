@@ -44,14 +44,14 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
     if not spans:
         return []
     first, last = spans[0][0], spans[-1][1]
-    found = []
+    indices = []
     for index, (start, end) in enumerate(offsets):
         if start < last and first < end:
             near = bisect_right(spans, start, key=itemgetter(1))  # no more spans than characters can touch a token
             shared = (text[max(start, begin) : min(end, stop)] for begin, stop in spans[near : near + end - start])
             if any(map(str.strip, shared)):
-                found.append(index)
-    return found
+                indices.append(index)
+    return indices
 
 
 def _shared(first: str, second: str) -> int:
@@ -92,8 +92,8 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
         complete.append(end)
         if end - first < WINDOW:
             continue
-        base = max((one for one in complete if one <= end - _CONTEXT), default=0)
-        start = max((one for one in complete if one <= base - _CONTEXT), default=0)
+        base = max((prefix_end for prefix_end in complete if prefix_end <= end - _CONTEXT), default=0)
+        start = max((prefix_end for prefix_end in complete if prefix_end <= base - _CONTEXT), default=0)
         next_lead = decode(list(ids[start:base]))
         if start <= first or not next_lead or UNFINISHED in next_lead:
             continue
@@ -101,7 +101,7 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
         next_part = decode(list(ids[start:end]))
         if next_part.startswith(next_lead) and next_head + next_part[len(next_lead) :] == text:
             first, head, lead = start, next_head, next_lead
-            complete = [one for one in complete if one > start]
+            complete = [prefix_end for prefix_end in complete if prefix_end > start]
 
 
 def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:

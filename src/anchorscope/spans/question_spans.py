@@ -84,8 +84,8 @@ def asked_by_order(words: Sequence[Word]) -> set[int]:
     after_first = range(1, len(texts))
     owners = [index for index in after_first if texts[index] == "'s" and texts[index - 1] not in FUNCTION_WORDS]
     asked = {*_beside(texts, asking), *_before(texts, asking), *_last_verb(texts, asking)}
-    asked -= {one for index in owners for one in _run(texts, index - 1, -1)}
-    asked |= {one for index in owners for one in _run(texts, index + 1, 1)}
+    asked -= {word_index for index in owners for word_index in _run(texts, index - 1, -1)}
+    asked |= {word_index for index in owners for word_index in _run(texts, index + 1, 1)}
     asked = {index for index in asked if texts[index] not in EMPTY_WORDS and zipf(texts[index]) >= COMMON}
     return asked | {index for index in _verb_of_who(texts, asking) if not is_rare(texts[index])}
 
@@ -191,9 +191,9 @@ def read_plain_text(text: str) -> PlainReading:
 
 def _bare(words: Sequence[Word]) -> PlainReading:
     for empty in (FUNCTION_WORDS, BARE_WORDS, frozenset[str]()):
-        kept = tuple(_word_spans(words, (index for index, word in enumerate(words) if word.text not in empty)))
-        if kept:
-            return PlainReading(kept, (), kept)
+        spans = tuple(_word_spans(words, (index for index, word in enumerate(words) if word.text not in empty)))
+        if spans:
+            return PlainReading(spans, (), spans)
     return PlainReading((), (), ())
 
 
@@ -216,9 +216,9 @@ class QuestionSpans:
 
 
 def _subject_spans(subject: str, text: str, words: Sequence[Word]) -> list[Span]:
-    found = phrase_spans(subject, text, words)
+    spans = phrase_spans(subject, text, words)
     # A subject such as "What" or "It" is also a word of the template; only its last occurrence can be the name.
-    return found[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else found
+    return spans[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else spans
 
 
 def locate_question_words(question: Question, use_metadata: bool = True) -> QuestionSpans:
@@ -266,13 +266,13 @@ def question_words(exact_tokens: str, questions: Sequence[Question], asker: Call
     """One per question; the model is called only for "model", and never overrules a user's own spans."""
     if exact_tokens != "model":
         return [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in questions]
-    found = [locate_question_words(question) for question in questions]
-    asked = [index for index, words in enumerate(found) if words.rule != "own" and words.spans]
+    spans = [locate_question_words(question) for question in questions]
+    asked = [index for index, words in enumerate(spans) if words.rule != "own" and words.spans]
     if asked:
         named = ask_for_key_words(asker(), [questions[index] for index in asked])
         for index, words in zip(asked, named, strict=True):
-            found[index] = words
-    return found
+            spans[index] = words
+    return spans
 
 
 _SHOWN = (
@@ -307,13 +307,13 @@ def named_words(question: Question, named: str) -> QuestionSpans:
     words = words_as_written(text)
     phrases = [phrase for part in named.split(",") if (phrase := part.strip(" .;\"'"))]
     named_spans = [span for phrase in phrases for span in phrase_spans(phrase, text, words)]
-    kept = merged(span for span in named_spans if not _is_empty(text, span))
-    if not kept:
+    spans = merged(span for span in named_spans if not _is_empty(text, span))
+    if not spans:
         return ruled
-    subject = [span for span in kept if not is_clear(*span, ruled.subject)] or list(kept)
-    asked = subtract_spans(kept, merged(subject), words)
-    content = merged([*kept, *ruled.content])
-    return QuestionSpans(kept, merged(subject), merged(asked), content, "model")
+    subject = [span for span in spans if not is_clear(*span, ruled.subject)] or list(spans)
+    asked = subtract_spans(spans, merged(subject), words)
+    content = merged([*spans, *ruled.content])
+    return QuestionSpans(spans, merged(subject), merged(asked), content, "model")
 
 
 def _is_empty(text: str, span: Span) -> bool:

@@ -33,15 +33,15 @@ def is_clear(start: int, end: int, taken: Sequence[Span]) -> bool:
 
 def subtract_spans(spans: Iterable[Span], taken: Sequence[Span], words: Sequence[Word]) -> list[Span]:
     """The spans without what is taken; of a partly taken span, the other words stay."""
-    kept: list[Span] = []
+    clear: list[Span] = []
     parts: list[Span] = []
     for span in spans:
-        (kept if is_clear(*span, taken) else parts).append(span)
+        (clear if is_clear(*span, taken) else parts).append(span)
     if parts:
         for _, start, end in words:
             if not is_clear(start, end, parts) and is_clear(start, end, taken):
-                kept.append((start, end))
-    return sorted(kept)
+                clear.append((start, end))
+    return sorted(clear)
 
 
 def phrase_spans(phrase: str, text: str, words: Sequence[Word]) -> list[Span]:
@@ -127,11 +127,11 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
             yield index
 
 
-def _joined(text: str, one: Word, other: Word) -> bool:
-    gap = text[one.end : other.start]
+def _joined(text: str, word: Word, following: Word) -> bool:
+    gap = text[word.end : following.start]
     if gap == " ":
         return True
-    if gap.startswith((".", "!")) and len(gap) > 1 and len(one.text) > 1 and one.text not in _NO_SENTENCE_END:
+    if gap.startswith((".", "!")) and len(gap) > 1 and len(word.text) > 1 and word.text not in _NO_SENTENCE_END:
         return False
     return _INSIDE_NAME.fullmatch(gap) is not None
 
@@ -139,18 +139,18 @@ def _joined(text: str, one: Word, other: Word) -> bool:
 def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list[bool]:
     starts = set(_starts(text, words))
     asking = next((index for index, word in enumerate(words) if word.text in QUESTION_WORDS), -1)
-    found = list(large)
+    named = list(large)
     for index, word in enumerate(words):
         goes_on = index + 1 < len(words) and _joined(text, word, words[index + 1])
         if index == asking:
-            found[index] = large[index] and index > 0 and words[index - 1].text in ARTICLES
+            named[index] = large[index] and index > 0 and words[index - 1].text in ARTICLES
         elif index in starts:
             initials = len(word.text) > 1 and text[word.start : word.end].isupper()
             named_after = initials or (goes_on and (large[index + 1] or words[index + 1].text in _NAME_GOES_ON))
-            found[index] = large[index] and word.text not in EMPTY_WORDS and named_after
+            named[index] = large[index] and word.text not in EMPTY_WORDS and named_after
         elif word.text in _ALWAYS_LARGE and index + 1 < len(words):
-            found[index] = large[index] and (found[index - 1] or (goes_on and large[index + 1]))
-    return found
+            named[index] = large[index] and (named[index - 1] or (goes_on and large[index + 1]))
+    return named
 
 
 def _has_digit(word: Word) -> bool:
