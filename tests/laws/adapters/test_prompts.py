@@ -2,7 +2,7 @@
 
 import pytest
 
-from anchorscope.adapters.prompts import answer_of_text, question_of_prompt, visible_text
+from anchorscope.adapters.prompts import answer_of_text, question_of_prompt
 from anchorscope.answers.template import make_template
 from anchorscope.errors import UserError
 
@@ -44,9 +44,3 @@ def test_another_prompt_is_refused(tiny_llama):
 )
 def test_an_answer_is_the_first_line_that_is_seen(text, answer):
     assert answer_of_text(text) == answer
-
-
-def test_special_tokens_are_no_text(tiny_llama):
-    tokenizer = tiny_llama.tokenizer
-    ids = [tokenizer.bos_token_id, *tokenizer(" Lima")["input_ids"], tokenizer.eos_token_id]
-    assert visible_text(tokenizer, ids).strip() == "Lima"

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from anchorscope.answers import generate
-from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, EXTRA_THINKING_TOKENS, Answer
+from anchorscope.answers.generate import EXTRA_THINKING_TOKENS, Answer
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts, make_template
 from anchorscope.datasets.question import Question
 from anchorscope.execute.executor import LocalExecutor
@@ -122,13 +122,6 @@ def test_an_answer_as_long_as_the_room_is_truncated_only_if_it_did_not_end(
     assert (short.ids, short.status) == (whole[:-1], "truncated")
 
 
-def test_answers_come_in_the_order_of_the_questions(talker: LanguageModel, talked: list[Answer]) -> None:
-    order = np.random.default_rng(0).permutation(len(TEXTS))
-    shuffled = answered(talker, questions_of([TEXTS[index] for index in order]))
-    assert [answer.ids for answer in shuffled] == [talked[index].ids for index in order]
-    assert len({answer.ids for answer in talked}) > 5
-
-
 def test_an_answer_that_is_given_is_tokenised_and_not_generated(tiny_llama: LanguageModel) -> None:
     def never() -> LanguageModel:
         raise AssertionError("the model was asked")
@@ -140,19 +133,6 @@ def test_an_answer_that_is_given_is_tokenised_and_not_generated(tiny_llama: Lang
     assert answer.ids == tuple(tiny_llama.tokenizer(" Jane Austen", add_special_tokens=False)["input_ids"])
     assert answer.log_probs is None
     assert answer.status == "answered"
-
-
-def test_only_questions_without_an_answer_are_generated(talker: LanguageModel, talked: list[Answer]) -> None:
-    mixed = answered(talker, questions_of(TEXTS, {1: "Paris", 3: "Oslo"}))
-    assert [mixed[1].text, mixed[3].text] == ["Paris", "Oslo"]
-    assert [mixed[1].log_probs, mixed[3].log_probs] == [None, None]
-    for index in set(range(len(TEXTS))) - {1, 3}:
-        assert mixed[index].ids == talked[index].ids
-        assert mixed[index].log_probs == pytest.approx(talked[index].log_probs, abs=1e-3)
-
-
-def test_a_given_answer_without_text_is_empty(tiny_llama: LanguageModel) -> None:
-    assert [answered(tiny_llama, questions_of(["Who?"], {0: text}))[0].status for text in ("", "  ")] == ["empty"] * 2
 
 
 QUESTIONS = [
@@ -200,11 +180,6 @@ def test_at_a_low_temperature_all_samples_are_the_greedy_answer(tiny_llama: Lang
     greedy = run_answers(LocalExecutor(lambda: tiny_llama), work.asked, Silent())
     for some, wanted in zip(samples(tiny_llama, work), greedy, strict=True):
         assert [(one.text, one.ids, one.status) for one in some] == [(wanted.text, wanted.ids, wanted.status)] * 2
-
-
-def test_no_samples_are_refused(tiny_llama: LanguageModel) -> None:
-    with pytest.raises(ValueError, match="0 samples of each answer"):
-        samples(tiny_llama, planned(tiny_llama, QUESTIONS, 0))
 
 
 TEMPLATE = "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
@@ -274,18 +249,6 @@ def test_a_line_break_before_any_visible_character_is_no_end(tiny_llama: Languag
         assert len(answer.log_probs or ()) == 5
 
 
-def test_an_answer_of_blanks_alone_is_empty(tiny_llama: LanguageModel) -> None:
-    assert {answer.status for answer in said(speaker(tiny_llama, "\n", " ", "</s>"))} == {"empty"}
-
-
-def test_blanks_do_not_take_the_answers_room(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "\n", "Paris", "</s>")
-    assert [answer.status for answer in said(lm, max_new_tokens=5)] == ["answered"] * 2
-    short = said(lm, max_new_tokens=4)
-    assert [(answer.text, answer.status) for answer in short] == [("Pari", "truncated")] * 2
-    assert EXTRA_BLANK_TOKENS > 1
-
-
 @pytest.mark.parametrize("special", [(), ("tags",)], ids=["plain tags", "special tags"])
 def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel, special: tuple[str, ...]) -> None:
     script = ("<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
@@ -336,11 +299,6 @@ def test_a_thinking_block_without_an_end_is_truncated(
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
         assert len(answer.before) == 5 + 100
-
-
-def test_only_an_answer_that_begins_with_the_tag_is_skipped(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "So", "<think>", "\n")
-    assert {(answer.text, answer.status) for answer in said(lm)} == {("So<think>", "answered")}
 
 
 def test_a_first_token_that_the_model_needs_reaches_the_engine(tiny_llama: LanguageModel) -> None:

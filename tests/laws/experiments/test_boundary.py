@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
-from anchorscope.datasets.question import log_popularity
 from anchorscope.evidence.measured import Q_ANCHORED
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.experiments import boundary
@@ -139,55 +138,6 @@ def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:
     told = " / ".join(found.missing)
     assert "dont_know_rate: the answers to 160 of 160 questions were supplied" in told
     assert "confidence_mean: 160 of 160 answers were supplied" in told
-
-
-def test_items_without_popularity_are_left_out_and_none_at_all_is_told(
-    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log10 = np.where(np.arange(N) < 100, 2.0 + np.arange(N) / N, np.nan)
-    found = run_saying(with_popularity(inputs, log10), np.zeros(N, bool), monkeypatch)
-    row = only(found, "popularity", group=None)
-    assert row.estimate.n == 100
-    assert row.estimate.value == pytest.approx(log10[:100].mean())
-    found = run_saying(with_popularity(inputs, np.full(N, np.nan)), np.zeros(N, bool), monkeypatch)
-    assert not rows(found, "popularity")
-    (told,) = [line for line in found.missing if line.startswith("popularity")]
-    assert "PopQA" in told
-    assert "'synthetic'" in told
-
-
-@pytest.mark.parametrize(
-    ("metadata", "wanted"),
-    [
-        ({"s_pop": 1000, "o_pop": 5}, 3.0),
-        ({"Popularity": "100"}, 2.0),
-        ({"page views": 10.0}, 1.0),
-        ({"o_pop": 7}, None),
-        ({"popularity": 0}, None),
-        ({"popularity": "high"}, None),
-        ({"popularity": True}, None),
-        ({}, None),
-        ({"popularity": "nan"}, None),
-        ({"s_pop": None, "pageviews": 10}, 1.0),
-    ],
-)
-def test_popularity_is_read_where_a_column_says_so(
-    inputs: ExperimentInputs, metadata: dict[str, Any], wanted: float | None
-) -> None:
-    found = log_popularity(replace(inputs.used_items[0].question, metadata=metadata))
-    assert np.isnan(found) if wanted is None else found == pytest.approx(wanted)
-
-
-def test_groups_that_are_too_small_have_a_reason_and_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = make_inputs(n=N, truth_signal=6.0, asks=np.arange(N) < 4)
-    found = run_saying(few, np.zeros(N, bool), monkeypatch)
-    assert not rows(found, "accuracy", group=Q_ANCHORED)
-    assert not rows(found, "accuracy_difference")
-    n = int(few.calls.members(Q_ANCHORED).sum())
-    assert 0 < n < 10
-    assert f"accuracy: only {n} items are Q-Anchored under the corrected rule, 10 needed" in found.missing
-    for row in (one for one in found.statistics if one.quantity != "coverage"):
-        assert np.isfinite([row.estimate.value, row.estimate.ci_low, row.estimate.ci_high]).all()
 
 
 def speaker(lm: LanguageModel, script: str) -> LanguageModel:

@@ -72,13 +72,6 @@ def test_the_files_of_a_model_are_listed_with_size_and_sha256(gguf: Path, folder
     assert model_files("shape:llama-3.2-1b/8") is model_files("nowhere") is None
 
 
-def test_names_that_point_nowhere_have_no_signature(tmp_path: Path) -> None:
-    assert source_signature("shape:llama-3.2-1b/8") == "shape:llama-3.2-1b/8"
-    nowhere = ("smollm2-135m", "someone/not-cached", "some one/not possible!", "nowhere", f"{tmp_path}/x", "y" * 5000)
-    for name in nowhere:
-        assert source_signature(name) is None
-
-
 def test_a_hub_snapshot_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
