@@ -160,134 +160,41 @@ METHODS = tuple(entry.name for entry in _ENTRIES if not entry.control and entry.
 """Interventions that remove the whole question, or all of its key words."""
 
 _EXPERIMENTS = "anchorscope.experiments"
+
+
+def _of_cuts(name: str, asks: str, place: int, section: str = "SECTION", docs: str | None = None) -> ExperimentEntry:
+    """An experiment that consists of interventions alone."""
+    shown = f"{_EXPERIMENTS}.interventions:{section}"
+    return ExperimentEntry(name, asks, docs or f"evidence/{name}.md", None, True, shown, place)
+
+
+def _with_file(name: str, asks: str, place: int, rated: bool = True) -> ExperimentEntry:
+    """An experiment with a file of its own."""
+    file = f"{_EXPERIMENTS}.{name.replace('-', '_')}"
+    return ExperimentEntry(name, asks, f"evidence/{name}.md", f"{file}:EXPERIMENT", rated, f"{file}:SECTION", place)
+
+
 _OWN_EXPERIMENTS = {
     entry.name: entry
     for entry in (
-        ExperimentEntry(
-            "knockout",
-            "does the probe need the question's key words?",
-            "method.md",
-            section=f"{_EXPERIMENTS}.interventions:SECTION",
-            place=10,
+        _of_cuts("knockout", "does the probe need the question's key words?", 10, docs="method.md"),
+        _of_cuts("exact-tokens", "does it matter which words are cut?", 15, "WORDS", "exact-tokens.md"),
+        _of_cuts("template", "does it matter that they are the question's?", 10),
+        _of_cuts("edges", "do the words reach the answer directly, or through other tokens?", 45, "EDGES"),
+        _of_cuts("zeroing", "does it matter how an edge is cut?", 60, "ZEROING"),
+        _of_cuts("patching", "what if another question's words are put in?", 20, "PATCHING"),
+        _of_cuts("answer-only", "what if there is no question at all?", 30, "ANSWER_ONLY"),
+        _with_file("layers", "in which layers does the cut matter?", 40),
+        _with_file("heads", "in which heads does the cut matter?", 50),
+        _with_file("dose", "does one key word carry it, or do all?", 55, rated=False),
+        _with_file("mediation", "in which layers do the key words' states carry the truth?", 57, rated=False),
+        _with_file("saliency", "what flows from question to answer, and is it two humps?", 70),
+        _with_file("boundary", "what does the model know, per pathway?", 80),
+        _with_file("self-awareness", "can the pathway be read from clean states?", 90),
+        _with_file(
+            "matched", "does the probe know truth where words cannot tell, and from the question?", 94, rated=False
         ),
-        ExperimentEntry(
-            "exact-tokens",
-            "does it matter which words are cut?",
-            "exact-tokens.md",
-            section=f"{_EXPERIMENTS}.interventions:WORDS",
-            place=15,
-        ),
-        ExperimentEntry(
-            "template",
-            "does it matter that they are the question's?",
-            "evidence/template.md",
-            section=f"{_EXPERIMENTS}.interventions:SECTION",
-            place=10,
-        ),
-        ExperimentEntry(
-            "edges",
-            "do the words reach the answer directly, or through other tokens?",
-            "evidence/edges.md",
-            section=f"{_EXPERIMENTS}.interventions:EDGES",
-            place=45,
-        ),
-        ExperimentEntry(
-            "zeroing",
-            "does it matter how an edge is cut?",
-            "evidence/zeroing.md",
-            section=f"{_EXPERIMENTS}.interventions:ZEROING",
-            place=60,
-        ),
-        ExperimentEntry(
-            "patching",
-            "what if another question's words are put in?",
-            "evidence/patching.md",
-            section=f"{_EXPERIMENTS}.interventions:PATCHING",
-            place=20,
-        ),
-        ExperimentEntry(
-            "answer-only",
-            "what if there is no question at all?",
-            "evidence/answer-only.md",
-            section=f"{_EXPERIMENTS}.interventions:ANSWER_ONLY",
-            place=30,
-        ),
-        ExperimentEntry(
-            "layers",
-            "in which layers does the cut matter?",
-            "evidence/layers.md",
-            f"{_EXPERIMENTS}.layers:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.layers:SECTION",
-            place=40,
-        ),
-        ExperimentEntry(
-            "heads",
-            "in which heads does the cut matter?",
-            "evidence/heads.md",
-            f"{_EXPERIMENTS}.heads:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.heads:SECTION",
-            place=50,
-        ),
-        ExperimentEntry(
-            "dose",
-            "does one key word carry it, or do all?",
-            "evidence/dose.md",
-            f"{_EXPERIMENTS}.dose:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.dose:SECTION",
-            place=55,
-            rated=False,
-        ),
-        ExperimentEntry(
-            "mediation",
-            "in which layers do the key words' states carry the truth?",
-            "evidence/mediation.md",
-            f"{_EXPERIMENTS}.mediation:EXPERIMENT",
-            rated=False,
-            section=f"{_EXPERIMENTS}.mediation:SECTION",
-            place=57,
-        ),
-        ExperimentEntry(
-            "saliency",
-            "what flows from question to answer, and is it two humps?",
-            "evidence/saliency.md",
-            f"{_EXPERIMENTS}.saliency:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.saliency:SECTION",
-            place=70,
-        ),
-        ExperimentEntry(
-            "boundary",
-            "what does the model know, per pathway?",
-            "evidence/boundary.md",
-            f"{_EXPERIMENTS}.boundary:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.boundary:SECTION",
-            place=80,
-        ),
-        ExperimentEntry(
-            "self-awareness",
-            "can the pathway be read from clean states?",
-            "evidence/self-awareness.md",
-            f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.self_awareness:SECTION",
-            place=90,
-        ),
-        ExperimentEntry(
-            "matched",
-            "does the probe know truth where words cannot tell, and from the question?",
-            "evidence/matched.md",
-            f"{_EXPERIMENTS}.matched:EXPERIMENT",
-            rated=False,
-            section=f"{_EXPERIMENTS}.matched:SECTION",
-            place=94,
-        ),
-        ExperimentEntry(
-            "wordings",
-            "is an item's share its own, or noise of one wording?",
-            "evidence/wordings.md",
-            f"{_EXPERIMENTS}.wordings:EXPERIMENT",
-            rated=False,
-            section=f"{_EXPERIMENTS}.wordings:SECTION",
-            place=96,
-        ),
+        _with_file("wordings", "is an item's share its own, or noise of one wording?", 96, rated=False),
     )
 }
 OWN_EVIDENCE = frozenset((*_OWN_EXPERIMENTS, *INTERVENTIONS))

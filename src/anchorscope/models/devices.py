@@ -4,6 +4,7 @@ import gc
 import os
 import resource
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.errors import UserError
-from anchorscope.side_by_side import side_by_side
 
 _WORDS = ("not enough memory", "can't allocate memory", "out of memory")
 
@@ -65,6 +65,7 @@ def free_memory() -> None:
 
 
 _COPIED = 2**23  # bytes that one thread copies at a time
+_COPYING_THREADS = 8
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -143,7 +144,13 @@ def copy_rows(
     def copy(first: int) -> None:
         to[first : first + step, at] = given[first : first + step]
 
-    side_by_side(copy, range(0, len(given), step))
+    starts = range(0, len(given), step)
+    if len(starts) < 2:
+        for start in starts:
+            copy(start)
+        return
+    with ThreadPoolExecutor(min(_COPYING_THREADS, len(starts))) as threads:
+        list(threads.map(copy, starts))
 
 
 def _planes(rows: Tensor) -> NDArray[Any]:
