@@ -15,7 +15,6 @@ from anchorscope.files import make_folder, replacing
 from anchorscope.models.embedded import EMBEDDED, cache_dir
 from anchorscope.models.sources import is_shape, locate
 from anchorscope.plugins import check
-from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 
 CPU_ITEMS = 120
@@ -49,9 +48,9 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
     )
 
 
-def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = None) -> None:
+def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
     """Finds the user's mistakes before an earlier run is deleted: files are read, weights aren't."""
-    refuse_too_few(recipe, {spec.name: ask(recipe, spec, progress) for spec in map(parse_spec, recipe.datasets)})
+    refuse_too_few(recipe, {spec.name: ask(recipe, spec) for spec in map(parse_spec, recipe.datasets)})
     if not model_at_hand:
         from anchorscope.models.loading import read_facts
 
@@ -164,17 +163,10 @@ def solver_device(device: str) -> str:
     return "cuda" if device == BALANCED else device
 
 
-def ask(
-    recipe: Recipe, spec: DatasetSpec, progress: Progress | None = None, sha256: str | None = None
-) -> QuestionSample:
+def ask(recipe: Recipe, spec: DatasetSpec, sha256: str | None = None) -> QuestionSample:
     """The questions of one dataset that a recipe asks; `sha256` is the hash that its file must have."""
     reading = open_dataset(
-        spec,
-        recipe.on_bad_row,
-        parse_columns(recipe.columns),
-        large=recipe.large_files,
-        sha256=sha256,
-        progress=progress,
+        spec, recipe.on_bad_row, parse_columns(recipe.columns), large=recipe.large_files, sha256=sha256
     )
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
     if not is_shape(recipe.model):

@@ -23,7 +23,6 @@ from anchorscope.cli.terminal import (
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
 from anchorscope.models.sources import SHAPES
-from anchorscope.progress import Progress
 from anchorscope.screen import duration, say
 
 if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to come at once
@@ -159,7 +158,7 @@ def data(
     with user_errors(stopped="stopped"):
         if dataset is None:
             return _list_datasets(as_json, quiet)
-        record = _survey(dataset, columns or [], on_bad_row, large_files, examples, seed, listener(quiet))
+        record = _survey(dataset, columns or [], on_bad_row, large_files, examples, seed)
         if as_json:
             return emit_json(record)
         bad = tuple(f"{row['line']}: {row['reason']}" for row in record["bad_row_list"][:_SHOWN])
@@ -174,9 +173,7 @@ def data(
         say(f"\n{hints}", quiet or not hints)
 
 
-def _survey(
-    text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int, progress: Progress
-) -> dict[str, Any]:
+def _survey(text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int) -> dict[str, Any]:
     """What the dataset holds, as the JSON object shows it."""
     from anchorscope.answers.choose import NEEDED, LabelCounter, take_survey, why_not_asked
     from anchorscope.datasets.catalog import open_dataset, parse_spec
@@ -188,7 +185,7 @@ def _survey(
         if not why_not_asked(question):
             counter.add(question)
 
-    reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large, progress=progress)
+    reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large)
     survey = take_survey(reading, examples, seed, count)
     outlook = counter.outlook()
     return {

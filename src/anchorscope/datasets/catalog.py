@@ -36,7 +36,6 @@ from anchorscope.datasets.question import Question, Row, Unusable, check_known, 
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
-from anchorscope.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,6 @@ def open_dataset(
     *,
     large: bool = False,
     sha256: str | None = None,
-    progress: Progress | None = None,
 ) -> Reading:
     """The questions of a dataset as a stream; `columns` maps the known names to the dataset's.
 
@@ -221,7 +219,7 @@ def open_dataset(
             columns,
             graded,
         )
-    file = QuestionFile(spec.path, large, progress)
+    file = QuestionFile(spec.path, large)
     try:
         if sha256 is not None and file.sha256() != sha256:
             raise UserError(f"{file.name} was changed since the run began. Wait until it is whole, then try again.")

@@ -24,7 +24,6 @@ from typing import Any, BinaryIO, cast
 from anchorscope.datasets.formats import inspect_columns
 from anchorscope.datasets.question import Row, Unusable, shown
 from anchorscope.errors import UserError
-from anchorscope.progress import Progress, Silent
 
 MOST_BYTES = 2 * 10**9
 """Limit in unpacked bytes, without `--large-files`."""
@@ -33,7 +32,6 @@ ALLOWED = (
     f"Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; {LOGS}"
 )
 _CELL_LETTERS = 1_000_000  # of a CSV or TSV file: a quote that is never closed loses no more rows than that
-_SLOW = 50_000_000  # bytes: reading less takes no bar
 _KINDS = (
     (stat.S_ISDIR, "a directory", "Give the path of one question file in it"),
     (stat.S_ISFIFO, "a pipe, which can be read only once", "Save what comes out of it to a file first"),
@@ -42,12 +40,10 @@ _KINDS = (
 
 
 class QuestionFile:
-    def __init__(self, path: Path, large: bool = False, progress: Progress | None = None) -> None:
+    def __init__(self, path: Path, large: bool = False) -> None:
         self.path, self.name = path, shown_path(path)
         self.most = 10**15 if large else MOST_BYTES
         self._handle = _opened(path)
-        self._size = os.fstat(self._handle.fileno()).st_size
-        self._progress, self._shown = progress or Silent(), -1
 
     def stream(self) -> BinaryIO:
         """The unpacked bytes from the beginning; invalidates earlier streams."""
@@ -72,30 +68,9 @@ class QuestionFile:
             )
 
     def sha256(self) -> str:
-        digest = hashlib.sha256()
         with self.one_line_errors():
             self._handle.seek(0)
-            while chunk := self._handle.read(1 << 20):
-                digest.update(chunk)
-                self.show_progress("hash")
-        self._end_progress()
-        return digest.hexdigest()
-
-    def show_progress(self, doing: str = "read") -> None:
-        if self._size < _SLOW:
-            return
-        if self._shown < 0:
-            self._progress.start(f"{doing} {self.path.name} (MB)", self._size // 10**6)
-            self._shown = 0
-        now = self._handle.tell() // 10**6
-        if now > self._shown:
-            self._progress.advance(now - self._shown)
-            self._shown = now
-
-    def _end_progress(self) -> None:
-        if self._shown >= 0:
-            self._progress.finish()
-        self._shown = -1
+            return hashlib.file_digest(self._handle, "sha256").hexdigest()
 
     @contextmanager
     def one_line_errors(self) -> Iterator[None]:
@@ -108,12 +83,11 @@ class QuestionFile:
             raise _cannot_read(self.path, error) from None
 
     def close(self) -> None:
-        self._end_progress()
         self._handle.close()
 
 
-def hash_of(path: Path, progress: Progress | None = None) -> str:
-    file = QuestionFile(path, progress=progress)
+def hash_of(path: Path) -> str:
+    file = QuestionFile(path)
     try:
         return file.sha256()
     finally:
@@ -175,9 +149,7 @@ def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Ro
     """Number and content of every row of the file, which is closed after the last."""
     try:
         with file.one_line_errors():
-            for row in container.read(file):
-                file.show_progress()
-                yield row
+            yield from container.read(file)
     finally:
         file.close()
 
