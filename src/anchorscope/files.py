@@ -26,7 +26,7 @@ LOCK = ".lock"
 MOST_BYTES = 256 << 20
 """Limit for a manifest or an index; the largest have some megabytes."""
 _WAIT_FOR_LOCK = 0.5  # seconds: `is_locked` holds the lock for a moment
-_JUST_WRITTEN = 2_000_000_000  # ns: clocks of file systems tick too slowly to tell two writes apart that are nearer
+_JUST_WRITTEN = 2_000_000_000  # ns: clocks of file systems tick too slowly to separate nearer writes
 _MOST_REMEMBERED = 4096  # hashes on disk; the oldest go first
 _THREADS = 4  # hashing leaves the interpreter's lock alone
 _HEX = frozenset("0123456789abcdef")
@@ -216,7 +216,7 @@ def is_locked(path: Path) -> bool:
         import fcntl
 
         handle = os.open(path / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ImportError):  # nobody was ever here, or the system has other locks
+    except (OSError, ImportError):  # never locked, or the system has other locks
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

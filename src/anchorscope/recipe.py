@@ -157,7 +157,7 @@ class Recipe(BaseModel):
     )
     """Longest answer; longer ones count as truncated."""
     max_per_class: int = option(1500, STATISTICS, flag("another number of items may be used"), ge=30, le=_MANY)
-    """At most so many true, and so many false, answers per dataset."""
+    """At most this many true, and this many false, answers per dataset."""
     folds: int = option(5, STATISTICS, flag("probes learned from another share of the items"), ge=2, le=20)
     """Outer folds."""
     bootstrap: int = option(
@@ -175,7 +175,7 @@ class Recipe(BaseModel):
     """Whether figures and a page are made of the results; tables, answer.json and the manifest are written anyway."""
     trust_remote_code: bool = option(False, RUNNING, ignore("it says what may be loaded, not what is measured"))
     """Whether code that comes with a model may run."""
-    allow_random_weights: bool = option(False, RUNNING, ignore("the weights themselves are looked at; see FOUND"))
+    allow_random_weights: bool = option(False, RUNNING, ignore("the weights themselves are compared; see FOUND"))
     """Whether shape:NAME, a model that knows nothing, may be run; its answers and labels must be in the dataset."""
 
     @field_validator("*")
@@ -310,4 +310,4 @@ def named_folder(given: str | Path) -> Path:
     path = Path(given)
     if ".." in path.parts and not path.exists():  # or folders would be made on the way that it leads out of again
         return Path(os.path.normpath(path))
-    return path.absolute() if str(path).startswith("~") else path  # polars would take it for somebody's home
+    return path.absolute() if str(path).startswith("~") else path  # polars would expand it to a home directory

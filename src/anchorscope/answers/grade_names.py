@@ -115,7 +115,7 @@ def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
 _WHO = re.compile(r"\b(?:who|whom|whose|who's)\b", re.I)
 _WHICH = re.compile(r"\b(?:which|what|name)\b", re.I)
 _RUN = re.compile(r"\w+")
-_BEFORE_PERSON, _LOOKED_AT = 4, 12  # words between "which" and a person; parts of words that are looked at
+_BEFORE_PERSON, _CHECKED_PARTS = 4, 12  # words between "which" and a person; parts of words that are checked
 _CHOICE = re.compile(
     r"\b(?:or|between|among|out of|of these|of the following)\b|(?-i:\bor(?=[A-Z]))|"
     r"^(?=.*\band\b).*\b(?:(?:old|young|eld|earli|lat|larg|bigg|small|tall|long|short|high|clos|new|near|few|great)er|"
@@ -245,7 +245,7 @@ def _asks_person(question: str) -> bool:
         return True
     for asking in _WHICH.finditer(question):
         words, at = 0, asking.end()
-        for run in islice(_RUN.finditer(question, at), _LOOKED_AT):
+        for run in islice(_RUN.finditer(question, at), _CHECKED_PARTS):
             if run[0].lower() in WORDS["persons"]:
                 return True
             words += words == 0 or bool(question[at : run.start()].strip("'’-"))

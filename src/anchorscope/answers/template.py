@@ -179,7 +179,7 @@ def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
     parts = _rendered(tokenizer, source).split(_PLACEHOLDER)
     if len(parts) != 2:
         change = "changes the question's text" if len(parts) == 1 else f"repeats the question {len(parts) - 1} times"
-        raise UserError(f"The chat template of this model {change}, so that its tokens cannot be told; {_INSTEAD}")
+        raise UserError(f"The chat template of this model {change}, so its tokens cannot be found; {_INSTEAD}")
     head, tail = parts
     if not all(text in head for text in (INSTRUCTION, *(example.answer for example in FEW_SHOT))):
         raise UserError(f"The chat template of this model leaves out earlier turns of a conversation; {_INSTEAD}")
@@ -367,7 +367,7 @@ def says_dont_know(text: str) -> bool:
     isn't a name such as "Unknown Pleasures"."""
     answer = " ".join(text.translate(_QUOTES).split()).strip(_OUTSIDE)
     if answer.isupper():
-        answer = answer.lower()  # in capitals throughout, they tell nothing of names
+        answer = answer.lower()  # all capitals say nothing about names
     while apology := _APOLOGY.match(answer):
         answer = answer[apology.end() :].strip(_OUTSIDE)
     sentence, state = _SENTENCE.match(answer), _STATE.match(answer)

@@ -253,7 +253,7 @@ def _refuse(path: Path) -> None:
         older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
         why = f"has lost its {INDEX}" if "schema_version" in manifest else older
         raise UserError(
-            f"The run in {str(path)!r} {why}; it can be shown and compared, but not gone on with. Choose another "
+            f"The run in {str(path)!r} {why}; it can be shown and compared, but not resumed. Choose another "
             f"folder with --out."
         )
     refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
@@ -289,7 +289,7 @@ def read_index(folder: Path) -> RunFolder:
         whole = False
     if not whole:
         raise Damaged(
-            f"{str(folder / INDEX)!r} is damaged, so that it cannot be told which files of this folder belong to the "
+            f"{str(folder / INDEX)!r} is damaged, so it is unknown which files of this folder belong to the "
             f"run; nothing was changed. Run the same command again into another folder with --out."
         )
     if record["schema_version"] != SCHEMA_VERSION:

@@ -265,7 +265,7 @@ def refuse_foreign(path: Path, ours: Collection[str], named: str | None = None) 
         below.relative_to(path).as_posix() for below in path.rglob("*") if below.is_symlink() or not below.is_dir()
     )
     foreign = (name for name in files if not _is_among(_ASIDE.sub("", name), ours))
-    shown = sorted(islice(foreign, 6))  # somebody's whole home may lie there
+    shown = sorted(islice(foreign, 6))  # it may be a whole home directory
     if shown:
         listed = ", ".join(shown[:5]) + (" …" if len(shown) > 5 else "")
         raise UserError(f"Folder {named!r} holds other things ({listed}); choose an empty or new one with --out.")

@@ -192,7 +192,7 @@ def _host_mb(kind: str) -> float:
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
         return int(lines[kind].split()[0]) / 2**10
-    except (OSError, KeyError):  # not Linux: the peak so far is all that the system tells
+    except (OSError, KeyError):  # not Linux: the system only reports the peak so far
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

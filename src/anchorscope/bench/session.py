@@ -330,7 +330,7 @@ def _fit_fold(
     for strength in STRENGTHS:
         model = LogisticRegression(C=strength, tol=TOLERANCE, max_iter=_MAX_ITERATIONS)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the comparison tells how far off a fit is
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the comparison shows how far off a fit is
             model.fit(scaled[learns], labels[learns])
         weights.append(model.coef_[0] / scaler.scale_)
         logits.append(model.decision_function(scaled))

@@ -48,7 +48,7 @@ _SHARE = 0.4  # of the free memory; the rest is for kernels' own needs and what 
 _HELD = 0.15  # of the free memory, for keys and values of answers that come and go
 _MOST = {"cpu": 2048, "cuda": 2**18}  # matrix products gain nothing beyond it
 _LEAST = 64
-_TOKENS_PER_READING = 16  # a state is read at about every so many tokens
+_TOKENS_PER_READING = 16  # tokens per state that is read, about
 _COMPILES_FROM = 2e16  # operations: 40 s of a large GPU, of which compiled blocks save a quarter and cost about as much
 
 
@@ -122,7 +122,7 @@ def compile_threshold(lm: LanguageModel) -> int | None:
     if any(lm.layer_device(layer).type != "cuda" for layer in range(lm.n_layers)):
         return None
     if getattr(lm.config, "num_experts", None) or importlib.util.find_spec("triton") is None:
-        return None  # routing sends every batch another way, and each would be compiled anew
+        return None  # routing sends every batch another way, and each would be compiled again
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         return None  # triton needs a compiler of the system
     return math.ceil(_COMPILES_FROM / (2 * block_parameters(lm)))

@@ -38,7 +38,7 @@ from anchorscope.models.families import Keys, Queries
 from anchorscope.models.language_model import LanguageModel
 
 _NARROWEST = 64  # slots of the shelf for the shortest rows; each next one has twice as many
-_KEPT = 1024  # slots that a shelf which nobody needs any more keeps all the same
+_KEPT = 1024  # slots that an unused shelf keeps
 
 
 class Shelf:
@@ -405,7 +405,7 @@ class Continuous:
 
     def _leave(self, row: Row, spoiled: bool = False) -> None:
         if row.shelf is not None:
-            row.shelf.take_away(row, spoiled or not row.ids)  # nobody has looked at what a half-read prompt holds
+            row.shelf.take_away(row, spoiled or not row.ids)  # the values of a half-read prompt are unchecked
             row.shelf = None
 
 

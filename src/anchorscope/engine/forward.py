@@ -271,7 +271,7 @@ class Packed:
                 bias = torch.where(removed & is_biased, cuts.bias[:n_rows].to(self.lm.dtype).view(per_row), 0)
                 removed = removed & ~is_biased
             allowed = allowed & ~removed
-        allowed = allowed | beyond  # nobody reads beyond a row's end, but numbers must be there
+        allowed = allowed | beyond  # values beyond a row's end are never read, but must be finite
         mask = additive(allowed, self.lm.dtype)
         if bias is not None:
             mask += bias

@@ -80,7 +80,7 @@ def saliency(
 def refuse_no_gradient(measured: Saliency) -> Saliency:
     """Raises where the loss depends on no attention weight of any item."""
     if not measured.values.any():
-        raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not hang on them")
+        raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not depend on them")
     return measured
 
 

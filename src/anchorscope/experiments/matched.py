@@ -53,7 +53,7 @@ MOST_PAIRS = 750
 SIZE = 4
 """Items of a pair: two questions, two answers each."""
 _FOLDS = 5  # of the baselines that learn
-_LOOKED_AT = 3  # questions looked at for every pair that is wanted: some find no partner
+_TRIED = 3  # questions tried for every wanted pair: some find no partner
 
 
 def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tuple[int, int]], list[str]]:
@@ -263,7 +263,7 @@ def run(inputs: ExperimentInputs) -> Found:
 def pair_items(inputs: ExperimentInputs, most: int) -> tuple[list[Item], list[str]]:
     """The items of at most that many pairs that the model can read, pair by pair, and what is left out."""
     asked, seed = [item for item in inputs.items if item.tokens is not None], inputs.setting.seed
-    some = drawn(priorities(seed, "matched questions", [item.item_id for item in asked]), most * _LOOKED_AT)
+    some = drawn(priorities(seed, "matched questions", [item.item_id for item in asked]), most * _TRIED)
     # Answers and labels of the run do not matter here: the accepted answers do.
     questions = [replace(asked[index].question, model_answer=None, truthful=None) for index in some]
     spans = [asked[index].located.words or locate_question_words(asked[index].question) for index in some]

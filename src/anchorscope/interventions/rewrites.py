@@ -24,7 +24,7 @@ from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import mixed, priorities, stream
 
 DONORS = 3
-_TRIED = 24  # donors looked at before an item is left without one
+_TRIED = 24  # donors tried before an item is left without one
 
 Indices = Sequence[int]
 

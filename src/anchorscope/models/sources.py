@@ -64,7 +64,7 @@ def _path(source: str) -> Path | None:
     try:
         source.encode()
         return Path(source).expanduser() if source.strip() and "\0" not in source else None
-    except (UnicodeEncodeError, RuntimeError):  # not UTF-8, or in the home folder of nobody
+    except (UnicodeEncodeError, RuntimeError):  # not UTF-8, or an unknown home folder
         return None
 
 

@@ -126,7 +126,7 @@ class StatesPass(_Batched):
         )
 
     def lengths(self, n_layers: int) -> list[int]:
-        """Tokens that are run for each sequence, in a model of so many layers."""
+        """Tokens that are run for each sequence, in a model with that many layers."""
         return [
             tokens_of(sequence, item, self.variants, len(self.prefix), n_layers)
             for item, sequence in enumerate(self.sequences)

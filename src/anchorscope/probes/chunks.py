@@ -30,7 +30,7 @@ _CPU_BYTES = 2**32  # of all chunks that are solved at the same time; the states
 _CPU_VALUES = 2**21  # states that a core works on at once
 _CPU_PROBLEMS = 8  # more at once save no more overhead
 _GPU_SHARE = 1 / 4  # of all its memory: the model is there too, and chunks that are larger gain nothing
-_OTHER_BYTES = 2**32  # of devices that do not tell how much they have
+_OTHER_BYTES = 2**32  # of devices that don't report their memory
 _OVERLAP_BYTES = 2**30  # from so much on, copying is worth hiding behind the solving
 _MIN_CHUNKS = 4  # so that a CPU's cores have work, and a GPU something to copy meanwhile
 
@@ -135,7 +135,7 @@ def _while_memory_suffices(
 
 
 def _after_running_out(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
-    free_memory()  # what the failed chunk held is nobody's by now
+    free_memory()  # what the failed chunk held is unreferenced by now
     n_items, width = states.shape[1:]
     smaller = halved(plan, n_items, width, device)
     if smaller is None:

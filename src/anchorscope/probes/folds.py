@@ -37,7 +37,7 @@ def grouped_folds(
     smallest number; each to the fold that it leaves most even: in true and false items, in those of each relation, and
     in each relation's proportion of true and false.
     """
-    if not len(groups):  # what the only group leaves to learn from; whoever asked refuses it
+    if not len(groups):  # what the only group leaves to learn from; the caller refuses it
         return np.zeros(0, dtype=np.int64)
     _, member = np.unique(groups, return_inverse=True)
     _, relation = np.unique(strata // 2, return_inverse=True)

@@ -28,7 +28,7 @@ MAX_ITERATIONS = 400
 _PRECONDITIONER_UPDATES = (0, 3, 7, 15, 31, 63)  # iterations at which the preconditioner takes the present p(1 − p)
 _CHECK_EVERY = {"cpu": 1}  # iterations between two checks which columns have converged
 _CHECK_EVERY_ELSEWHERE = 4  # a check makes a GPU wait
-_COMPACT_SHARE = 0.15  # converged columns leave when so many of them have: copying the rest costs less than carrying on
+_COMPACT_SHARE = 0.15  # share of converged columns at which they leave: copying the rest costs less than carrying them
 
 
 @dataclass(frozen=True)

@@ -259,13 +259,13 @@ def test_a_folder_that_only_looks_like_a_run_is_refused_and_not_touched(tmp_path
 def test_a_run_of_an_older_version_is_refused_and_not_touched(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("seed = 3\n")
     (tmp_path / "manifest.json").write_text('{"sha256": {}}')
-    assert "made by an older version" in refused(tmp_path, "can be shown and compared, but not gone on with")
+    assert "made by an older version" in refused(tmp_path, "can be shown and compared, but not resumed")
 
 
 def test_a_finished_run_without_its_index_is_refused_and_not_touched(tmp_path: Path) -> None:
     finish(tmp_path / "run")
     (tmp_path / "run" / "index.json").unlink()
-    assert "has lost its index.json" in refused(tmp_path / "run", "can be shown and compared, but not gone on with")
+    assert "has lost its index.json" in refused(tmp_path / "run", "can be shown and compared, but not resumed")
 
 
 @pytest.mark.parametrize(
