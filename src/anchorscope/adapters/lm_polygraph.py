@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.adapters.prompts import answer_of_text, question_of_prompt, visible_text
+from anchorscope.adapters.prompts import question_of_prompt, visible_text
+from anchorscope.datasets.formats import first_line
 from anchorscope.detectors.detector import Detector
 from anchorscope.errors import UserError
 
@@ -56,7 +57,7 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
             question_of_prompt(template, tokenizer, ids) if self.same_prompt else visible_text(tokenizer, ids)
             for ids in stats["input_tokens"]
         ]
-        answers = [answer_of_text(visible_text(tokenizer, ids)) for ids in stats["greedy_tokens"]]
+        answers = [first_line(visible_text(tokenizer, ids)) for ids in stats["greedy_tokens"]]
         scores = self.detector.score_many(zip(questions, answers, strict=True))
         truth = [score.truth_probability for score in scores]
         return np.array([np.nan if value is None else -value for value in truth], dtype=np.float64)

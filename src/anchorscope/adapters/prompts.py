@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from anchorscope.answers.template import Template, after_thinking, decode_exactly
+from anchorscope.answers.template import Template, decode_exactly
 from anchorscope.errors import UserError
 
 
@@ -30,9 +30,3 @@ def question_of_prompt(template: Template, tokenizer: Any, ids: Sequence[int]) -
 
 def visible_text(tokenizer: Any, ids: Sequence[int]) -> str:
     return str(tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
-
-
-def answer_of_text(text: str) -> str:
-    """The first line of what was generated, without a thinking block; empty if there is none."""
-    visible = (after_thinking(text) or "").strip()
-    return visible.splitlines()[0].strip() if visible else ""

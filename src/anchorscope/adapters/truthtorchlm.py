@@ -7,7 +7,7 @@ generate_with_truth_value(model, messages, question=question, tokenizer=tokenize
 from pathlib import Path
 from typing import Any
 
-from anchorscope.adapters.prompts import answer_of_text
+from anchorscope.datasets.formats import first_line
 from anchorscope.detectors.detector import Detector
 from anchorscope.errors import UserError
 
@@ -62,7 +62,7 @@ class AnchorTruth(TruthMethod):  # type: ignore[misc]
                 f"The model was not given the prompt that the detector was trained with ({template.kind}); give that "
                 f"prompt, or use same_prompt=False: the question is then asked in the detector's prompt."
             )
-        score = self.detector.score(question, answer_of_text(generated_text))
+        score = self.detector.score(question, first_line(generated_text))
         return {
             "truth_value": float("-inf") if score.log_odds is None else score.log_odds,
             "generated_text": generated_text,

@@ -34,12 +34,12 @@ def score_file(detector: "str | Path | Detector", source: str | Path, out: str |
     A prompt is a question: it is asked in the detector's own prompt, and the response's first line is scored as if
     given there. `loading` goes to `Detector.load`.
     """
-    from anchorscope.adapters.prompts import answer_of_text  # only here: uqlm's environment has no such transformers
+    from anchorscope.datasets.formats import first_line  # only here: uqlm's environment has no such transformers
     from anchorscope.detectors.detector import Detector
 
     result = read_result(source)
     ready = detector if isinstance(detector, Detector) else Detector.load(detector, **loading)
-    pairs = [(question, answer_of_text(answer)) for question, answer in pairs_of(result, str(source))]
+    pairs = [(question, first_line(answer)) for question, answer in pairs_of(result, str(source))]
     write_result(out, with_scores(result, ready.score_many(pairs)))
 
 

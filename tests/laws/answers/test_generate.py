@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from anchorscope.answers import generate
 from anchorscope.answers.generate import EXTRA_THINKING_TOKENS, Answer
@@ -24,6 +24,7 @@ from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
 from many_workers import ManyWorkers
+from tiny_models import speaker
 
 PLACES = ("Ada", "Bo", "Cix", "Dun", "Er", "Fu")
 TEXTS = [f"What is the {kind} of {place}?" for kind in ("capital", "sport") for place in PLACES]
@@ -184,39 +185,14 @@ def test_at_a_low_temperature_all_samples_are_the_greedy_answer(tiny_llama: Lang
 
 TEMPLATE = "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
 CHAT_QUESTIONS = [Question("d", "1", "Where?", ("Paris",)), Question("d", "2", "And where is Rome?", ("Italy",))]
-SIZE = 264
 
 
-def speaker(lm: LanguageModel, *script: str, special: Sequence[str] = ()) -> LanguageModel:
-    """A model that says the script after the prompt's last character; no token may be in it twice."""
+def talking(lm: LanguageModel, *script: str, special: Sequence[str] = ()) -> LanguageModel:
+    """A model that says the script in a chat."""
     tokenizer = deepcopy(lm.tokenizer)
     tokenizer.add_tokens(["<think>", "</think>"], special_tokens=bool(special))
     tokenizer.chat_template = TEMPLATE
-    config = LlamaConfig(
-        vocab_size=SIZE,
-        hidden_size=SIZE,
-        intermediate_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        bos_token_id=256,
-        eos_token_id=257,
-        pad_token_id=258,
-    )
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(config)
-    path = [int(token) for text in ("~", *script) for token in tokenizer(text)["input_ids"]]
-    assert len(path) == len(set(path)), "every token must have one successor"
-    with torch.no_grad():
-        model.model.embed_tokens.weight.copy_(torch.eye(SIZE))
-        for layer in model.model.layers:
-            layer.self_attn.o_proj.weight.mul_(0.1)
-            layer.mlp.down_proj.weight.mul_(0.1)
-        model.lm_head.weight.zero_()
-        for token, following in zip(path, [*path[1:], path[-1]], strict=True):
-            model.lm_head.weight[following, token] = 1.0
-    return wrap(model, tokenizer)
+    return speaker(tokenizer, *script)
 
 
 def asked(lm: LanguageModel, questions: Sequence[Question], max_new_tokens: int = 8) -> AnswersPass:
@@ -235,13 +211,13 @@ def spell(lm: LanguageModel, ids: Sequence[int]) -> str:
 
 @pytest.mark.parametrize("end", ["\n", "</s>", "<pad>", "<s>"])
 def test_an_answer_ends_at_a_line_break_and_at_every_special_token(tiny_llama: LanguageModel, end: str) -> None:
-    for answer in said(speaker(tiny_llama, "Paris", end)):
+    for answer in said(talking(tiny_llama, "Paris", end)):
         assert (answer.text, answer.status, answer.before) == ("Paris", "answered", ())
         assert len(answer.ids) == len(answer.log_probs or ()) == 5
 
 
 def test_a_line_break_before_any_visible_character_is_no_end(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "\n", " ", "Paris", "</s>")
+    lm = talking(tiny_llama, "\n", " ", "Paris", "</s>")
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.status) == ("Paris", "answered")
         assert spell(lm, answer.ids) == "Paris"
@@ -252,7 +228,7 @@ def test_a_line_break_before_any_visible_character_is_no_end(tiny_llama: Languag
 @pytest.mark.parametrize("special", [(), ("tags",)], ids=["plain tags", "special tags"])
 def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel, special: tuple[str, ...]) -> None:
     script = ("<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
-    lm = speaker(tiny_llama, *script, special=special)
+    lm = talking(tiny_llama, *script, special=special)
     for question, answer in zip(CHAT_QUESTIONS, said(lm, max_new_tokens=5), strict=True):
         assert (answer.text, answer.status) == ("Paris", "answered")
         assert spell(lm, answer.before) == "<think>\nhm, wel</think>\t"
@@ -264,7 +240,7 @@ def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel
 
 
 def test_samples_that_think_are_asked_again_with_room_for_it(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
+    lm = talking(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
     work = SamplesPass(asked(lm, CHAT_QUESTIONS, max_new_tokens=5), n_samples=2, seed=0, temperature=1e-3)
     for some in run_samples(LocalExecutor(lambda: lm), work, Silent()):
         assert [(one.text, one.status) for one in some] == [("Paris", "answered")] * 2
@@ -273,7 +249,7 @@ def test_samples_that_think_are_asked_again_with_room_for_it(tiny_llama: Languag
 
 def test_thinkers_are_asked_again_whoever_runs_the_shards(tiny_llama: LanguageModel) -> None:
     """Half of the samples think: only theirs are drawn again, and each goes back to its own place."""
-    lm = speaker(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
+    lm = talking(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
     tilde, think, first = (int(lm.tokenizer(text)["input_ids"][0]) for text in ("~", "<think>", "P"))
     with torch.no_grad():  # after the prompt, a thinking block or the answer at once
         lm.model.lm_head.weight[first, tilde] = lm.model.lm_head.weight[think, tilde]
@@ -295,14 +271,14 @@ def test_a_thinking_block_without_an_end_is_truncated(
 ) -> None:
     assert EXTRA_THINKING_TOKENS >= 1000  # enough for a thought
     monkeypatch.setattr(generate, "EXTRA_THINKING_TOKENS", 100)
-    lm = speaker(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
+    lm = talking(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
         assert len(answer.before) == 5 + 100
 
 
 def test_a_first_token_that_the_model_needs_reaches_the_engine(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "Paris", "</s>")
+    lm = talking(tiny_llama, "Paris", "</s>")
 
     class Needy(LanguageModel):
         needs_bos = 256

@@ -17,7 +17,6 @@ from anchorscope.answers.template import (
     INSTRUCTION,
     Prompt,
     Template,
-    after_thinking,
     build_prompts,
     make_template,
     prefix_length,
@@ -295,19 +294,3 @@ def test_knowing_the_tags_does_not_make_a_reasoning_model(tiny_llama: LanguageMo
     tokenizer.add_tokens(["<think>", "</think>"])
     tokenizer.chat_template = KINDS["never"][0]
     assert make_template("chat", tokenizer).tail == "[end][assistant]\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "rest"),
-    [
-        ("Paris", "Paris"),
-        ("", ""),
-        ("\n<think>\nHm.\n</think>\n\nParis", "\n\nParis"),
-        ("<think></think>", ""),
-        ("<think>\nHm", None),
-        ("Paris <think>", "Paris <think>"),
-        ("<think>a</think>b</think>c", "b</think>c"),
-    ],
-)
-def test_what_stands_after_the_block(text: str, rest: str | None) -> None:
-    assert after_thinking(text) == rest
