@@ -169,7 +169,7 @@ def _publish(
     steps = [
         {
             "step": name,
-            "seconds": dataset.seconds,
+            "seconds": step.seconds,
             "peak_memory_mb": max(step.peak_memory_mb.values()),
             "peaks": step.peak_memory_mb,
             "key": step.key,

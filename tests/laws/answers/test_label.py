@@ -1,7 +1,10 @@
 """Labels, groups and the balanced draw."""
 
+import sys
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.answers.generate import Answer
+from anchorscope.answers.grade import Grader
 from anchorscope.answers.label import Drawn, Label, draw, group_items, label_answers, require_enough
-from anchorscope.catalogue import BALANCE
+from anchorscope.catalogue import BALANCE, GRADERS
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
+from anchorscope.recipe import make_recipe
 from anchorscope.stats.streams import unnamed
+from anchorscope.steps import make
 
 
 def asked(index: int, truthful: bool | None = None, relation: str | None = "capital") -> Question:
@@ -45,6 +51,19 @@ def test_answers_are_graded_against_the_accepted_ones() -> None:
     assert [label.truthful for label in labels] == [True, False]
     assert [label.status for label in labels] == ["used", "used"]
     assert [label.weight for label in labels] == [1, 1]
+
+
+STERN = Grader("stern", lambda answer, accepted, question: answer in accepted)
+
+
+def test_the_labels_of_a_run_are_its_graders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GRADERS, "stern", f"{__name__}:STERN")
+    monkeypatch.setitem(sys.modules, __name__, SimpleNamespace(STERN=STERN))  # type: ignore[arg-type]
+    steps = {"questions": SimpleNamespace(questions=[asked(0)]), "answers": [said("It is Paris.")]}
+    for grader, truthful in (("rules", True), ("stern", False)):
+        recipe = make_recipe({}).model_copy(update={"grader": grader})
+        run: Any = type("Run", (dict,), {"job": SimpleNamespace(recipe=recipe)})(steps)
+        assert [label.truthful for label in make.labels(run)] == [truthful]
 
 
 def test_a_label_that_is_given_wins_over_the_grade() -> None:
