@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from anchorscope.catalogue import DETECTION_RUNS
-from anchorscope.datasets.catalog import split_names, split_specs
+from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.execute.choose import choose
 from anchorscope.finished import open_finished
+from anchorscope.options import split_list
 from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
@@ -212,8 +213,7 @@ def run(
     options["datasets"] = datasets if isinstance(datasets, str) else question_files(datasets)
     for name in ("datasets", "columns", "evidence", "keep"):
         if isinstance(options.get(name), str):
-            split = split_specs if name == "datasets" else split_names
-            options[name] = split([options[name]])
+            options[name] = split_specs([options[name]]) if name == "datasets" else split_list(options[name])
     loaded = None
     if isinstance(model, str):
         options["model"] = model

@@ -195,12 +195,10 @@ def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], ask
     for size in sizes:
         used += size.used
         operations += sum(step_costs(recipe, model, size).values())
-        layer_states = float(model.n_layers * size.used * model.width * itemsize)
-        memory = max(
-            memory, layer_states * (2 * places + cuts)
-        )  # clean and knockout everywhere, random cuts at the headline
+        states = float(model.n_layers * size.used * model.width * itemsize)
+        memory = max(memory, states * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
         copies = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
-        disk += layer_states * (places * (1 + copies) + 1 + cuts)  # with what is there only while it runs
+        disk += states * (places * (1 + copies) + 1 + cuts)  # with what is there only while it runs
     rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
     slower = _REFERENCE_RATE / rate if recipe.device == "cpu" else 1.0
     return Cost(

@@ -59,3 +59,8 @@ def option_of(field: "FieldInfo") -> Option:
     extra = field.json_schema_extra
     assert isinstance(extra, dict), "every field of a recipe is declared with `option`"
     return extra["option"]  # type: ignore[return-value]
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas, each once."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))

@@ -171,9 +171,7 @@ def ask(recipe: Recipe, spec: DatasetSpec, sha256: str | None = None) -> Questio
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
     if not is_shape(recipe.model):
         return asked
-    usable = [
-        question for question in asked.questions if question.model_answer is not None and question.truthful is not None
-    ]
+    usable = [row for row in asked.questions if row.model_answer is not None and row.truthful is not None]
     if not usable:
         raise UserError(
             f"Dataset {spec.name!r} has {len(asked.questions)} questions without model_answer or truthful; a model "

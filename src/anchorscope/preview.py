@@ -158,12 +158,8 @@ def _dataset(
 ) -> ShownDataset:
     questions, tokenizer, context = asked.questions, facts.tokenizer, facts.context
     prompts = build_prompts(tokenizer, questions, template, context)
-    answers_by_index = known_answers(tokenizer, template, questions, prompts, recipe.max_new_tokens, context)
-    fitting = [
-        index
-        for index in range(len(questions))
-        if index not in answers_by_index or answers_by_index[index].status != TOO_LONG
-    ]
+    answers = known_answers(tokenizer, template, questions, prompts, recipe.max_new_tokens, context)
+    fitting = [index for index in range(len(questions)) if index not in answers or answers[index].status != TOO_LONG]
     shared = prefix_length([prompts[index] for index in fitting]) if fitting else 0
     own = [len(prompts[index].ids) - shared for index in fitting] or [0]
     chosen = drawn(priorities(recipe.seed, "preview", [questions[index].item_id for index in fitting]), shown)
@@ -178,12 +174,12 @@ def _dataset(
         given_labels=sum(question.truthful is not None for question in questions),
         shared=shared,
         own=(min(own), float(median(own)), max(own)),
-        too_long=do_not_fit((answers_by_index.get(index, nothing) for index in range(len(questions))), context),
+        too_long=do_not_fit((answers.get(index, nothing) for index in range(len(questions))), context),
         enough=outlook.is_enough,
         needed=NEEDED,
         outlook=outlook.sentence,
         items=tuple(
-            _item(questions[i], prompts[i], answers_by_index.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
+            _item(questions[i], prompts[i], answers.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
             for i in (fitting[row] for row in chosen)
         ),
     )

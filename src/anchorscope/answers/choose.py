@@ -115,7 +115,6 @@ class Outlook:
     """True and false answers, if all of the model's own turned out that way."""
     pairs: int
     """True answers that can be used with as many false ones."""
-    balance: str
 
     @property
     def is_enough(self) -> bool:
@@ -164,7 +163,7 @@ class LabelCounter:
         false, true, unknown = (sum(counts[kind] for counts in self.strata.values()) for kind in range(3))
         strata = list(self.strata.values()) if balance == "relation" else [[false, true, unknown]]
         pairs = sum(min(t + u, f + u, (t + f + u) // 2) for f, t, u in strata)
-        return Outlook(self.questions, self.empty, (true, false), (true + unknown, false + unknown), pairs, balance)
+        return Outlook(self.questions, self.empty, (true, false), (true + unknown, false + unknown), pairs)
 
 
 def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None:

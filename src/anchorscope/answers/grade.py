@@ -22,7 +22,7 @@ from anchorscope.answers.grade_names import (
     readings,
     same_name,
 )
-from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, word_tuple, words
+from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, words
 
 
 def _phrases(name: str) -> list[tuple[str, ...]]:
@@ -142,7 +142,7 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
         return bool(stripped) and any(stripped == alias.strip().casefold() for alias in accepted)
     offered = guesses(answer)
     if offered:
-        chosen = [alias for alias in accepted if "or" in word_tuple(alias) or word_tuple(alias) == parsed.whole]
+        chosen = [alias for alias in accepted if "or" in words(alias) or words(alias) == parsed.whole]
         return any(_names(parsed, alias, question) for alias in chosen) or all(
             grade(part, accepted, question) for part in offered
         )
@@ -162,7 +162,7 @@ RULES = Grader("rules", grade)
 
 
 def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
-    wanted = word_tuple(alias)
+    wanted = words(alias)
     short = is_short(wanted)
     if not wanted or (short and _MARKS.findall(parsed.text) != _MARKS.findall(alias)):
         return False
@@ -271,9 +271,7 @@ def numbers_in(text: str) -> Numbers:
 
 def _unit_beside(words: Sequence[str], index: int) -> list[int]:
     """Indices of the units beside the number, the decisive one first: "5 percent", "$5", "20 degrees Celsius"."""
-    after = [
-        unit_index for unit_index in (index + 1, index + 2) if unit_index < len(words) and words[unit_index] in UNITS
-    ]
+    after = [at for at in (index + 1, index + 2) if at < len(words) and words[at] in UNITS]
     if after and after[0] == index + 1:
         return after[::-1] if len(after) == 2 and words[after[0]].startswith("degree") else after[:1]
     return [index - 1] if index and words[index - 1] in ("dollar", "euro", "pound", "yen", "rupee") else []

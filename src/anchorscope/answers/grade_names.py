@@ -18,7 +18,7 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 
-from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, word_tuple, words
+from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, words
 
 LISTS = tomllib.loads((files("anchorscope.answers") / "grade_words.toml").read_text(encoding="utf-8"))
 WORDS = {name: frozenset(text.split()) for name, text in LISTS["words"].items()}
@@ -82,7 +82,7 @@ def _may_be_numeral(word: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)  # an accepted answer is read once for every question that accepts it
 def alias_readings(alias: str) -> tuple[tuple[str, ...], ...]:
-    return readings(word_tuple(alias))
+    return readings(words(alias))
 
 
 def singular(word: str) -> str:
@@ -425,10 +425,7 @@ def same_name(answer: str, core: tuple[str, ...], alias: str, question: ParsedQu
     is_noun = alias.strip()[:1].islower()
     cores = list(dict.fromkeys((*readings(core), without_titles(core), without_classes(core, question))))
     for form in _known_forms(alias, question):
-        if any(
-            variant == form or (is_noun and _plural(variant, form)) or same_but_spacing(variant, form)
-            for variant in cores
-        ):
+        if any(own == form or (is_noun and _plural(own, form)) or same_but_spacing(own, form) for own in cores):
             return True
         if _misspelt(core, form):
             return True
@@ -452,15 +449,9 @@ def _known_forms(alias: str, question: ParsedQuestion | None) -> Iterator[tuple[
 
 def _same_place(answer: str, alias: str) -> bool:
     """Whether "Madison, WI" is "Madison, Wisconsin"."""
-    answer_parts, alias_parts = ([words(part) for part in text.split(",")] for text in (answer, alias))
-    if (
-        len(answer_parts) != 2
-        or len(alias_parts) != 2
-        or answer_parts[0] != alias_parts[0]
-        or not answer_parts[1]
-        or not alias_parts[1]
-    ):
+    given, wanted = ([words(part) for part in text.split(",")] for text in (answer, alias))
+    if len(given) != 2 or len(wanted) != 2 or given[0] != wanted[0] or not given[1] or not wanted[1]:
         return False
-    short, long = sorted(("".join(answer_parts[1]), "".join(alias_parts[1])), key=len)
+    short, long = sorted(("".join(given[1]), "".join(wanted[1])), key=len)
     letters = iter(long)
     return len(short) == 2 and short[0] == long[0] and all(letter in letters for letter in short)

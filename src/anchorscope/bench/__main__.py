@@ -9,8 +9,9 @@ import types
 from pathlib import Path
 from typing import NoReturn, get_type_hints
 
-from anchorscope.bench.options import Options, about, refuse_no_folder, split
+from anchorscope.bench.options import Options, about, refuse_no_folder
 from anchorscope.errors import UserError
+from anchorscope.options import split_list
 
 
 class _OneLine(argparse.ArgumentParser):
@@ -22,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Measures, prints the table or the JSON object, and returns the exit code."""
     parser = _OneLine(prog="python -m anchorscope.bench", description="Speed here against other ways to do the work.")
     for name, kind in get_type_hints(Options).items():
-        read = int if isinstance(kind, types.UnionType) else kind if kind in (int, float, str) else split
+        read = int if isinstance(kind, types.UnionType) else kind if kind in (int, float, str) else split_list
         parser.add_argument(f"--{name.replace('_', '-')}", type=read, help=about(name))
     parser.add_argument("--json", action="store_true", help="One JSON object on standard output.")
     parser.add_argument("--quiet", action="store_true", help="No progress.")

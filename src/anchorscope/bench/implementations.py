@@ -140,9 +140,7 @@ class Own:
     ) -> None:
         lm, sequences = self.lm, workload.sequences
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
-        lengths = [
-            tokens_of(sequence, at, variants, prefix.length, lm.n_layers) for at, sequence in enumerate(sequences)
-        ]
+        lengths = [tokens_of(item, at, variants, prefix.length, lm.n_layers) for at, item in enumerate(sequences)]
         batches = plan_batches(lengths, min(self.batch_tokens, MOST_AT_ONCE))
         refuse_idle_cuts(capture(lm, sequences, prefix, batches, take, variants, compiled=self.compiled)())
 

@@ -76,10 +76,6 @@ class Options:
         return [way for way in IMPLEMENTATIONS_OF[work] if way in self.ways]
 
 
-def split(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
 def about(name: str) -> str:
     """What an option is for, in words, and its default."""
     option = Options.__dataclass_fields__[name]

@@ -11,10 +11,10 @@ import typer
 
 from anchorscope.cli.help import ALL, EXECUTOR, PlainCommand, Quiet, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading
-from anchorscope.datasets.catalog import split_names, split_specs
+from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
-from anchorscope.options import PANELS, option_of
+from anchorscope.options import PANELS, option_of, split_list
 from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder, read_recipe
 from anchorscope.screen import console, print_card, say
@@ -164,7 +164,8 @@ def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     given = {}
     for name, value in options.items():
         if isinstance(value, list):
-            value = (split_specs if name == "datasets" else split_names)(value) if value else None
+            parts = split_specs(value) if name == "datasets" else split_list(",".join(value))
+            value = parts if value else None
         if value is not None and (value is not False or Recipe.model_fields[name].default is True):
             given[name] = value
     return given

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from anchorscope.cli.signals import STOPPED, exit_code
 from anchorscope.errors import STANDARD_OUTPUT, Incomplete, UserError, fault_in_words, system_fault
+from anchorscope.options import split_list  # noqa: F401
 from anchorscope.progress import Progress, Silent
 from anchorscope.screen import ScreenProgress, clear_screen, console, harmless, say
 
@@ -80,10 +81,6 @@ def print_rows(rows: Iterable[tuple[str, ...]]) -> None:
         table.add_row(*(Text(harmless(cell), overflow="fold") for cell in row))
     with page(_ONE_LINE_PER_ROW) as console:
         console.print(table)
-
-
-def split_list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def listener(quiet: bool) -> Progress:

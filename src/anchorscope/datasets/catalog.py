@@ -135,11 +135,6 @@ def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(spec for group in specs for spec in group if spec)
 
 
-def split_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Names separated by commas."""
-    return tuple(part for text in texts for part in text.split(",") if part)
-
-
 def _names_existing_file(text: str) -> bool:
     return _exists(text.partition("=")[2] if text.startswith(_KNOWN_WITH_FILE) else text.removeprefix("file:"))
 

@@ -52,7 +52,7 @@ def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
 
     Not if it begins with "what", "which" and the like: the chemical symbol "No" is a name.
     """
-    answered = all(len(answer) <= _LONGEST_YES and words(answer) in (["yes"], ["no"]) for answer in answers)
+    answered = all(len(answer) <= _LONGEST_YES and words(answer) in (("yes",), ("no",)) for answer in answers)
     return answered and not _ASKS_OPENLY.match(question)
 
 

@@ -158,19 +158,15 @@ def without_articles(words: Sequence[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1 << 16)  # an alias is read once per question that accepts it
-def word_tuple(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
     """The normalised words of a text; empty if it has no letter and no digit."""
     composed = compose([word.text for word in _scan(text.translate(_FOLDING))])
     return without_articles([word for word, _, _ in composed])
 
 
-def words(text: str) -> list[str]:
-    return list(word_tuple(text))
-
-
 def normalise(text: str) -> str:
     """The normalised words of a text, joined by single spaces."""
-    return " ".join(word_tuple(text))
+    return " ".join(words(text))
 
 
 def question_key(text: str) -> str:

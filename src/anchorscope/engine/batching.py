@@ -113,7 +113,6 @@ def memory_facts(lm: LanguageModel) -> MemoryFacts:
 
 
 def automatic_tokens(lm: LanguageModel) -> int:
-    """How many tokens run together by default."""
     return memory_facts(lm).tokens
 
 

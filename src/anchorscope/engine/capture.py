@@ -105,7 +105,6 @@ class AttentionMass:
     """Per token from there on, summed over layers, heads and later tokens."""
 
     def of(self, keys: Iterable[int]) -> float:
-        """What tokens at these positions receive together."""
         places = [key - self.first for key in keys]
         if any(not 0 <= index < len(self.received) for index in places):
             raise ValueError(f"keys {list(keys)}, and attention is known from {self.first} on, of {len(self.received)}")

@@ -343,14 +343,14 @@ def compute_prefix(lm: LanguageModel, ids: tuple[int, ...]) -> Prefix:
     """Keys and values of the shared leading tokens, once for all items."""
     if not ids:
         return NO_PREFIX
-    keys_values: list[tuple[Tensor, Tensor]] = []
+    pairs: list[tuple[Tensor, Tensor]] = []
     sequences = [TokenSequence(ids, answer_start=len(ids), read_at=())]
     rows = BatchRows(sequences, [0], [CLEAN], 0, lm.n_layers)
     packed = Packed(
-        lm, sequences, rows, NO_PREFIX, lambda layer, key, value: keys_values.append((key.clone(), value.clone()))
+        lm, sequences, rows, NO_PREFIX, lambda layer, key, value: pairs.append((key.clone(), value.clone()))
     )
     run_layers(lm, packed.ids, packed.positions, packed)
-    keys, values = zip(*keys_values, strict=True)
+    keys, values = zip(*pairs, strict=True)
     return Prefix(ids, keys, values)
 
 

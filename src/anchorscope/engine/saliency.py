@@ -124,9 +124,7 @@ class _Batch:
         sets = _key_sets([[sets[item] for item in batch] for sets in keys.values()], sequences, packed.n_keys)
         device = self.lm.device
         self.sums = _Sums(torch.from_numpy(queries).to(device), torch.from_numpy(sets).to(device), self.lm)
-        self.tokens_read = rows.token_indices(
-            np.arange(len(batch)), np.array([sequence.read_at for sequence in sequences]), 0
-        )
+        self.tokens_read = rows.token_indices(np.arange(len(batch)), np.array([item.read_at for item in sequences]), 0)
         self.first_weights = torch.empty(0)
         self.read: list[Tensor] = []
         """States of each layer at the positions that are read."""

@@ -39,11 +39,9 @@ _METHOD = f"{METHOD}, weighted by inverse sampling probability"
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    (asked, supplied), (known_values, unknown), (coverage, not_covered) = (
-        _dont_know(inputs),
-        _known_values(inputs),
-        _coverage(inputs),
-    )
+    asked, supplied = _dont_know(inputs)
+    known_values, unknown = _known_values(inputs)
+    coverage, not_covered = _coverage(inputs)
     rows, missing = [coverage], [*supplied, *unknown, *not_covered]
     for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known_values}.items():
         more, few = _by_pathway(inputs, quantity, values)

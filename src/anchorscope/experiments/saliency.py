@@ -119,12 +119,10 @@ def dip_tests(inputs: ExperimentInputs, variant: str, values: Floats) -> tuple[l
     counts = inputs.draws.take(items).counts[:, 1 : 1 + DRAWS].cpu().numpy().T
     rows = []
     for quantity, numbers in (("dip", values), ("dip_within_folds", values - centres)):
-        observed, error = dip(numbers), float(np.nanstd(dips(numbers, counts)))
-        low, high = max(0.0, observed - _Z * error), min(_LARGEST_DIP, observed + _Z * error)
-        p = dip_p_value(observed, len(items), inputs.setting.seed)
-        rows.append(
-            Statistic(quantity, Estimate(observed, low, high, len(items), _DIP), variant, truth="all", p_value=p)
-        )
+        value, error = dip(numbers), float(np.nanstd(dips(numbers, counts)))
+        low, high = max(0.0, value - _Z * error), min(_LARGEST_DIP, value + _Z * error)
+        p = dip_p_value(value, len(items), inputs.setting.seed)
+        rows.append(Statistic(quantity, Estimate(value, low, high, len(items), _DIP), variant, truth="all", p_value=p))
     return rows, []
 
 

@@ -124,8 +124,4 @@ def of_experiments(names: Sequence[str]) -> list[Intervention]:
 
 def with_draws(interventions: Sequence[Intervention], number: int) -> list[Intervention]:
     """The same, that many draws of each that is drawn several times; the others once."""
-    return [
-        replace(intervention, draw=draw)
-        for intervention in interventions
-        for draw in range(number if intervention.repeats else 1)
-    ]
+    return [replace(entry, draw=draw) for entry in interventions for draw in range(number if entry.repeats else 1)]

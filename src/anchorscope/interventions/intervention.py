@@ -28,7 +28,6 @@ class ItemRun:
 
     item: int
     sequence: TokenSequence
-    """The item's own tokens, or those of another text."""
     cut: Cut = NO_CUT
     run: int = 0
     n_changed: int = 0
@@ -79,7 +78,6 @@ class Setting:
 
 
 Keys = Callable[[Item, np.random.Generator, AttentionMass | None], tuple[int, ...]]
-"""The positions of an item to cut."""
 Rewrite = Callable[[Sequence[Item], Sequence[int], Setting], list[ItemRun]]
 """The runs of some of the items with another text, from all items and the indices of those to run."""
 

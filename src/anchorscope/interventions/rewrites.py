@@ -91,7 +91,6 @@ class _Donors:
 
 
 def _patch(items: Sequence[Item], some: Indices, setting: Setting, donors: _Donors) -> list[ItemRun]:
-    """Every item with up to that many donors."""
     made: list[tuple[int, int, str]] = []
     for index in some:
         item = items[index]

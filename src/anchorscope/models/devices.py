@@ -81,7 +81,6 @@ class Fetched:
     """Copies to the host: started now, waited for when needed, by any thread."""
 
     def __init__(self, tensors: Sequence[Tensor], device: torch.device) -> None:
-        """`device` is where the tensors are computed."""
         self._there = [
             torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
             if tensor.is_cuda

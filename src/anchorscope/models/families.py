@@ -106,7 +106,6 @@ def all_families() -> tuple[Family, ...]:
 
 
 def listed_family(model_type: str) -> Family | None:
-    """The family of an architecture; None if unlisted."""
     return next((family for family in all_families() if model_type in family.model_types), None)
 
 
@@ -185,7 +184,6 @@ AttentionInterface.register(ATTENTION, _attention)
 Weights = Float[Tensor, "row key_head group_pos key_pos"]
 """Attention weights after the softmax, float32; heads that share their keys stand one after the other."""
 Edit = Callable[[Weights], Weights]
-"""Given attention weights: those that are used."""
 
 
 def masked_attention(

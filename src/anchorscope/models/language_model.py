@@ -285,11 +285,9 @@ class _Twin:
         if any(name.endswith("inv_freq") for name in module._buffers):
             held["_buffers"] = module._buffers.copy()  # some rotary embeddings write theirs when sequences grow
         if not self.learns:
-            held["_parameters"] = {name: self._unlearning(part) for name, part in module._parameters.items()}
+            held["_parameters"] = {name: self._unlearning(sub) for name, sub in module._parameters.items()}
         held["training"] = False
-        held["_modules"] = {
-            name: None if part is None else self._module(part) for name, part in module._modules.items()
-        }
+        held["_modules"] = {name: None if sub is None else self._module(sub) for name, sub in module._modules.items()}
         return twin
 
     def _accelerated(self, module: nn.Module, held: dict[str, Any]) -> None:

@@ -214,7 +214,6 @@ def _one_line(what: str, advice: str) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """An error's first line, shortened."""
     first, *more = (str(error).strip() or type(error).__name__).splitlines()
     return (f"{first} {more[0].strip()}" if more and first.endswith(":") else first)[:300]
 
@@ -275,7 +274,6 @@ def _refuse_non_causal(config: Any, source: str) -> None:
 
 
 def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
-    """From the model's shapes alone."""
     with (
         _one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
         torch.device("meta"),

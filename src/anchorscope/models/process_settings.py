@@ -53,7 +53,6 @@ def _set(read: Callable[[], Any], write: Callable[[Any], object], value: Any) ->
 
 @_shared
 def true_float32() -> Iterator[None]:
-    """Matrix products in full float32."""
     yield from _set(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
 
 
@@ -81,7 +80,6 @@ def product_kernels() -> Iterator[None]:
 
 @_shared
 def quiet_transformers() -> Iterator[None]:
-    """Keeps transformers' bars and log lines off the terminal."""
     from huggingface_hub.utils import logging as hub_logging
     from transformers import modeling_gguf_pytorch_utils as gguf_reader
     from transformers.utils import logging

@@ -69,7 +69,6 @@ def _path(source: str) -> Path | None:
 
 
 def gguf_file(source: str) -> Path | None:
-    """The GGUF file that a name points to; None for anything else."""
     path = None if source in EMBEDDED or is_shape(source) else _path(source)
     return path if path is not None and path.suffix.lower() == ".gguf" and path.is_file() else None
 

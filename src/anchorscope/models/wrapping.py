@@ -48,7 +48,6 @@ def wrap(
 
 
 def _fitted(lm: LanguageModel) -> LanguageModel:
-    """The model with the family that passes the check."""
     kind = lm.model.config.model_type
     listed = listed_family(kind)
     refusals: list[str] = []

@@ -88,7 +88,6 @@ def _ratio(taken: float, wanted: float) -> float | None:
 
 
 def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
-    """The runs of an intervention that rewrites texts."""
     assert intervention.rewrite is not None, f"{intervention.name} has no rewrite"
     some = some_items(items, setting)
     if intervention.max_items is not None:

@@ -82,7 +82,6 @@ class StatesPass(_Batched):
     prefix: tuple[int, ...]
     """Leading tokens that all sequences share: their keys and values are computed once."""
     variants: tuple[Variant, ...]
-    """How each sequence is run; all of them together."""
     batches: tuple[tuple[int, ...], ...]
     batch_tokens: int
     compiled: bool = False
@@ -216,14 +215,12 @@ class SaliencyPass(_Batched):
     """Sets of positions whose attention counts, item by item."""
     site: str
     layers: tuple[int, ...]
-    """The layer that each item's probe reads."""
     weight: Float[Tensor, "item d_model"]
     bias: Float[Tensor, " item"]
     batches: tuple[tuple[int, ...], ...] = ()
     batch_tokens: int = 0
     title: str = "saliency"
     items: tuple[int, ...] = ()
-    """Indices of a shard's sequences in the whole pass; empty for the whole."""
 
     def shards(self) -> "list[SaliencyPass]":
         return [self._shard(batch) for batch in self.batches]
@@ -280,7 +277,6 @@ class DecodePass(_Batched):
 
     title: str
     prompts: tuple[tuple[int, ...], ...]
-    """Whole prompts, the prefix included."""
     prefix: tuple[int, ...]
     max_new_tokens: int
     ending: str
@@ -289,7 +285,6 @@ class DecodePass(_Batched):
     batch_tokens: int
     sampling: Sampling | None = None
     items: tuple[int, ...] = ()
-    """Indices of a shard's prompts in the whole pass; empty for the whole."""
 
     def shards(self) -> "list[DecodePass]":
         sampling = self.sampling
@@ -397,19 +392,11 @@ def plan_answers(
 ) -> AnswersPass:
     """The pass that answers questions; those that don't fit the model's context are left out."""
     prompts = build_prompts(tokenizer, questions, template, context)
-    answers_by_index = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
+    answers = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
     fitting = [prompt for prompt in prompts if prompt.ids]
     prefix = fitting[0].ids[: prefix_length(fitting)] if fitting else ()
     return AnswersPass(
-        tuple(questions),
-        tuple(prompts),
-        answers_by_index,
-        prefix,
-        template,
-        max_new_tokens,
-        batch_tokens,
-        tokenizer,
-        context,
+        tuple(questions), tuple(prompts), answers, prefix, template, max_new_tokens, batch_tokens, tokenizer, context
     )
 
 
@@ -424,7 +411,6 @@ class ChoicesPass(_Batched):
     batches: tuple[tuple[int, ...], ...]
     batch_tokens: int
     items: tuple[int, ...] = ()
-    """Indices of a shard's prompts in the whole pass; empty for the whole."""
 
     def shards(self) -> "list[ChoicesPass]":
         return [_prompt_shard(self, batch) for batch in self.batches]
@@ -471,8 +457,6 @@ def on_device(function: F) -> F:
 
 @dataclass(frozen=True)
 class DeviceWork:
-    """One call of one of `FUNCTIONS`."""
-
     title: str
     function: str
     arguments: tuple[Any, ...]

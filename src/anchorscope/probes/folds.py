@@ -21,10 +21,8 @@ def truth_strata(
     labels: Bool[np.ndarray, " item"], relations: Sequence[str | None] | None = None
 ) -> Int[np.ndarray, " item"]:
     """The cell of every item: 2 × relation + truth; items without a relation are of one relation."""
-    names = np.array(
-        ["" if name is None else name for name in relations] if relations is not None else [""] * len(labels)
-    )
-    _, relation = np.unique(names, return_inverse=True)
+    names = [""] * len(labels) if relations is None else [name or "" for name in relations]
+    _, relation = np.unique(np.array(names), return_inverse=True)
     return 2 * relation.astype(np.int64) + labels
 
 

@@ -77,9 +77,7 @@ class _Iterate:
     previous_product: Float[Tensor, "problem column"]
     """gᵀM⁻¹g of the previous gradient g under the preconditioner M."""
     direction: Float[Tensor, "problem column d_model"]
-    """The search direction's part in the weights,"""
     intercept_direction: Float[Tensor, "problem column"]
-    """and in the intercept."""
     active: Bool[Tensor, "problem column"]
     iterations: Int[Tensor, "problem column"]
     intercept_curvature: Float[Tensor, "problem column"]
@@ -276,8 +274,6 @@ class TrainingSets:
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted probes, acting on the raw states."""
-
     weight: Float[Tensor, "problem column d_model"]
     bias: Float[Tensor, "problem column"]
     logits: Float[Tensor, "problem column item"]

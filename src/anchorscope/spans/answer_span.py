@@ -293,9 +293,7 @@ def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
         if not _CLAUSE_MARK.search(parsed.gap_after(index) + parsed.text[parsed.words[index + 1].start]):
             continue
         if whole is None:
-            whole = {
-                inside for candidate in _candidates(parsed, "any") for inside in range(candidate[0], candidate[1] - 1)
-            }
+            whole = {inside for start, stop in _candidates(parsed, "any") for inside in range(start, stop - 1)}
         small = parsed.is_lower(index + 1) or parsed.word(index + 1) in FUNCTION_WORDS
         goes_on = title or index in whole or not small
         if not goes_on or not parsed.says_something_new((index + 1, after)):
