@@ -41,7 +41,7 @@ _MEMORY: dict[str, tuple[Stamp, str]] = {}
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """A path to write a file or a folder to; it replaces `place` only on success."""
-    with _beside(target) as half_made:
+    with _path_beside(target) as half_made:
         yield half_made
         sync_tree(half_made)
         if target.is_dir() and not target.is_symlink():
@@ -53,13 +53,13 @@ def replacing(target: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def folder_beside(target: Path) -> Iterator[Path]:
     """An empty folder to write into, named after `place`; removed afterwards."""
-    with _beside(target) as half_made:
+    with _path_beside(target) as half_made:
         make_folder(half_made)
         yield half_made
 
 
 @contextlib.contextmanager
-def _beside(target: Path) -> Iterator[Path]:
+def _path_beside(target: Path) -> Iterator[Path]:
     """An unused path beside `place`; errors name `place`."""
     half_made = target.with_name(f"{target.name}{PARTIAL}")
     _remove(half_made)

@@ -78,7 +78,7 @@ class FinishedRun:
         needed = ("model", "counts", "steps", "reference_layers", "unavailable")
         missing = [name for name in needed if name not in self.manifest]
         if missing:
-            raise self._unusable(f"no {missing[0]} in its manifest.json")
+            raise self._unusable_error(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
         layers = self.manifest["reference_layers"]
         return Findings(
@@ -175,11 +175,11 @@ class FinishedRun:
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
         path = self.place(name)
         if not path.is_file():
-            raise self._unusable(f"no {name}: it was made by an older version, or the file was taken away")
+            raise self._unusable_error(f"no {name}: it was made by an older version, or the file was taken away")
         try:
             return read(path)
         except pl.exceptions.PolarsError:
-            raise self._unusable(f"a damaged {name}") from None
+            raise self._unusable_error(f"a damaged {name}") from None
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class FinishedRun:
     def _again(self) -> str:
         return f"anchorscope run {(self.home or self.path) / 'recipe.toml'} --out NEW_FOLDER"
 
-    def _unusable(self, what: str) -> UserError:
+    def _unusable_error(self, what: str) -> UserError:
         return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {self._again}")
 
 

@@ -83,7 +83,7 @@ def read_layer(path: Path, site: str, position: str, layer: int) -> Float[Tensor
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
             held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
             layers = json.loads(handle.metadata()["anchorscope"])["layers"]
-            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {_ranges(layers)}.")
+            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {_format_ranges(layers)}.")
         return handle.get_tensor(name)
 
 
@@ -142,7 +142,7 @@ def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
     return tuple(sorted(layers))
 
 
-def _ranges(layers: Sequence[int]) -> str:
+def _format_ranges(layers: Sequence[int]) -> str:
     ranges: list[list[int]] = []
     for layer in layers:
         if ranges and layer == ranges[-1][-1] + 1:

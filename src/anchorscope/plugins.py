@@ -110,8 +110,8 @@ def load(plugin: Plugin) -> Any:
     try:
         thing = metadata.EntryPoint(plugin.name, plugin.reference, plugin.group).load()
     except Exception as error:
-        raise plugin.error(f"failed to import: {_in_a_line(error)}") from error
-    kind = _at(KINDS[plugin.group].type)
+        raise plugin.error(f"failed to import: {_format_error(error)}") from error
+    kind = _load_reference(KINDS[plugin.group].type)
     if not isinstance(thing, kind):
         raise plugin.error(f"is a {type(thing).__name__} and must be a {kind.__name__} ({KINDS[plugin.group].type})")
     if thing.name != plugin.name:
@@ -119,16 +119,16 @@ def load(plugin: Plugin) -> Any:
     try:
         broken = _LAWS[plugin.group](thing)
     except Exception as error:
-        raise plugin.error(f"failed its first check: {_in_a_line(error)}") from error
+        raise plugin.error(f"failed its first check: {_format_error(error)}") from error
     if broken is not None:
         raise plugin.error(broken)
-    return _guarded(plugin, thing)
+    return _wrap_functions(plugin, thing)
 
 
 def load_at(group: str, name: str, home: str) -> Any:
     """The object at `module:name`, our own or a plug-in's."""
     plugin = plugins_of(group).get(name)
-    return load(plugin) if plugin is not None and plugin.reference == home else _at(home)
+    return load(plugin) if plugin is not None and plugin.reference == home else _load_reference(home)
 
 
 def packages_of(group: str, name: str | None = None) -> tuple[str, ...]:
@@ -157,12 +157,14 @@ class WithPlugins(Mapping[str, T], Generic[T]):
         return len(self.own) + len(self.plugins)
 
 
-def _guarded(plugin: Plugin, value: Any) -> Any:
+def _wrap_functions(plugin: Plugin, value: Any) -> Any:
     """The same with every function in it wrapped."""
     if isinstance(value, tuple):
-        return tuple(_guarded(plugin, part) for part in value)
+        return tuple(_wrap_functions(plugin, part) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _guarded(plugin, getattr(value, field.name)) for field in fields(value)})
+        return replace(
+            value, **{field.name: _wrap_functions(plugin, getattr(value, field.name)) for field in fields(value)}
+        )
     return partial(_call, plugin, value) if callable(value) and not isinstance(value, type) else value
 
 
@@ -174,10 +176,10 @@ def _call(plugin: Plugin, function: Callable[..., Any], /, *given: Any, **named:
     except Exception as error:
         if type(error).__module__.startswith("anchorscope."):  # raised on purpose: a bad row, a mistake of the user
             raise
-        raise plugin.error(f"failed: {_in_a_line(error)}") from error
+        raise plugin.error(f"failed: {_format_error(error)}") from error
 
 
-def _in_a_line(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     """An exception, and where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     text = (str(error).splitlines() or [""])[0].rstrip(".")
@@ -185,7 +187,7 @@ def _in_a_line(error: Exception) -> str:
 
 
 def _refuse_taken(plugin: Plugin) -> None:
-    if plugin.name in {getattr(thing, "name", thing) for thing in _at(KINDS[plugin.group].own)}:
+    if plugin.name in {getattr(thing, "name", thing) for thing in _load_reference(KINDS[plugin.group].own)}:
         raise plugin.error("has the name of one that anchorscope has itself")
     together = _TOGETHER.get(plugin.group, (plugin.group,))
     first = next(other for other in installed() if other.name == plugin.name and other.group in together)
@@ -193,7 +195,7 @@ def _refuse_taken(plugin: Plugin) -> None:
         raise plugin.error(f"has the name of a plug-in of package {first.package}")
 
 
-def _at(reference: str) -> Any:
+def _load_reference(reference: str) -> Any:
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
@@ -202,7 +204,7 @@ def _check_family(family: Any) -> str | None:
     kinds = family.model_types
     if not isinstance(kinds, tuple) or not kinds or not all(isinstance(kind, str) for kind in kinds):
         return f"has model_types {kinds!r}, and they must be a tuple of names"
-    own = {kind for other in _at(KINDS["families"].own) for kind in other.model_types}
+    own = {kind for other in _load_reference(KINDS["families"].own) for kind in other.model_types}
     taken = [kind for kind in kinds if kind in own]
     return f"lays out the model type {taken[0]!r}, which anchorscope does itself" if taken else None
 

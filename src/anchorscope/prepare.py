@@ -38,7 +38,7 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
         checked_device(device)
     return recipe.model_copy(
         update={
-            "model": _absolute(recipe.model),
+            "model": _make_absolute(recipe.model),
             "datasets": tuple(absolute(text) for text in recipe.datasets),
             "device": device,
             "evidence_items": recipe.evidence_items or (CPU_ITEMS if device == "cpu" else None),
@@ -109,10 +109,10 @@ def question_files(datasets: Any) -> list[str]:
     is_table = hasattr(datasets, "columns") or hasattr(datasets, "column_names")
     if is_table or (datasets and all(isinstance(question, Mapping) for question in datasets)):
         datasets = [datasets]
-    return [text if isinstance(text, str) else f"file:{_written(text)}" for text in datasets]
+    return [text if isinstance(text, str) else f"file:{_write_questions(text)}" for text in datasets]
 
 
-def _written(table: Any) -> Path:
+def _write_questions(table: Any) -> Path:
     """Questions in memory as a cached file, whose name depends on the questions."""
     if hasattr(table, "to_dicts"):  # polars
         rows = table.to_dicts()
@@ -142,7 +142,7 @@ def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
     require_possible(outlooks, recipe.limit)
 
 
-def _absolute(model: str) -> str:
+def _make_absolute(model: str) -> str:
     """An absolute path for a folder or file, so that a recipe works from everywhere; names stay names."""
     if model in EMBEDDED or is_shape(model):
         return model

@@ -140,7 +140,7 @@ def build_preview(
         prompt=template.kind,
         max_new_tokens=recipe.max_new_tokens,
         context=facts.context,
-        datasets=tuple(_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked),
+        datasets=tuple(_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked),
         passes=passes,
         most_items=2 * recipe.max_per_class,
         balance=recipe.balance,
@@ -153,7 +153,7 @@ def build_preview(
     )
 
 
-def _dataset(
+def _show_dataset(
     name: str, asked: QuestionSample, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
 ) -> ShownDataset:
     questions, tokenizer, context = asked.questions, facts.tokenizer, facts.context
@@ -235,7 +235,7 @@ def render_preview(preview: Preview) -> str:
         "What would be run",
         f"  model      {preview.model}: {layers} layers of width {preview.d_model}, {size}",
         f"  prompt     {preview.prompt}; greedy answers of at most {preview.max_new_tokens} tokens",
-        *(f"  dataset    {_counted(dataset)}" for dataset in preview.datasets),
+        *(f"  dataset    {_describe_counts(dataset)}" for dataset in preview.datasets),
         *(f"  enough?    {dataset.name}: {dataset.outlook}" for dataset in preview.datasets if dataset.outlook),
         *(f"  too long   {dataset.name}: {dataset.too_long}" for dataset in preview.datasets if dataset.too_long),
         f"  items      at most {preview.most_items:,} of each dataset, once answered; balance: {preview.balance}",
@@ -258,7 +258,7 @@ def render_preview(preview: Preview) -> str:
     return "\n".join([*lines, "", "Nothing was run: no weights were loaded and no file was written."])
 
 
-def _counted(dataset: ShownDataset) -> str:
+def _describe_counts(dataset: ShownDataset) -> str:
     left_out = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in dataset.counts.items() if count)
     given = f"; {dataset.given_answers:,} answers and {dataset.given_labels:,} labels are given"
     low, middle, high = dataset.own

@@ -82,12 +82,12 @@ def items_frame(
         "dataset": [question.dataset for question in questions],
         "item_id": [question.item_id for question in questions],
         "question": [question.question for question in questions],
-        "answers": _lists([question.answers for question in questions], _texts),
+        "answers": _list_column([question.answers for question in questions], _text_series),
         "subject": [question.subject for question in questions],
         "relation": [question.relation for question in questions],
-        "property_words": _lists([question.property_words for question in questions], _texts),
-        "exact_question": _places([question.exact_spans for question in questions]),
-        "question_words": _places([tokens.words.spans if tokens and tokens.words else () for tokens in located]),
+        "property_words": _list_column([question.property_words for question in questions], _text_series),
+        "exact_question": _span_column([question.exact_spans for question in questions]),
+        "question_words": _span_column([tokens.words.spans if tokens and tokens.words else () for tokens in located]),
         "group": [label.group for label in labels],
         "model_answer": [answer.text for answer in answers],
         "truthful": [label.truthful for label in labels],
@@ -96,10 +96,12 @@ def items_frame(
         "status": [label.status for label in labels],
         "weight": [label.weight for label in labels],
         "fold": [folds.get(index) for index in range(len(questions))],
-        "input_ids": _lists([tokens.input_ids if tokens else () for tokens in located], _whole_numbers),
-        "question_tokens": _lists([tokens.question_tokens if tokens else () for tokens in located], _whole_numbers),
-        "answer_tokens": _lists([tokens.answer_tokens if tokens else () for tokens in located], _whole_numbers),
-        "probe_positions": _positions(located),
+        "input_ids": _list_column([tokens.input_ids if tokens else () for tokens in located], _integer_series),
+        "question_tokens": _list_column(
+            [tokens.question_tokens if tokens else () for tokens in located], _integer_series
+        ),
+        "answer_tokens": _list_column([tokens.answer_tokens if tokens else () for tokens in located], _integer_series),
+        "probe_positions": _position_column(located),
         "pathway": [assigned["plain"].get(question.item_id) for question in questions],
         "pathway_corrected": [assigned["corrected"].get(question.item_id) for question in questions],
         **dict(zip(list(SHARE_CALL_SCHEMA)[1:], shared, strict=True)),
@@ -108,7 +110,7 @@ def items_frame(
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
 
 
-def _lists(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Series]) -> pl.Series:
+def _list_column(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Series]) -> pl.Series:
     """A column of lists; `column` makes one series of all entries, far faster than one per list."""
     sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     entries = column(list(chain.from_iterable(rows))).alias("entry")
@@ -118,19 +120,19 @@ def _lists(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Serie
     return every["entry"].fill_null([]).rechunk()
 
 
-def _places(rows: Sequence[Sequence[Span]]) -> pl.Series:
-    return _lists(rows, lambda spans: _lists(spans, _whole_numbers))
+def _span_column(rows: Sequence[Sequence[Span]]) -> pl.Series:
+    return _list_column(rows, lambda spans: _list_column(spans, _integer_series))
 
 
-def _texts(entries: list[Any]) -> pl.Series:
+def _text_series(entries: list[Any]) -> pl.Series:
     return pl.Series(entries, dtype=pl.String)
 
 
-def _whole_numbers(entries: list[Any]) -> pl.Series:
+def _integer_series(entries: list[Any]) -> pl.Series:
     return pl.Series(entries, dtype=pl.Int64)
 
 
-def _positions(located: Sequence[ItemTokens | None]) -> pl.Series:
+def _position_column(located: Sequence[ItemTokens | None]) -> pl.Series:
     """The column of probe positions; null if nothing was located."""
     there = pl.Series([tokens is not None for tokens in located], dtype=pl.Boolean)
     fields = pl.DataFrame(
@@ -174,17 +176,17 @@ def effects_frame(
                             **{name: [value] * len(effect.items) for name, value in names.items()},
                             "variant": _variants(effect),
                             "n_cut": effect.n_cut,
-                            "n_candidates": _or_null(effect.n_candidates, pl.Int64, len(effect.items)),
-                            "attention_ratio": _or_null(effect.attention_ratio, pl.Float64, len(effect.items)),
-                            "logit_clean": _over_layers(clean[effect.items, q, s, p]),
-                            "logit_after": _over_layers(effect.logits[:, q, s, p]),
+                            "n_candidates": _nullable_column(effect.n_candidates, pl.Int64, len(effect.items)),
+                            "attention_ratio": _nullable_column(effect.attention_ratio, pl.Float64, len(effect.items)),
+                            "logit_clean": _layer_lists(clean[effect.items, q, s, p]),
+                            "logit_after": _layer_lists(effect.logits[:, q, s, p]),
                         }
                     )
                     frames.append(frame)
     return pl.concat(frames).select(*EFFECT_SCHEMA)
 
 
-def _or_null(values: np.ndarray | None, kind: type[pl.DataType], n: int) -> pl.Series:
+def _nullable_column(values: np.ndarray | None, kind: type[pl.DataType], n: int) -> pl.Series:
     """A column, or nulls."""
     return pl.Series([None] * n if values is None else values, dtype=kind)
 
@@ -196,7 +198,7 @@ def _variants(effect: Effect) -> list[str]:
     return [f"{effect.variant} {run + 1}" for run in effect.run]
 
 
-def _over_layers(log_odds: np.ndarray) -> pl.Series:
+def _layer_lists(log_odds: np.ndarray) -> pl.Series:
     """A column of lists from [item, layer], without Python numbers in between."""
     return pl.Series(np.ascontiguousarray(log_odds, dtype=np.float32)).arr.to_list()
 
@@ -256,14 +258,14 @@ def experiments_frame(
     site, position = headline
     headline_columns = {"model": model, "dataset": dataset, "site": site, "position": position}
     rows = [
-        {**headline_columns, "experiment": name, **_row(statistic)}
+        {**headline_columns, "experiment": name, **_statistic_row(statistic)}
         for name, result in results.items()
         for statistic in result.statistics
     ]
     return pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA)
 
 
-def _row(statistic: Statistic) -> dict[str, object]:
+def _statistic_row(statistic: Statistic) -> dict[str, object]:
     estimate = statistic.estimate
     return {
         "variant": statistic.variant,
@@ -274,12 +276,12 @@ def _row(statistic: Statistic) -> dict[str, object]:
         "layer": statistic.layer,
         "probe_layer": statistic.probe_layer,
         "quantity": statistic.quantity,
-        "value": _number(estimate.value),
-        "ci_low": _number(estimate.ci_low),
-        "ci_high": _number(estimate.ci_high),
+        "value": _finite_or_none(estimate.value),
+        "ci_low": _finite_or_none(estimate.ci_low),
+        "ci_high": _finite_or_none(estimate.ci_high),
         "n": estimate.n,
-        "p_value": _number(statistic.p_value),
-        "q_value": _number(statistic.q_value),
+        "p_value": _finite_or_none(statistic.p_value),
+        "q_value": _finite_or_none(statistic.q_value),
         "method": estimate.method,
     }
 
@@ -295,7 +297,7 @@ def experiment_items_frame(dataset: str, item_ids: Sequence[str], results: Mappi
                 "experiment": [name] * len(item_values.items),
                 "variant": [item_values.variant] * len(item_values.items),
                 "quantity": [item_values.quantity] * len(item_values.items),
-                "value": [_number(float(value)) for value in item_values.values],
+                "value": [_finite_or_none(float(value)) for value in item_values.values],
             }
             frames.append(pl.DataFrame(columns, schema=EXPERIMENT_ITEM_SCHEMA))
     return pl.concat(frames)
@@ -307,6 +309,6 @@ def unavailable_frame(dataset: str, missing: Sequence[Missing]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=UNAVAILABLE_SCHEMA, orient="row")
 
 
-def _number(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
     """Missing values are null in the tables, never NaN."""
     return value if value is not None and math.isfinite(value) else None

@@ -190,7 +190,7 @@ def _publish(
         "reference_layers": {dataset.name: list(dataset.reference_layers) for dataset in results},
         "unavailable": frames["unavailable"].to_dicts(),
         "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
-        "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_of_mixed_workers(run)],
+        "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_warn_of_mixed_workers(run)],
         "events": list(folder.events),
         "numerics": dict(run.numerics),
         **({} if run.workers is None else {"workers": dict(run.workers)}),
@@ -205,7 +205,7 @@ def _publish(
     folder.publish(made, manifest, key)
 
 
-def _of_mixed_workers(run: RunFacts) -> list[str]:
+def _warn_of_mixed_workers(run: RunFacts) -> list[str]:
     """Warns of workers of different numerics classes, where the user allowed them."""
     others = () if run.workers is None else run.workers["other_classes"]
     return [
@@ -222,12 +222,12 @@ def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str,
         f"{identity.parameters / 1e6:,.0f} million parameters)",
         "weights": f"{identity.source}, fingerprint {identity.fingerprint[:16]}",
         "questions": ", ".join(recipe.datasets) + (f", at most {recipe.limit} each" if recipe.limit else ""),
-        "prompt": f"{recipe.prompt}, {_examples(recipe.prompt)}",
-        "answers": _per_dataset({dataset.name: _answers(dataset, recipe.max_new_tokens) for dataset in results}),
-        "labels": _per_dataset({dataset.name: _labels(dataset) for dataset in results}),
-        "exact tokens": _exact_tokens(results),
+        "prompt": f"{recipe.prompt}, {_describe_examples(recipe.prompt)}",
+        "answers": _join_by_dataset({dataset.name: _answers(dataset, recipe.max_new_tokens) for dataset in results}),
+        "labels": _join_by_dataset({dataset.name: _describe_labels(dataset) for dataset in results}),
+        "exact tokens": _describe_exact_tokens(results),
         "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
-        "balance": _per_dataset(
+        "balance": _join_by_dataset(
             {dataset.name: f"{_BALANCED[dataset.balanced_by]}; {_GROUPED[dataset.grouped_by]}" for dataset in results}
         ),
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
@@ -236,7 +236,7 @@ def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str,
     }
 
 
-def _examples(prompt: str) -> str:
+def _describe_examples(prompt: str) -> str:
     if prompt == "zero-shot":
         return "no examples"
     return f"{len(FEW_SHOT)} examples" + (" as earlier turns" if prompt == "chat" else "")
@@ -249,7 +249,7 @@ def _answers(dataset: DatasetResult, longest: int) -> str:
     return ", ".join(filter(None, (generated, f"{supplied:,} supplied" if supplied else "")))
 
 
-def _labels(dataset: DatasetResult) -> str:
+def _describe_labels(dataset: DatasetResult) -> str:
     """How many answers were graded, and how many labels supplied."""
     counts = dataset.counts.row(0, named=True)
     graded = counts["true"] + counts["false"] - counts["supplied_labels"]
@@ -257,14 +257,14 @@ def _labels(dataset: DatasetResult) -> str:
     return ", ".join(f"{count:,} {how}" for how, count in counted.items() if count)
 
 
-def _exact_tokens(results: Sequence[DatasetResult]) -> str:
+def _describe_exact_tokens(results: Sequence[DatasetResult]) -> str:
     """How many questions' key words were found in which way."""
     names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules", "model": "the model"}
     totals = {name: sum(int(dataset.counts[f"words_by_{name}"].sum()) for dataset in results) for name in names}
     return ", ".join(f"{count:,} questions by {names[name]}" for name, count in totals.items() if count)
 
 
-def _per_dataset(facts: Mapping[str, str]) -> str:
+def _join_by_dataset(facts: Mapping[str, str]) -> str:
     """What is the same for all datasets once, anything else with its dataset's name."""
     different = set(facts.values())
     return different.pop() if len(different) == 1 else "; ".join(f"{name}: {text}" for name, text in facts.items())
@@ -289,15 +289,15 @@ def run_warnings(
     warnings += [f"not measured: {dataset.reason}" for dataset in left_out]
     for dataset in results:
         named = f"{dataset.name}: " if len(results) > 1 else ""
-        warnings += [named + text for text in _of_data(dataset, balance)]
+        warnings += [named + text for text in _warn_of_data(dataset, balance)]
     for dataset in results:
-        warnings += _unavailable(dataset)
+        warnings += _warn_of_unavailable(dataset)
         warnings += [f"probe not converged: {name}" for name in dataset.unconverged]
         warnings += dataset.notes
     return warnings
 
 
-def _of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
+def _warn_of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
     """What a dataset's questions and answers don't allow."""
     (supplied,), (asked,) = dataset.counts["supplied"], dataset.counts["asked"]
     used = dataset.items.filter(pl.col("status") == "used")
@@ -325,10 +325,10 @@ def _of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
             f"{used.height:,} answers used, fewer than {FOR_A_CHART}: intervals are wide, and small differences stay "
             "undecided"
         )
-    yield from _thin_folds(used)
+    yield from _warn_of_thin_folds(used)
 
 
-def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
+def _warn_of_thin_folds(used: pl.DataFrame) -> Iterator[str]:
     """The fold with the fewest true or false answers, if these are very few."""
     true, every = Counter(used.filter(pl.col("truthful"))["fold"]), Counter(used["fold"])
     fewest, kind = min(
@@ -341,7 +341,7 @@ def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
         )
 
 
-def _unavailable(dataset: DatasetResult) -> Iterator[str]:
+def _warn_of_unavailable(dataset: DatasetResult) -> Iterator[str]:
     for (experiment,), rows in dataset.unavailable.group_by("experiment", maintain_order=True):
         more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
         reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")

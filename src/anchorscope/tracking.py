@@ -74,9 +74,9 @@ def records_of(run: FinishedRun) -> RunRecords:
     shares = run.csv_where_made("question_share", SHARE_SCHEMA)
     metrics: dict[str, float] = {}
     for row in run.csv("summary").iter_rows(named=True):
-        metrics |= _with_interval(_name(row["dataset"], *(row[column] for column in _SUMMARY)), row, "value")
+        metrics |= _add_interval(_metric_name(row["dataset"], *(row[column] for column in _SUMMARY)), row, "value")
     for row in scores.filter(pl.col("layer").is_null()).iter_rows(named=True):
-        metrics |= _with_interval(_name(row["dataset"], "auc", row["kind"], row["intervention"]), row, "auc")
+        metrics |= _add_interval(_metric_name(row["dataset"], "auc", row["kind"], row["intervention"]), row, "auc")
     headline = (pl.col("site") == run.recipe.site) & (pl.col("position") == run.recipe.position)
     in_layer = pl.col("layer").is_not_null() & headline
     all_answers = in_layer & (pl.col("truth") == "all")
@@ -87,8 +87,8 @@ def records_of(run: FinishedRun) -> RunRecords:
         (shares.filter(all_answers), "share", "question share", ("intervention", "group")),
     ):
         for row in rows.iter_rows(named=True):
-            name = _name(row["dataset"], title, *(row[column] for column in columns))
-            by_layer.setdefault(int(row["layer"]), {}).update(_with_interval(name, row, value))
+            name = _metric_name(row["dataset"], title, *(row[column] for column in columns))
+            by_layer.setdefault(int(row["layer"]), {}).update(_add_interval(name, row, value))
     files = [(run.path / name, "") for name in _FILES]
     files += [(run.path / f"{name}.csv", "tables") for name in _TABLES]
     files += [(path, "figures") for path in sorted((run.path / "figures").glob("*"))]
@@ -109,19 +109,19 @@ def tags_of(manifest: Mapping[str, Any], manifest_sha256: str) -> dict[str, str]
     """The model and the question files with their fingerprints, and versions."""
     model = manifest["model"]
     tags = {f"model.{name}": str(model[name]) for name in _OF_MODEL if model.get(name) is not None}
-    tags |= {f"dataset.{_name(name)}.sha256": str(value) for name, value in manifest.get("inputs", {}).items()}
+    tags |= {f"dataset.{_metric_name(name)}.sha256": str(value) for name, value in manifest.get("inputs", {}).items()}
     tags |= {f"version.{name}": str(value) for name, value in manifest.get("versions", {}).items()}
     return tags | {"schema_version": str(manifest["schema_version"]), "manifest.sha256": manifest_sha256}
 
 
-def _with_interval(name: str, row: Mapping[str, Any], value: str) -> dict[str, float]:
+def _add_interval(name: str, row: Mapping[str, Any], value: str) -> dict[str, float]:
     numbers = {name: row[value], f"{name}.low": row["ci_low"], f"{name}.high": row["ci_high"]}
     return {
         key: float(number) for key, number in numbers.items() if isinstance(number, int | float) and isfinite(number)
     }
 
 
-def _name(*parts: object) -> str:
+def _metric_name(*parts: object) -> str:
     return "/".join(_LETTERS.sub("_", str(part)) for part in parts if part is not None)
 
 

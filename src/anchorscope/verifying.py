@@ -130,7 +130,7 @@ class _Listing:
 def verify(path: str | Path, progress: Progress | None = None) -> Verified:
     """Checks every file of a run, comparison, validation, detectors or a bundle, and of folders inside."""
     folder, listener = Path(path), progress or Silent()
-    if not folder.is_dir() or _kind(folder) is None:
+    if not folder.is_dir() or _kind_of_folder(folder) is None:
         reason = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
         raise UserError(
             f"{str(folder)!r} is no folder of anchorscope's ({reason}); name a run, a comparison, a study, a "
@@ -145,13 +145,13 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
 
 
 def _verify(folder: Path, progress: Progress) -> Verified:
-    began, listing = time.monotonic(), _listing(folder)
+    began, listing = time.monotonic(), _list_files(folder)
     problems, size = _check(folder, listing.files, progress)
     problems = [*listing.problems, *problems]
     commands = [listing.command] if problems else []
     unlisted = [name for name in _names_below(folder) if name not in listing.files and name not in listing.markers]
     n_files = len(listing.files) + len({problem.file for problem in listing.problems})
-    for name in _inner(folder, unlisted):
+    for name in _find_inner_folders(folder, unlisted):
         inner, below = _verify(folder / name, progress), f"{name}/"
         problems += [replace(problem, file=below + problem.file) for problem in inner.problems]
         commands += inner.commands
@@ -178,18 +178,18 @@ def _check(folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: P
     return problems, size
 
 
-def _kind(folder: Path) -> str | None:
+def _kind_of_folder(folder: Path) -> str | None:
     return kind_of(folder) or (BUNDLE if (folder / _JSON).is_file() and (folder / _WEIGHTS).is_file() else None)
 
 
-def _listing(folder: Path) -> _Listing:
-    kind = _kind(folder)
+def _list_files(folder: Path) -> _Listing:
+    kind = _kind_of_folder(folder)
     if kind == RUN:
-        return _listed_by_run(folder)
-    return _listed_by_itself(folder) if kind == BUNDLE else _listed_by_manifest(folder, str(kind))
+        return _list_run(folder)
+    return _list_bundle(folder) if kind == BUNDLE else _list_by_manifest(folder, str(kind))
 
 
-def _listed_by_run(folder: Path) -> _Listing:
+def _list_run(folder: Path) -> _Listing:
     """By the index; without one, by the manifest, which has the results and the final index."""
     listing = _Listing(RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder))
     run = manifest = unusable = None
@@ -221,7 +221,7 @@ def _listed_by_run(folder: Path) -> _Listing:
     return listing
 
 
-def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
+def _list_by_manifest(folder: Path, kind: str) -> _Listing:
     (name,) = (marker for marker, marked in MARKERS.items() if marked == kind)
     markers = {name, LOCK} if kind == STUDY else {name}
     listing = _Listing(kind, markers=markers, command=f"anchorscope {_MAKERS[kind]}")
@@ -241,7 +241,7 @@ def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
     return listing
 
 
-def _listed_by_itself(folder: Path) -> _Listing:
+def _list_bundle(folder: Path) -> _Listing:
     from anchorscope.detectors.bundle import read_bundle  # only here: it brings torch
 
     listing = _Listing(BUNDLE, markers={_JSON, _WEIGHTS}, command="anchorscope detect")
@@ -261,13 +261,13 @@ def _names_below(folder: Path) -> Iterator[str]:
             yield (Path(above) / name).relative_to(folder).as_posix()
 
 
-def _inner(folder: Path, unlisted: Sequence[str]) -> list[str]:
+def _find_inner_folders(folder: Path, unlisted: Sequence[str]) -> list[str]:
     """Outermost folders of ours inside a folder."""
     inner: list[str] = []
     for name in unlisted:
         above = [str(part) for part in reversed(PurePosixPath(name).parents[:-1])]
         if not any(part in inner for part in above):
-            inner += [part for part in above if _kind(folder / part) is not None][:1]
+            inner += [part for part in above if _kind_of_folder(folder / part) is not None][:1]
     return inner
 
 

@@ -68,7 +68,7 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
         if limit is not None and len(sample) > limit:
             heapq.heappop(sample)
     if not sample:
-        raise UserError(_nothing(reading, left_out))
+        raise UserError(_describe_nothing_to_ask(reading, left_out))
     return QuestionSample(
         questions=[question for _, _, question in sorted(sample, key=lambda entry: entry[1])],
         read=reading.rows,
@@ -89,7 +89,7 @@ def why_not_asked(question: Question, yes_no: str = "drop") -> str:
     return "yes/no" if yes_no == "drop" and is_yes_no(question) else ""
 
 
-def _nothing(reading: Reading, left_out: dict[str, int]) -> str:
+def _describe_nothing_to_ask(reading: Reading, left_out: dict[str, int]) -> str:
     counts = {"bad": reading.bad, **left_out}
     reasons = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
     hint = "--yes-no keep asks the yes/no questions" if left_out["yes/no"] else "check that the file is the right one"
@@ -223,8 +223,8 @@ class Survey:
             "wordless": self.wordless,
             "yes_no": self.yes_no,
             "answers": sum(number * count for number, count in self.answers.items()),
-            "answers_per_question": _spread(self.answers),
-            "words_per_question": _spread(self.words),
+            "answers_per_question": _summarise(self.answers),
+            "words_per_question": _summarise(self.words),
             "filled": self.filled,
             "labelled_true": self.labelled_true,
             "relations": dict(self.relations.most_common()),
@@ -256,6 +256,6 @@ def take_survey(
     return survey
 
 
-def _spread(counts: Counter[int]) -> dict[str, float]:
+def _summarise(counts: Counter[int]) -> dict[str, float]:
     numbers = list(counts.elements()) or [0]
     return {"mean": statistics.fmean(numbers), "median": statistics.median(numbers), "largest": max(numbers)}

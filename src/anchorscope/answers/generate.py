@@ -176,10 +176,10 @@ def spoken_answers(
         ids, log_probs = answer.ids[start : start + max_new_tokens], answer.log_probs[start : start + max_new_tokens]
         finished = answer.finished and len(answer.ids) <= start + max_new_tokens
         answers.append(Answer("", ids, log_probs, "answered" if finished else "truncated", answer.ids[:start]))
-    return _with_texts(tokenizer, answers)
+    return _add_texts(tokenizer, answers)
 
 
-def _with_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
+def _add_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
     """The answers with the text of their tokens; one without text is empty."""
     texts = [text.strip() for text in decode_all_exactly(tokenizer, [answer.ids for answer in answers])]
     return [
@@ -196,7 +196,7 @@ def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) 
 def given_answers(tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Answer]:
     """Many supplied answers at once."""
     tokens = template.answers_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
-    return _with_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
+    return _add_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
 
 
 def _thinks(text: str) -> bool:
@@ -254,8 +254,8 @@ def truth_prompts(tokenizer: Any, template: Template, questions: Sequence[str], 
     asked = zip(questions, answers, strict=True)
     texts = [asking.text(truth_question(question, answer)) for question, answer in asked]
     encoded = [ids for ids, _ in asking.encode(tokenizer, texts)]
-    true, false = (_spelled(tokenizer, asking, texts[0], encoded[0], word) for word in (TRUE, FALSE))
-    shared = _shared(true[0], false[0])
+    true, false = (_spell_word(tokenizer, asking, texts[0], encoded[0], word) for word in (TRUE, FALSE))
+    shared = _count_shared(true[0], false[0])
     first, second = (_tokens(spelled, shared) for spelled in (true, false))
     both = set(first) & set(second)
     lead = true[0][:shared]  # a tokenizer that begins both words alike: what they share is put to the model's mouth
@@ -266,7 +266,9 @@ def truth_prompts(tokenizer: Any, template: Template, questions: Sequence[str], 
     )
 
 
-def _spelled(tokenizer: Any, template: Template, text: str, ids: tuple[int, ...], word: str) -> list[tuple[int, ...]]:
+def _spell_word(
+    tokenizer: Any, template: Template, text: str, ids: tuple[int, ...], word: str
+) -> list[tuple[int, ...]]:
     """Tokens of the word's spellings after a prompt, the usual one first."""
     spellings = (word, word.lower(), word.upper())
     after = [template.answer_ids(tokenizer, text, ids, spelling) for spelling in spellings]
@@ -274,7 +276,7 @@ def _spelled(tokenizer: Any, template: Template, text: str, ids: tuple[int, ...]
     return [*after, *(tuple(int(token) for token in tokens) for tokens in bare)]
 
 
-def _shared(ids: Sequence[int], other_ids: Sequence[int]) -> int:
+def _count_shared(ids: Sequence[int], other_ids: Sequence[int]) -> int:
     for index, (first, second) in enumerate(zip(ids, other_ids, strict=False)):
         if first != second:
             return index

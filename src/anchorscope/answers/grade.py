@@ -68,10 +68,10 @@ def parse_answer(answer: str) -> ParsedAnswer:
         tuple(dict.fromkeys(f" {' '.join(variant[min(number, len(variant) - 1)])} " for variant in read))
         for number in range(max(map(len, read)))
     )
-    return ParsedAnswer(answer, located, words, whole, _core(whole), haystacks)
+    return ParsedAnswer(answer, located, words, whole, _strip_phrases(whole), haystacks)
 
 
-def _core(whole: tuple[str, ...]) -> tuple[str, ...]:
+def _strip_phrases(whole: tuple[str, ...]) -> tuple[str, ...]:
     """The words without openings ("it is") and closings ("I think"), but never down to nothing."""
     core = whole
     while opening := next((phrase for phrase in OPENINGS if core[: len(phrase)] == phrase != core), None):
@@ -143,10 +143,10 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
     offered = guesses(answer)
     if offered:
         chosen = [alias for alias in accepted if "or" in words(alias) or words(alias) == parsed.whole]
-        return any(_names(parsed, alias, question) for alias in chosen) or all(
+        return any(_matches_alias(parsed, alias, question) for alias in chosen) or all(
             grade(part, accepted, question) for part in offered
         )
-    return any(_names(parsed, alias, question) for alias in accepted)
+    return any(_matches_alias(parsed, alias, question) for alias in accepted)
 
 
 @dataclass(frozen=True)
@@ -161,21 +161,21 @@ class Grader:
 RULES = Grader("rules", grade)
 
 
-def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
+def _matches_alias(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
     wanted = words(alias)
     short = is_short(wanted)
     if not wanted or (short and _MARKS.findall(parsed.text) != _MARKS.findall(alias)):
         return False
     if wanted in (("yes",), ("no",)):
         return yes_or_no(parsed) == wanted[0] or wanted == parsed.whole
-    numeric = _by_numbers(parsed, alias, wanted, question)
+    numeric = _compare_numbers(parsed, alias, wanted, question)
     if numeric is not None:
         return numeric
     if wanted == parsed.whole:
         return not _repeats(parsed, wanted, question)
     if not short and _contains(parsed, alias):
         return not _repeats(parsed, wanted, question) and not denies(parsed, wanted)
-    return _resembles(parsed, wanted) and _relaxed(parsed, alias, question)
+    return _resembles(parsed, wanted) and _matches_name(parsed, alias, question)
 
 
 def _repeats(parsed: ParsedAnswer, wanted: Sequence[str], question: str | None) -> bool:
@@ -195,7 +195,7 @@ def _contains(parsed: ParsedAnswer, alias: str) -> bool:
     return not ARTICLES.isdisjoint(read[0]) and any(True for _ in occurrences(read[0], parsed.words))
 
 
-def _by_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None) -> bool | None:
+def _compare_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None) -> bool | None:
     """What dates and numbers decide; None if they say nothing."""
     has_digits = any(character.isdigit() for word in parsed.words for character in word)
     if not has_digits or not any(word[0].isdigit() for word in wanted):
@@ -217,7 +217,7 @@ def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
     return 1 in (len(core), len(wanted)) and core[0][0] == wanted[0][0]
 
 
-def _relaxed(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
+def _matches_name(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
     if max(len(parsed.text), len(alias)) > LONGEST_NAME:
         return False
     parsed_question = parse_question(question) if question else None
@@ -317,7 +317,7 @@ class Date(NamedTuple):
         return all(part is None or part == own for part, own in zip(wanted, self, strict=True))
 
 
-def _written_out(text: str) -> list[str]:
+def _write_out_dates(text: str) -> list[str]:
     """The text with numeric dates in words, once for every way to read them."""
     names = _MONTH_NAMES.split()
 
@@ -373,13 +373,13 @@ def _plain_words(text: str) -> list[str]:
 
 def dates_in(text: str) -> list[Date]:
     """Every date that the text may give."""
-    return [date for reading in _written_out(text) for date, _, _ in _dates(_plain_words(reading))]
+    return [date for reading in _write_out_dates(text) for date, _, _ in _dates(_plain_words(reading))]
 
 
 def as_date(text: str) -> list[Date]:
     """The readings of a text that is a date and nothing else."""
     whole = []
-    for reading in _written_out(text):
+    for reading in _write_out_dates(text):
         words = _plain_words(reading)
         dates = list(_dates(words))
         if len(dates) == 1 and all(

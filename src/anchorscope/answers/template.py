@@ -176,7 +176,7 @@ def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
         source = str(tokenizer.get_chat_template())
     except ValueError as error:  # several templates, none of them the default
         raise UserError(f"The tokenizer of this model has no default chat template; {_INSTEAD}") from error
-    parts = _rendered(tokenizer, source).split(_PLACEHOLDER)
+    parts = _render_prompt(tokenizer, source).split(_PLACEHOLDER)
     if len(parts) != 2:
         change = "changes the question's text" if len(parts) == 1 else f"repeats the question {len(parts) - 1} times"
         raise UserError(f"The chat template of this model {change}, so its tokens cannot be found; {_INSTEAD}")
@@ -190,7 +190,7 @@ def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
     return Template("chat", head, without_thinking(tail, source), "", tokenizer_adds=False, first_token=first)
 
 
-def _rendered(tokenizer: Any, source: str) -> str:
+def _render_prompt(tokenizer: Any, source: str) -> str:
     turns = [{"role": "user", "content": f"{INSTRUCTION}\n\n{FEW_SHOT[0].question}"}]
     for before, after in zip(FEW_SHOT, [*(example.question for example in FEW_SHOT[1:]), _PLACEHOLDER], strict=True):
         turns += [{"role": "assistant", "content": before.answer}, {"role": "user", "content": after}]
@@ -279,7 +279,7 @@ EXAMPLE_SETS = (
 """A place, a person and something short each."""
 
 
-def _parts(template: Template) -> tuple[str, list[str]] | None:
+def _split_head(template: Template) -> tuple[str, list[str]] | None:
     """The text before the solved examples, and each of these up to the next; None if the head has none."""
     starts = [template.head.find(example.question) for example in FEW_SHOT]
     if -1 in starts:
@@ -289,12 +289,12 @@ def _parts(template: Template) -> tuple[str, list[str]] | None:
 
 
 def has_examples(template: Template) -> bool:
-    return _parts(template) is not None
+    return _split_head(template) is not None
 
 
 def with_examples(template: Template, examples: Sequence[Example]) -> Template:
     """The template with these examples instead of its own, if it has any."""
-    parts = _parts(template)
+    parts = _split_head(template)
     if parts is None:
         return template
     shown = [  # only what follows the question is searched for its answer: the new question may name it
@@ -315,7 +315,7 @@ UNANSWERABLE = (
 
 def allow_dont_know(template: Template) -> Template:
     """The template with the permission; if it has examples, with two unanswerable ones among them."""
-    head, parts = template.head, _parts(template)
+    head, parts = template.head, _split_head(template)
     if parts is not None:
         before, turns = parts
         like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once

@@ -99,7 +99,7 @@ class StepResult:
                 return self.form.read(self._path())
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
-            self.folder.tell(f"{self.name} is made again: {self._reason(record)}")
+            self.folder.tell(f"{self.name} is made again: {self._explain_change(record)}")
         _reset_device_peak()
         self.folder.progress.begin(self.name)
         began, inner = time.monotonic(), self.folder.seconds_in_steps
@@ -138,11 +138,11 @@ class StepResult:
         folder.drop([] if before is None else [name for name in before.files if name not in files])
         folder.progress.done(self.name)
 
-    def _reason(self, record: StepRecord) -> str:
+    def _explain_change(self, record: StepRecord) -> str:
         """How its inputs differ from those of the stored result."""
         before, now = record.made_from, self.made_from
         reasons = [
-            f"{name} was {_shown(before[kind].get(name))}, now {_shown(now[kind].get(name))}"
+            f"{name} was {_describe_value(before[kind].get(name))}, now {_describe_value(now[kind].get(name))}"
             for kind in ("options", "libraries")
             for name in {**before[kind], **now[kind]}
             if before[kind].get(name) != now[kind].get(name)
@@ -159,7 +159,7 @@ class StepResult:
         return "; ".join(reasons) or "it stood here under another name"
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return "not given" if value is None else repr(value)
 
 

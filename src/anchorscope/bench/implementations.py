@@ -187,7 +187,7 @@ class Plain:
 
     def _run(self, item: Item, mask: Tensor) -> Tensor:
         lm = self.lm
-        ids, last = _padded([item], lm.device)
+        ids, last = _pad_ids([item], lm.device)
         states: list[Tensor] = []
         with _last_states(lm, states, torch.zeros_like(last), last):
             lm.model(input_ids=ids, attention_mask=mask, output_hidden_states=True, use_cache=False)
@@ -255,7 +255,7 @@ class PlainBatched(Batched):
         self.lm = lm
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
-        ids, last = _padded(items, self.lm.device)
+        ids, last = _pad_ids(items, self.lm.device)
         states: list[Tensor] = []
         with _last_states(self.lm, states, torch.arange(len(items), device=self.lm.device), last):
             self.lm.model_stack(input_ids=ids, attention_mask=mask, use_cache=False)
@@ -265,7 +265,7 @@ class PlainBatched(Batched):
         lm = self.lm
         if lm.family.rotary is None:
             raise CannotDo(f"the restart by hand is written for rotary models, and {lm.name} has none")
-        ids, last = _padded(items, lm.device)
+        ids, last = _pad_ids(items, lm.device)
         rows = torch.arange(len(items), device=lm.device)
         positions = torch.arange(ids.shape[1], device=lm.device)[None]
         output: Any = lm.model_stack(input_ids=ids, output_hidden_states=True, use_cache=False)
@@ -333,7 +333,7 @@ class WithTransformerLens(Batched):
             yield self._run(items, mask, range(layer, layer + 1))[layer:]
 
     def _run(self, items: list[Item], mask: Tensor | None, cut_in: range) -> Tensor:
-        ids, last = _padded(items, self.lm.device)
+        ids, last = _pad_ids(items, self.lm.device)
         rows = torch.arange(len(items), device=self.lm.device)
         states: list[Tensor] = []
 
@@ -365,7 +365,7 @@ class WithNnsight(Batched):
         self.layers: Any = getattr(part_at(self.traced, lm.family.stack), lm.family.layers)
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
-        ids, last = _padded(items, self.lm.device)
+        ids, last = _pad_ids(items, self.lm.device)
         rows = torch.arange(len(items), device=self.lm.device)
         with self.traced.trace(input_ids=ids, attention_mask=mask, use_cache=False) as tracer:
             attention = [_first(self._attention(layer).output)[rows, last] for layer in self.layers]
@@ -375,7 +375,7 @@ class WithNnsight(Batched):
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
         """One clean trace, then one per layer that skips what is below."""
-        ids, last = _padded(items, self.lm.device)
+        ids, last = _pad_ids(items, self.lm.device)
         for layer, stream in enumerate(self._streams(ids)):
             yield self._restart(ids, last, mask, layer, stream)
 
@@ -440,7 +440,7 @@ def by_length(workload: Workload, size: int) -> Iterator[tuple[list[int], list[I
         yield batch, [workload.items[index] for index in batch]
 
 
-def _padded(items: Sequence[Item], device: torch.device) -> tuple[Tensor, Tensor]:
+def _pad_ids(items: Sequence[Item], device: torch.device) -> tuple[Tensor, Tensor]:
     """Token ids [batch, pos], padded on the right, and the position of each row's last token."""
     longest = max(item.length for item in items)
     ids = torch.tensor([[*item.ids, *[0] * (longest - item.length)] for item in items], device=device)

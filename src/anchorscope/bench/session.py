@@ -88,7 +88,7 @@ class StateImplementations:
                     raise
                 rows[name] = replace(row, note=f"fails here with {type(error).__name__}: {str(error)[:160]}")
                 continue
-            parts[name] = self._affordable(name, work)
+            parts[name] = self._choose_affordable(name, work)
             runs[name] = lambda name=name: _run(self.implementations[name], work, parts[name])  # type: ignore[misc]
         for name, taken in self.setting.race(runs, work).items():
             tokens = self.implementations[name].tokens(work, parts[name])
@@ -131,7 +131,7 @@ class StateImplementations:
             else:
                 raise
 
-    def _affordable(self, name: str, work: str) -> Workload:
+    def _choose_affordable(self, name: str, work: str) -> Workload:
         """As many items as one repeat has time for: whole batches, or a part of one, but never very few."""
         implementation, n = self.implementations[name], len(self.workload.items)
         each = implementation.tokens(work, self.workload) / n / self.rates[name]
@@ -364,20 +364,20 @@ def probe_rows(setting: Setting) -> list[Row]:
         runs["anchorscope"] = lambda: fit_own(problem, layers)
     if "scikit-learn" in names:
         jobs, each = best_jobs(problem)
-        some = _spaced(layers, int(setting.options.seconds / each))
+        some = _space_layers(layers, int(setting.options.seconds / each))
         how = f"{jobs} processes" if jobs > 1 else f"products on {torch.get_num_threads()} threads"
         chosen["scikit-learn"] = some
         settings["scikit-learn"] = f"lbfgs, {how}, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
         runs["scikit-learn"] = lambda: fit_sklearn(problem, some, jobs)
     by_name = {name: Row("probes", name, "fits", setting=settings[name]) for name in names}
     if len(names) == 2:
-        by_name = _compared(by_name, problem, _spaced(layers, _COMPARED_LAYERS))
+        by_name = _compare_solvers(by_name, problem, _space_layers(layers, _COMPARED_LAYERS))
     taken = setting.race(runs, "probes")
     per_layer = problem.fits_per_layer
     return [by_name[name].timed(len(chosen[name]) * per_layer, taken[name], setting) for name in names]
 
 
-def _compared(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
+def _compare_solvers(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
     ours = fit_own(problem, layers)
     worse, better, auc_difference = differences(problem, layers, ours, fit_sklearn(problem, layers, 1))
     missed = sum(fitted.unconverged for fitted in ours)
@@ -396,7 +396,7 @@ def _compared(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) 
     }
 
 
-def _spaced(layers: Sequence[int], n: int) -> list[int]:
+def _space_layers(layers: Sequence[int], n: int) -> list[int]:
     """That many layers, evenly spaced, at least one."""
     n = max(1, min(n, len(layers)))
     return [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
@@ -449,7 +449,7 @@ _HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "diffe
 
 
 def render(record: dict[str, Any]) -> str:
-    parts = [_about(record), _grid([_HEAD, *(_cells(row) for row in record["rows"])])]
+    parts = [_describe_setting(record), _align_columns([_HEAD, *(_format_row(row) for row in record["rows"])])]
     notes = [f"{row['work']}, {row['way']}: {row['note']}" for row in record["rows"] if row["note"]]
     chosen = [f"{row['way']} ({row['work']}): {row['setting']}" for row in record["rows"] if row["setting"]]
     meanings = dict.fromkeys(
@@ -459,7 +459,7 @@ def render(record: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _about(record: dict[str, Any]) -> str:
+def _describe_setting(record: dict[str, Any]) -> str:
     machine, work = record["machine"], record["workload"]
     where = machine["gpu"] or f"{machine['threads']} threads of {machine['cores']} cores"
     return (
@@ -469,7 +469,7 @@ def _about(record: dict[str, Any]) -> str:
     )
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(row: dict[str, Any]) -> tuple[str, ...]:
     if row["seconds"] is None:
         return (row["work"], row["way"], "see below", *[""] * (len(_HEAD) - 3))
     wide = (row["seconds_max"] - row["seconds_min"]) / row["seconds"]
@@ -477,9 +477,9 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["work"],
         row["way"],
         f"{row['items']:,} {row['unit']}",
-        _short(row["items_per_s"]),
+        _format_number(row["items_per_s"]),
         f"{wide:.0%}",
-        _short(row["tokens_per_s"]),
+        _format_number(row["tokens_per_s"]),
         "" if row["speedup"] is None else f"{row['speedup']:.2f}×",
         "" if row["max_difference"] is None else f"{row['max_difference']:.1e}",
         f"{row['peak_memory_mb']:,.0f} MB",
@@ -487,13 +487,13 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _short(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _grid(rows: Sequence[Sequence[str]]) -> str:
+def _align_columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows as aligned lines: two columns to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []

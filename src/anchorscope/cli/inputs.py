@@ -158,7 +158,7 @@ def data(
     with user_errors(stopped="stopped"):
         if dataset is None:
             return _list_datasets(as_json, quiet)
-        record = _survey(dataset, columns or [], on_bad_row, large_files, examples, seed)
+        record = _survey_dataset(dataset, columns or [], on_bad_row, large_files, examples, seed)
         if as_json:
             return emit_json(record)
         bad = tuple(f"{row['line']}: {row['reason']}" for row in record["bad_row_list"][:_SHOWN])
@@ -169,11 +169,13 @@ def data(
             if len(example["answers"]) > _SHOWN:
                 answers.append(f"… ({len(example['answers'])} in all)")
             emit_text(f"    {' | '.join(answers)}")
-        hints = "\n".join(_advice(record))
+        hints = "\n".join(_give_advice(record))
         say(f"\n{hints}", quiet or not hints)
 
 
-def _survey(text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int) -> dict[str, Any]:
+def _survey_dataset(
+    text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int
+) -> dict[str, Any]:
     """What the dataset holds, as the JSON object shows it."""
     from anchorscope.answers.choose import NEEDED, LabelCounter, take_survey, why_not_asked
     from anchorscope.datasets.catalog import open_dataset, parse_spec
@@ -207,7 +209,7 @@ def _survey(text: str, columns: list[str], on_bad_row: str, large: bool, example
     }
 
 
-def _advice(record: Mapping[str, Any]) -> Iterator[str]:
+def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
     if record["bad_rows"]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
     if record["yes_no"] and not record["filled"]["truthful"]:

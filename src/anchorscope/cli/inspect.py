@@ -142,7 +142,7 @@ def _find_item(run: "FinishedRun", name: str) -> tuple[str, str]:
 
 
 def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bool) -> None:
-    matching = _matching(run.parquet("items"), search or "")
+    matching = _filter_items(run.parquet("items"), search or "")
     # Used items first: of the others there is less to see.
     rows = sorted(matching.select(_LISTED).iter_rows(named=True), key=lambda row: row["status"] != "used")
     if as_json:
@@ -167,7 +167,7 @@ def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bo
         say(f"{'' if len(shown) < len(rows) else chr(10)}open one with: {command} {harmless(shlex.quote(name))}", quiet)
 
 
-def _matching(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
+def _filter_items(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
     """Items that have every word somewhere, in any order, ignoring accents and case."""
     import polars as pl
 
@@ -241,10 +241,10 @@ def view(
         from anchorscope.viewing.server import ViewServer
 
     if as_json:
-        results = _results(Shelf(path.resolve()), path)
+        results = _find_results(Shelf(path.resolve()), path)
         return emit_json({"folder": str(path), "found": [result.record() for result in results]})
     with user_errors(stopped="stopped"), ViewServer(path, host, port) as server:
-        n = len(_results(server.shelf, path))
+        n = len(_find_results(server.shelf, path))
         say(f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)", quiet)
         if browser and has_screen():
             webbrowser.open(server.address)
@@ -254,7 +254,7 @@ def view(
             say("", quiet)  # behind the ^C that the terminal shows
 
 
-def _results(shelf: "Shelf", path: Path) -> "list[Found]":
+def _find_results(shelf: "Shelf", path: Path) -> "list[Found]":
     results = shelf.found()
     if not results:
         raise UserError(

@@ -60,15 +60,15 @@ def record_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """A record for a person: every value under its own name."""
     for name, value in record.items():
         if value not in (None, "", {}, ()):
-            yield name.replace("_", " "), _in_words(value)
+            yield name.replace("_", " "), _format_value(value)
 
 
-def _in_words(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        parts = [f"{name} {_in_words(number)}" for name, number in value.items() if number]
+        parts = [f"{name} {_format_value(number)}" for name, number in value.items() if number]
         return ", ".join(parts[:_PARTS]) + (f" and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else "")
     if isinstance(value, tuple):
-        return " | ".join(map(_in_words, value))
+        return " | ".join(map(_format_value, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -84,7 +84,7 @@ def parse_spec(text: str) -> DatasetSpec:
         return DatasetSpec(name, _path(path_text))
     if text.startswith("file:") or _looks_like_path(text):
         path = _path(text.removeprefix("file:"))
-        return DatasetSpec(_printable(path.name.split(".")[0]), path)
+        return DatasetSpec(_clean_name(path.name.split(".")[0]), path)
     name, has_file, _ = text.partition("=")
     if has_file:
         raise unknown("dataset", name, WITH_FILE, f"A file of your own is its path, like ./{text}.")
@@ -102,10 +102,10 @@ def _hub_spec(text: str) -> DatasetSpec:
     owner, name, configuration, split = match.groups()
     # No id of the hub holds "--", so that different datasets never share a name.
     parts = (part for part in (owner, name, configuration, split) if part)
-    return DatasetSpec(_printable("--".join(parts)), None, HubSource(f"{owner}/{name}", configuration, split))
+    return DatasetSpec(_clean_name("--".join(parts)), None, HubSource(f"{owner}/{name}", configuration, split))
 
 
-def _printable(name: str) -> str:
+def _clean_name(name: str) -> str:
     plain = "".join(letter if letter.isprintable() else "_" for letter in name)
     return plain.encode()[:_LONGEST_NAME].decode(errors="ignore") or "file"
 
@@ -237,7 +237,7 @@ def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
             f"({_first_line(error)}); pip install 'anchorscope[hub]', or {by_hand(spec)}."
         ) from error
     try:
-        with _silent(library):
+        with _silence(library):
             table = library.load_dataset(hub.repository, hub.configuration, split=hub.split)
         if isinstance(table, Mapping):
             if len(table) > 1:
@@ -273,7 +273,7 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _silent(library: Any) -> Iterator[None]:
+def _silence(library: Any) -> Iterator[None]:
     """Without progress bars and notices of the library and the hub's client."""
     from huggingface_hub import utils as client
 
@@ -317,10 +317,10 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
     if not first:
         raise UserError(f"{source.name} holds no rows. Write at least one question into it.")
     if isinstance(first[0][1], Unusable) and not usable:
-        raise _failure(source, *first[0], skip)
-    form = _format(source, usable, columns, graded)
+        raise _row_error(source, *first[0], skip)
+    form = _detect_format(source, usable, columns, graded)
     if form is None and isinstance(first[0][1], Unusable) and not skip:
-        raise _failure(source, *first[0], skip)
+        raise _row_error(source, *first[0], skip)
     if form is None:
         needs = "'question' and 'answers'" if graded else "'question'"
         example = "question=prompt,answers=gold" if graded else "question=prompt"
@@ -328,12 +328,14 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
             f"{source.name} has no known format ({source.container}); columns found: {shown([*usable[0]])}. A file of "
             f"your own needs {needs}; name yours like --columns {example}. Read as it is: {LOGS}."
         )
-    form = _labelled(form, source, usable, columns)
-    results = _questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
+    form = _add_labels(form, source, usable, columns)
+    results = _make_questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
     return Reading(f"{form.name}, {source.container}", results)
 
 
-def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool) -> Format | None:
+def _detect_format(
+    source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool
+) -> Format | None:
     if columns:
         present = list(dict.fromkeys(name for row in rows for name in row))
         for name, column in columns.items():
@@ -358,7 +360,7 @@ def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str
     return UNGRADED if form is None and not graded and any(map(UNGRADED.recognises, rows)) else form
 
 
-def _labelled(form: Format, source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
+def _add_labels(form: Format, source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
     if "truthful" in columns:
         return form
     if source.is_log:
@@ -370,12 +372,12 @@ def _labelled(form: Format, source: _Source, rows: list[dict[str, object]], colu
     return form
 
 
-def _failure(source: _Source, line: int, bad: Row, skip: bool) -> UserError:
+def _row_error(source: _Source, line: int, bad: Row, skip: bool) -> UserError:
     then = "No row near it can be read either." if skip else "Fix the row, or leave such rows out: --on-bad-row skip."
     return UserError(f"{source.name}, {source.unit} {line}: {bad}. {then}")
 
 
-def _questions(
+def _make_questions(
     source: _Source,
     rows: Iterator[tuple[int, Row]],
     form: Format,
@@ -392,14 +394,14 @@ def _questions(
                 if isinstance(row, Unusable):
                     raise row
                 translated = form.translate(mapped(row, columns) if columns else row)
-                yield _with_own_id(question_from_row(translated, dataset, number, graded), number, ids, form)
+                yield _make_id_unique(question_from_row(translated, dataset, number, graded), number, ids, form)
             except Unusable as bad:
                 if not skip:
-                    raise _failure(source, line, bad, skip) from None
+                    raise _row_error(source, line, bad, skip) from None
                 yield BadRow(line, str(bad))
 
 
-def _with_own_id(question: Question, number: int, ids: set[int], form: Format) -> Question:
+def _make_id_unique(question: Question, number: int, ids: set[int], form: Format) -> Question:
     """The question, with its row's number added to an id that repeats where the format allows that."""
     key = small_hash(question.item_id)
     if key in ids:

@@ -43,7 +43,7 @@ class QuestionFile:
     def __init__(self, path: Path, large: bool = False) -> None:
         self.path, self.name = path, shown_path(path)
         self.most = 10**15 if large else MOST_BYTES
-        self._handle = _opened(path)
+        self._handle = _open_file(path)
 
     def stream(self) -> BinaryIO:
         """The unpacked bytes from the beginning; invalidates earlier streams."""
@@ -80,7 +80,7 @@ class QuestionFile:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise UserError(f"{self.name} is a broken or cut-off gzip file ({error}). Fetch it again.") from None
         except OSError as error:
-            raise _cannot_read(self.path, error) from None
+            raise _read_error(self.path, error) from None
 
     def close(self) -> None:
         self._handle.close()
@@ -94,7 +94,7 @@ def hash_of(path: Path) -> str:
         file.close()
 
 
-def _opened(path: Path) -> io.FileIO:
+def _open_file(path: Path) -> io.FileIO:
     """What isn't a regular file is refused before it is opened, since opening can hang."""
     try:
         mode = os.stat(path).st_mode
@@ -103,10 +103,10 @@ def _opened(path: Path) -> io.FileIO:
                 raise UserError(f"{shown_path(path)} is {kind}. {then}. {ALLOWED}.")
         return open(path, "rb", buffering=0)
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
-        raise _cannot_read(path, error) from None
+        raise _read_error(path, error) from None
 
 
-def _cannot_read(path: Path, error: OSError | ValueError) -> UserError:
+def _read_error(path: Path, error: OSError | ValueError) -> UserError:
     name = shown_path(path)
     if isinstance(error, FileNotFoundError):
         if path.is_symlink():
@@ -142,7 +142,7 @@ _HEAD, _FIRST_LINES = 1 << 16, 10  # bytes, and lines, that show the format: the
 def recognise_container(file: QuestionFile, question_column: str) -> Container:
     """The container of a file; a table's header must have the column of the question."""
     with file.one_line_errors():
-        return _container(file.name, file.stream().read(_HEAD), question_column)
+        return _detect_container(file.name, file.stream().read(_HEAD), question_column)
 
 
 def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Row]]:
@@ -154,7 +154,7 @@ def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Ro
         file.close()
 
 
-def _container(name: str, head: bytes, question_column: str) -> Container:
+def _detect_container(name: str, head: bytes, question_column: str) -> Container:
     if head.startswith(b"PAR1"):
         return Container("Parquet", "row", _parquet_rows)
     if head.startswith(b"PK\x03\x04"):
@@ -183,12 +183,12 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
     """CSV or TSV, by the header; or JSON lines whose first line is broken; else refused."""
     first, wanted = lines[0], question_column.lower()
     for kind, delimiter in _DELIMITERS.items():
-        columns = [cell.strip() for cell in _cells(first, delimiter)]
+        columns = [cell.strip() for cell in _split_cells(first, delimiter)]
         if wanted in [column.lower() for column in columns]:
             if len({column.lower() for column in columns}) < len(columns):
                 raise UserError(f"{name} has two columns of the same name; found: {shown(columns)}. Rename one.")
             return Container(kind, "line", partial(_delimited_rows, delimiter=delimiter))
-    pairs = [_cells(line, "\t") for line in lines[:_FIRST_LINES]]
+    pairs = [_split_cells(line, "\t") for line in lines[:_FIRST_LINES]]
     if any(len(pair) == 2 and pair[1].startswith("[") and pair[1].endswith("]") for pair in pairs):
         return Container("TSV without a header", "line", partial(_delimited_rows, delimiter="\t", header=("1", "2")))
     if any(line.lstrip().startswith(b"{") for line in lines[:_FIRST_LINES]):
@@ -219,7 +219,7 @@ class _Lines:
         return raw.removeprefix(_BOM) if self.number == 1 else raw
 
 
-def _parsed(raw: bytes) -> dict[str, object]:
+def _parse_object(raw: bytes) -> dict[str, object]:
     try:
         value = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -240,10 +240,10 @@ def _line_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
         if not raw:
             continue
         try:
-            yield lines.number, _parsed(raw)
+            yield lines.number, _parse_object(raw)
         except Unusable as bad:
             if not lines.is_complete and isinstance(bad.__cause__, json.JSONDecodeError) and not raw.endswith(b"}"):
-                raise _cut_off(file, f"its last line, {lines.number}, is {shown(raw)}") from None
+                raise _cut_off_error(file, f"its last line, {lines.number}, is {shown(raw)}") from None
             yield lines.number, bad
 
 
@@ -262,7 +262,7 @@ def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
         yield number, entry if isinstance(entry, dict) else Unusable(f"not a JSON object: {shown(entry)}")
 
 
-def _cells(line: bytes, delimiter: str) -> list[str]:
+def _split_cells(line: bytes, delimiter: str) -> list[str]:
     try:
         return next(csv.reader([line.decode("utf-8", "replace")], delimiter=delimiter, strict=True), [])
     except csv.Error:
@@ -284,11 +284,11 @@ def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = 
             return
         except csv.Error as error:
             if not lines.is_complete and "unexpected end of data" in str(error):
-                raise _cut_off(file, f"its last row begins in line {first}") from None
+                raise _cut_off_error(file, f"its last row begins in line {first}") from None
             yield first, Unusable(f"broken row, lines {first} to {lines.number} ({error}); look for a stray quote")
             continue
         if not lines.is_complete and cells and len(cells) < len(names):
-            raise _cut_off(file, f"its last row, line {first}, is {shown(cells)}")
+            raise _cut_off_error(file, f"its last row, line {first}, is {shown(cells)}")
         if not any(cell.strip() for cell in cells):
             continue
         if not names:
@@ -299,7 +299,7 @@ def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = 
             yield first, {name: cell if cell.strip() else None for name, cell in zip(names, cells, strict=True)}
 
 
-def _cut_off(file: QuestionFile, seen: str) -> UserError:
+def _cut_off_error(file: QuestionFile, seen: str) -> UserError:
     return UserError(f"{file.name} is cut off in the middle: {seen}. Fetch it again.")
 
 
@@ -343,7 +343,7 @@ def _log_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
         try:
             # inspect_ai packs with zstd, which zipfile reads from Python 3.14 on
             entry = _zstd_entry(file, content, info) if info.compress_type == 93 else archive.read(info)
-            yield number, inspect_columns(_parsed(entry))
+            yield number, inspect_columns(_parse_object(entry))
         except UserError:
             raise
         except Unusable as bad:

@@ -186,7 +186,7 @@ def _clean(value: str, name: str) -> str:
     return value
 
 
-def _text(row: Mapping[str, object], name: str) -> str | None:
+def _get_text(row: Mapping[str, object], name: str) -> str | None:
     value = row.get(name)
     if value is not None and not isinstance(value, str):
         raise Unusable(f"{name} must be a string, not {shown(value)}")
@@ -206,7 +206,7 @@ def _list(row: Mapping[str, object], name: str) -> list[object]:
     return value or []
 
 
-def _strings(row: Mapping[str, object], name: str) -> list[str]:
+def _get_strings(row: Mapping[str, object], name: str) -> list[str]:
     strings: dict[str, None] = {}
     for entry in _list(row, name):
         if not isinstance(entry, str):
@@ -225,7 +225,7 @@ def _item_id(row: Mapping[str, object], number: int) -> str:
         return str(value)
     if value is not None and not isinstance(value, str):
         raise Unusable(f"id must be a string or a whole number, not {shown(value)}")
-    return _text(row, "id") or str(number)
+    return _get_text(row, "id") or str(number)
 
 
 def _truthful(row: Mapping[str, object]) -> bool | None:
@@ -257,14 +257,14 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
 
 def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
     """One row as a question; `number` is its id where it has none. Answers may be missing unless `graded`."""
-    text = _text(row, "question")
+    text = _get_text(row, "question")
     if text is None:
         state = "absent" if row.get("question") is None else "empty"
         raise Unusable(f"the question is {state}; columns: {shown([*row])}")
-    answers = tuple(dict.fromkeys([*_strings(row, "answers"), *_strings(row, "answer")]))
+    answers = tuple(dict.fromkeys([*_get_strings(row, "answers"), *_get_strings(row, "answer")]))
     if graded and not answers:
         raise Unusable(f"there are no answers; columns: {shown([*row])}")
-    _text(row, "model_answer")  # kept as it is, if it can be
+    _get_text(row, "model_answer")  # kept as it is, if it can be
     model_answer = row.get("model_answer")
     marks = _list(row, "exact_question")
     return Question(
@@ -272,9 +272,9 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
         item_id=_item_id(row, number),
         question=" ".join(text.split()),
         answers=answers,
-        subject=_text(row, "subject"),
-        relation=_text(row, "relation"),
-        property_words=tuple(_strings(row, "property_words")),
+        subject=_get_text(row, "subject"),
+        relation=_get_text(row, "relation"),
+        property_words=tuple(_get_strings(row, "property_words")),
         exact_spans=spans_of(str(row["question"]), marks) if marks else (),
         model_answer=None if model_answer is None else str(model_answer),
         truthful=_truthful(row),
@@ -296,11 +296,11 @@ def spans_of(written: str, marks: Sequence[object]) -> tuple[Span, ...]:
                 raise Unusable(f"exact_question: {shown(piece)} does not stand in the question {shown(text)}")
             spans += matches
         else:
-            spans.append(_moved_span(written, mark))
+            spans.append(_move_span(written, mark))
     return merged(spans)
 
 
-def _moved_span(written: str, mark: object) -> Span:
+def _move_span(written: str, mark: object) -> Span:
     """A [start, end) pair of the written text as a span of the text with single spaces."""
     if not isinstance(mark, list | tuple) or [type(bound) for bound in mark] != [int, int]:
         raise Unusable(f"exact_question must hold pieces of the question or [start, end] pairs, not {shown(mark)}")

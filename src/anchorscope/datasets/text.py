@@ -104,7 +104,7 @@ def _scan(folded: str) -> list[Word]:
     return words
 
 
-def _with_possessives(words: list[Word], folded: str) -> list[Word]:
+def _split_possessives(words: list[Word], folded: str) -> list[Word]:
     """The same words with a final "'s" as a word of its own."""
     if "'s" not in folded:
         return words
@@ -117,7 +117,7 @@ def _with_possessives(words: list[Word], folded: str) -> list[Word]:
     return split
 
 
-def _raw_places(words: list[Word], text: str) -> list[Word]:
+def _locate_in_raw_text(words: list[Word], text: str) -> list[Word]:
     places = [at for at, character in enumerate(text) for _ in _FOLDING[ord(character)]]
     placed: list[Word] = []
     for word, start, end in words:
@@ -139,9 +139,9 @@ def located_words(text: str, *, numbers: bool = True, split_possessive: bool = F
     folded = text.translate(_FOLDING)
     words = _scan(folded)
     if split_possessive:
-        words = _with_possessives(words, folded)
+        words = _split_possessives(words, folded)
     if not text.isascii():  # an ASCII character is folded into one character, so that places stay
-        words = _raw_places(words, text)
+        words = _locate_in_raw_text(words, text)
     if not numbers:
         return words
     composed = compose([word.text for word in words])

@@ -118,7 +118,7 @@ def _shares(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statist
     rows = []
     for name in (f"{EXACT} {dose}" for dose in DOSES if dose != FULL):
         if name in ran:
-            items, part, all_tokens = _paired(inputs, ran[name], full)
+            items, part, all_tokens = _pair_cuts(inputs, ran[name], full)
             draws = inputs.draws.take(items)
             samples = item_mean(part, draws) / item_mean(all_tokens, draws)
             share = estimate_of(samples, len(items), f"{METHOD}, ratio of means")
@@ -132,7 +132,7 @@ def _differences(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[St
     for exact, random in ((f"{EXACT} {dose}", f"{RANDOM} {dose}") for dose in DOSES):
         if exact not in ran or random not in ran:
             continue
-        items, mine, other = _paired(inputs, ran[exact], ran[random])
+        items, mine, other = _pair_cuts(inputs, ran[exact], ran[random])
         if len(items) >= FEW:
             samples = item_mean(mine - other, inputs.draws.take(items))
             gap, p = estimate_of(samples, len(items)), p_value(samples)
@@ -140,7 +140,7 @@ def _differences(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[St
     return rows
 
 
-def _paired(inputs: ExperimentInputs, first: Scored, second: Scored) -> tuple[Indices, Floats, Floats]:
+def _pair_cuts(inputs: ExperimentInputs, first: Scored, second: Scored) -> tuple[Indices, Floats, Floats]:
     """The items that both were run on, and the ΔP of each at the reference layer."""
     items, in_first, in_second = np.intersect1d(first.items, second.items, return_indices=True)
     return items, first.at_reference(inputs)[in_first], second.at_reference(inputs)[in_second]

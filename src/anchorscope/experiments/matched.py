@@ -67,7 +67,9 @@ def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tupl
         kinds.setdefault(kind_of(questions[index]), []).append(index)
     order = priorities(seed, "matched", [question.item_id for question in questions])
     pairs = [
-        (min(pair), max(pair)) for _, members in sorted(kinds.items()) for pair in _paired(questions, members, order)
+        (min(pair), max(pair))
+        for _, members in sorted(kinds.items())
+        for pair in _pair_questions(questions, members, order)
     ]
     repeated, alone = len(questions) - len(clear), len(clear) - 2 * len(pairs)
     without_relation = sum(question.relation is None for question in questions)
@@ -132,7 +134,9 @@ def _shares_words(question: str, answer: str) -> bool:
     return not (set(words(question)) & set(words(answer))) <= EMPTY_WORDS
 
 
-def _paired(questions: Sequence[Question], members: Sequence[int], order: Priorities) -> Iterable[tuple[int, int]]:
+def _pair_questions(
+    questions: Sequence[Question], members: Sequence[int], order: Priorities
+) -> Iterable[tuple[int, int]]:
     """Pairs among questions of one kind, the most frequent answers first, so that more questions find a partner."""
     answers: dict[str, list[int]] = {}
     for index in sorted(members, key=lambda index: (-int(order[index]), index)):

@@ -99,12 +99,12 @@ def run(inputs: ExperimentInputs) -> Found:
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
     layer = inputs.most_frequent_reference
     rows = _run_wordings(inputs, items, texts, layer)
-    all_splits, *split_halves = _explained(inputs, rows, items, layer)
+    all_splits, *split_halves = _explain_wordings(inputs, rows, items, layer)
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
     even, odd = (posterior(judged, some).mean for judged, some in zip(split_halves, halves.values(), strict=True))
     statistics = [
         Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
-        *_reliabilities(inputs, even, odd, items, layer),
+        *_compute_reliabilities(inputs, even, odd, items, layer),
     ]
     whole = posterior(all_splits, np.arange(n_wordings))
     values = [
@@ -177,7 +177,7 @@ def _run_wordings(inputs: ExperimentInputs, items: Indices, texts: Sequence[Sequ
     )
 
 
-def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int) -> list[Evidence]:
+def _explain_wordings(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int) -> list[Evidence]:
     """Evidence of every wording by probes of the originals: those of all splits, of one half, of the other."""
     from anchorscope.question_share.evidence import CleanEvidence, Halves, clean_evidence, lost_evidence, make_halves
     from anchorscope.question_share.principal import default_directions, principal_states
@@ -219,7 +219,9 @@ def spread(halves: Halves, item: Indices, learns: np.ndarray) -> Halves:
     return Halves(halves.first[:, item], halves.folds[:, item], inner)
 
 
-def _reliabilities(inputs: ExperimentInputs, even: Floats, odd: Floats, items: Indices, layer: int) -> list[Statistic]:
+def _compute_reliabilities(
+    inputs: ExperimentInputs, even: Floats, odd: Floats, items: Indices, layer: int
+) -> list[Statistic]:
     """The reliability of all wordings, from the rank correlation of the two halves; within truth as well."""
     from anchorscope.evidence.draws import resampling
 

@@ -35,7 +35,7 @@ def exchanged(item: Item, donor: Item) -> str:
     changes: list[tuple[Span, str]] = []
     for mine, theirs in zip(own.parts, others.parts, strict=True):
         if theirs:
-            changes += _paired(own.text, mine, [others.text[start:end] for start, end in theirs])
+            changes += _pair_spans(own.text, mine, [others.text[start:end] for start, end in theirs])
     return _replaced(own.text, changes)
 
 
@@ -47,7 +47,7 @@ class _Flat:
         self.parts = [item.words.subject, item.words.property_spans]
 
 
-def _paired(text: str, mine: Sequence[Span], theirs: Sequence[str]) -> Iterator[tuple[Span, str]]:
+def _pair_spans(text: str, mine: Sequence[Span], theirs: Sequence[str]) -> Iterator[tuple[Span, str]]:
     """What replaces each of the item's spans, one after the other; the last takes all that is left.
 
     A span that repeats an earlier one gets the same; one for which nothing is left is dropped.

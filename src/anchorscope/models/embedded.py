@@ -82,7 +82,7 @@ def file_hashes(files: Sequence[Path]) -> list[str]:
 
 def installed_path(name: str) -> Path | None:
     """The folder of an embedded model that is installed and whole, else None."""
-    model, folder = _embedded(name), cache_dir() / "models" / name
+    model, folder = _find_embedded(name), cache_dir() / "models" / name
     try:
         record = json.loads(read_regular(folder / MANIFEST))
         hashes = {folder / file: facts["sha256"] for file, facts in record["files"].items()}
@@ -97,7 +97,7 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
     turns."""
     from filelock import FileLock
 
-    model, listener, shelf = _embedded(name), progress or Silent(), cache_dir() / "models"
+    model, listener, shelf = _find_embedded(name), progress or Silent(), cache_dir() / "models"
     if folder := installed_path(name):
         return folder
     try:
@@ -127,7 +127,7 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
     return shelf / name
 
 
-def _embedded(name: str) -> EmbeddedModel:
+def _find_embedded(name: str) -> EmbeddedModel:
     if name not in EMBEDDED:
         raise unknown("model", name, EMBEDDED)
     return EMBEDDED[name]

@@ -203,7 +203,7 @@ def masked_attention(
     rows, n, heads, d_head = query.shape
     key_heads, value = key.shape[2], value.transpose(1, 2)
     if softcap is None and edit is None:
-        grouped = _grouped(query, key_heads)
+        grouped = _group_heads(query, key_heads)
         attended = torch.nn.functional.scaled_dot_product_attention(
             grouped, key.transpose(1, 2), value, attn_mask=mask, scale=scaling
         )
@@ -221,12 +221,12 @@ def attention_weights(
     scaling: float,
     softcap: float | None,
 ) -> Weights:
-    scores = _grouped(query, key.shape[2]) @ key.transpose(1, 2).transpose(2, 3)
+    scores = _group_heads(query, key.shape[2]) @ key.transpose(1, 2).transpose(2, 3)
     scores = scores * scaling if softcap is None else torch.tanh(scores * (scaling / softcap)) * softcap
     return torch.softmax(scores + mask, dim=-1, dtype=torch.float32)
 
 
-def _grouped(query: Tensor, key_heads: int) -> Tensor:
+def _group_heads(query: Tensor, key_heads: int) -> Tensor:
     """Query heads that share their keys, one after the other along the positions."""
     rows, n, heads, d_head = query.shape
     grouped = query.view(rows, n, key_heads, heads // key_heads, d_head).permute(0, 2, 3, 1, 4)
@@ -273,19 +273,21 @@ def run_block(
     given: dict[str, Any] = {"attention_mask": attends}
     if rotary is not None:
         given["position_embeddings"] = rotary
-    seen = _normed(block, family.norm_before_attention, stream)
+    seen = _apply_norm(block, family.norm_before_attention, stream)
     attended = _first(getattr(block, family.attention)(hidden_states=seen, **given))
-    attended = _normed(block, family.norm_after_attention, attended)
+    attended = _apply_norm(block, family.norm_after_attention, attended)
     if read is not None:
         attended, stream = attended[:, read], stream[:, read]
     after_attention = stream + attended
     parallel = family.parallel is not None and getattr(block, family.parallel)
-    fed = getattr(block, family.mlp)(_normed(block, family.norm_before_mlp, stream if parallel else after_attention))
-    fed = _normed(block, family.norm_after_mlp, _first(fed))
+    fed = getattr(block, family.mlp)(
+        _apply_norm(block, family.norm_before_mlp, stream if parallel else after_attention)
+    )
+    fed = _apply_norm(block, family.norm_after_mlp, _first(fed))
     return BlockOutput(attention=attended, mlp=fed, residual=after_attention + fed)
 
 
-def _normed(block: Any, norm: str | None, stream: Tensor) -> Tensor:
+def _apply_norm(block: Any, norm: str | None, stream: Tensor) -> Tensor:
     return stream if norm is None else getattr(block, norm)(stream)
 
 

@@ -263,14 +263,14 @@ class _Twin:
         self.frozen: dict[int, nn.Parameter] = {}
 
     def of(self, model: nn.Module) -> nn.Module:
-        twin = self._module(model)
+        twin = self._copy_module(model)
         for module in self.modules.values():
             for name, value in module.__dict__.items():
                 if name not in ("_modules", "_parameters", "_buffers"):
                     module.__dict__[name] = self._moved(value)
         return twin
 
-    def _module(self, module: nn.Module) -> nn.Module:
+    def _copy_module(self, module: nn.Module) -> nn.Module:
         if id(module) in self.modules:
             return self.modules[id(module)]
         twin = module.__class__.__new__(module.__class__)  # not copy.copy: quantised layers pack their state for it
@@ -281,16 +281,18 @@ class _Twin:
             if name in held:
                 held[name] = held[name].copy()
         if "_hf_hook" in held:
-            self._accelerated(module, held)
+            self._handle_accelerate(module, held)
         if any(name.endswith("inv_freq") for name in module._buffers):
             held["_buffers"] = module._buffers.copy()  # some rotary embeddings write theirs when sequences grow
         if not self.learns:
-            held["_parameters"] = {name: self._unlearning(sub) for name, sub in module._parameters.items()}
+            held["_parameters"] = {name: self._freeze_parameter(sub) for name, sub in module._parameters.items()}
         held["training"] = False
-        held["_modules"] = {name: None if sub is None else self._module(sub) for name, sub in module._modules.items()}
+        held["_modules"] = {
+            name: None if sub is None else self._copy_module(sub) for name, sub in module._modules.items()
+        }
         return twin
 
-    def _accelerated(self, module: nn.Module, held: dict[str, Any]) -> None:
+    def _handle_accelerate(self, module: nn.Module, held: dict[str, Any]) -> None:
         if self.moves_inputs:
             held["_hf_hook"] = copy.copy(held["_hf_hook"])  # it remembers where its last input came from
             return
@@ -300,7 +302,7 @@ class _Twin:
         if own is not None and getattr(own, "__func__", None) is not type(module).forward:
             held["forward"] = own
 
-    def _unlearning(self, parameter: nn.Parameter | None) -> nn.Parameter | None:
+    def _freeze_parameter(self, parameter: nn.Parameter | None) -> nn.Parameter | None:
         if parameter is None or not parameter.requires_grad:
             return parameter
         if id(parameter) not in self.frozen:
@@ -345,10 +347,10 @@ def context_length(config: Any) -> int | None:
     """
     text = config.get_text_config()
     stated = next((count for name in _CONTEXT_NAMES if (count := _count(getattr(text, name, None)))), None)
-    return None if stated is None else max(stated, _scaled(text, stated))
+    return None if stated is None else max(stated, _scale_context(text, stated))
 
 
-def _scaled(text: Any, stated: int) -> int:
+def _scale_context(text: Any, stated: int) -> int:
     """The context of a scaled rotary embedding; Llama 3, LongRoPE and linear scaling state the scaled length."""
     rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None)
     if not isinstance(rope, dict):
@@ -381,7 +383,7 @@ def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
     for name in ("_name_or_path", "transformers_version"):
         settings.pop(name, None)  # where a model lies and who saved it changes no number
     if dtype is not None:
-        settings = _in_precision(settings, own, dtype)
+        settings = _replace_precision(settings, own, dtype)
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     sums: dict[tuple[Any, ...], bytes] = {}
     for name, tensor in sorted(model.state_dict().items()):
@@ -391,13 +393,13 @@ def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
     return digest.hexdigest()
 
 
-def _in_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
+def _replace_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
     """The configuration with every mention of its precision replaced."""
     old, new = (str(dtype).removeprefix("torch.") for dtype in (own, wanted))
     changed: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
-            changed[name] = _in_precision(value, own, wanted)
+            changed[name] = _replace_precision(value, own, wanted)
         else:
             is_named = name in ("dtype", "torch_dtype") and str(value).removeprefix("torch.") == old
             changed[name] = new if is_named else value

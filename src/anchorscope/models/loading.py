@@ -76,7 +76,7 @@ def load(
         raise unknown("dtype", dtype, DTYPES)
     target = checked_device(device)
     try:
-        with quiet_transformers(), _reading(source, progress or Silent()):
+        with quiet_transformers(), _report_reading(source, progress or Silent()):
             settings = _read_settings(source, trust_remote_code, with_weights=True)
             needed = settings.parameters * DTYPES[dtype].itemsize
             if "gguf_file" in settings.options:  # dequantised on the host, whichever device they go to
@@ -103,7 +103,7 @@ def load(
 
 
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
-    with quiet_transformers(), _reading(source, Silent()):
+    with quiet_transformers(), _report_reading(source, Silent()):
         settings = _read_settings(source, trust_remote_code, with_weights=False)
     family, text = listed_family(settings.config.model_type), settings.config.get_text_config()
     own = settings.tokenizer.bos_token_id
@@ -146,7 +146,7 @@ def checked_device(device: str) -> torch.device:
 
 
 @contextmanager
-def _reading(source: str, progress: Progress) -> Iterator[None]:
+def _report_reading(source: str, progress: Progress) -> Iterator[None]:
     """Reports progress while a model is read, and makes transformers read a GGUF file quickly."""
     file = gguf_file(source)
     if file is None:
@@ -165,7 +165,7 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
         return _shape_settings(source)
     file = gguf_file(source)
     if file is not None:
-        with _one_line(f"Model {source!r} cannot be read", _AGAIN):
+        with _report_in_one_line(f"Model {source!r} cannot be read", _AGAIN):
             check_gguf(file)
     folder, name, extra = locate(source)
     on_hub = is_hub_id(source) and folder == source
@@ -173,7 +173,7 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
         folder = str(_fetch(source, [*_SETTINGS, *(["*.py"] if trust_remote_code else [])], None))
     options = {**extra, "trust_remote_code": trust_remote_code, "local_files_only": True}
     with without_hub():
-        with _one_line(f"Model {source!r} cannot be read", _AGAIN):
+        with _report_in_one_line(f"Model {source!r} cannot be read", _AGAIN):
             if file is None:
                 _check_config_file(Path(folder))
             for pattern in _SETTINGS:
@@ -201,7 +201,7 @@ def _shape_settings(source: str) -> _Settings:
 
 
 @contextmanager
-def _one_line(what: str, advice: str) -> Iterator[None]:
+def _report_in_one_line(what: str, advice: str) -> Iterator[None]:
     """Reports whatever a library raises on a broken file in one line."""
     try:
         yield
@@ -275,7 +275,7 @@ def _refuse_non_causal(config: Any, source: str) -> None:
 
 def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
     with (
-        _one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
+        _report_in_one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
         torch.device("meta"),
         warnings.catch_warnings(),
     ):
@@ -291,7 +291,7 @@ def _read_tokenizer(folder: str, source: str, options: dict[str, Any], config: A
     later.
     """
     hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
-    with _one_line(f"Model {source!r} has no tokenizer that can be loaded", hint):
+    with _report_in_one_line(f"Model {source!r} has no tokenizer that can be loaded", hint):
         tokenizer = AutoTokenizer.from_pretrained(folder, **options)
         ids = tokenizer("a b").input_ids if getattr(tokenizer, "is_fast", False) and len(tokenizer) else []
         if not ids:
@@ -332,7 +332,7 @@ def _fetch_weights(source: str, folder: Path) -> None:
 
 def _check_weight_files(folder: Path, source: str) -> None:
     """Refuses a folder whose weight files are missing or not regular files."""
-    with _one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN):
+    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN):
         for name in _weight_names(folder, source):
             if not (folder / name).exists():
                 raise ValueError(f"{name} is missing" + (" (safetensors are needed)" if name == _SINGLE else ""))
@@ -342,7 +342,7 @@ def _check_weight_files(folder: Path, source: str) -> None:
 def _weight_names(folder: Path, source: str) -> list[str]:
     if not (folder / _INDEX).exists() or (folder / _SINGLE).exists():
         return [_SINGLE]
-    with _one_line(f"The weights of model {source!r} cannot be loaded: {_INDEX} cannot be read", _AGAIN):
+    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded: {_INDEX} cannot be read", _AGAIN):
         names = sorted(set(json.loads(read_regular(folder / _INDEX, SETTINGS_BYTES))["weight_map"].values()))
         for name in names:
             if not name.endswith(".safetensors") or Path(name).name != name:
@@ -354,7 +354,7 @@ def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> 
     chosen: dict[str, Any] = {"use_safetensors": True}
     if device != "cpu":  # straight to the GPU: the host may not have the room
         chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
-    with _one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN), without_hub():
+    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN), without_hub():
         model, report = AutoModelForCausalLM.from_pretrained(
             settings.folder,
             config=settings.config,

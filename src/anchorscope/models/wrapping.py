@@ -44,10 +44,10 @@ def wrap(
             f"Model {title!r} is on a device that is not supported (found: {', '.join(sorted(elsewhere))}); "
             f"allowed: cpu, cuda. Move it with model.to(...)."
         )
-    return _fitted(LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights))
+    return _find_family(LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights))
 
 
-def _fitted(lm: LanguageModel) -> LanguageModel:
+def _find_family(lm: LanguageModel) -> LanguageModel:
     kind = lm.model.config.model_type
     listed = listed_family(kind)
     refusals: list[str] = []
@@ -80,10 +80,10 @@ def disagreement(lm: LanguageModel) -> str | None:
     """How our run through the blocks differs from the model's own forward pass, in words; None if it doesn't."""
     ids, other = _two_sequences(lm)
     try:
-        own, logits = _walk(lm, ids, cut=None)
-        wanted, wanted_logits = _of_the_model(lm, ids)
-        cut, _ = _walk(lm, ids, cut=_CUT)
-        cut_other, _ = _walk(lm, other, cut=_CUT)
+        own, logits = _run_blocks(lm, ids, cut=None)
+        wanted, wanted_logits = _run_model(lm, ids)
+        cut, _ = _run_blocks(lm, ids, cut=_CUT)
+        cut_other, _ = _run_blocks(lm, other, cut=_CUT)
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
@@ -118,7 +118,7 @@ def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
     return ids.to(lm.device), other.to(lm.device)
 
 
-def _walk(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor], Tensor]:
+def _run_blocks(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor], Tensor]:
     """States after every block, and the logits; `cut` is a position hidden from later ones."""
     positions = torch.arange(ids.shape[1], device=lm.device)[None]
     stream = lm.embed(ids, positions)
@@ -139,7 +139,7 @@ def _mask(lm: LanguageModel, layer: int, cut: int | None) -> Tensor:
     return torch.zeros(_TOKENS, _TOKENS, dtype=lm.dtype).masked_fill_(hidden, float("-inf"))
 
 
-def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
+def _run_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
     """The model's own states after every block but the last (which it only gives normed), and its logits."""
     chosen = lm.config._attn_implementation
     # A kernel that needs a GPU or a compiler is no yardstick; eager attention, which every model has, serves as well.

@@ -114,7 +114,7 @@ def plan_experiment(
     planned, missing = [], []
     masses = setting.masses() if any(intervention.by_attention for intervention in interventions) else {}
     for intervention in interventions:
-        reason = _unavailable(intervention, items, setting, windows, needed)
+        reason = _explain_unavailable(intervention, items, setting, windows, needed)
         if reason is not None:
             missing.append(Missing(intervention.entry.experiment, reason))
             continue
@@ -122,7 +122,7 @@ def plan_experiment(
             planned.append(plan_cut(intervention, items, setting, masses))
             continue
         runs = plan_rewrite(intervention, items, setting)
-        problem, enough = _counted(intervention, runs, items, setting, needed)
+        problem, enough = _count_runs(intervention, runs, items, setting, needed)
         if problem is not None:
             missing.append(Missing(intervention.entry.experiment, problem))
         if enough:
@@ -130,7 +130,7 @@ def plan_experiment(
     return planned, missing
 
 
-def _counted(
+def _count_runs(
     intervention: Intervention, planned: PlannedRuns, items: Sequence[Item], setting: Setting, needed: int
 ) -> tuple[str | None, bool]:
     """What to report of the items that can't be rewritten, and whether enough can."""
@@ -146,7 +146,7 @@ def _counted(
     return None, True
 
 
-def _unavailable(
+def _explain_unavailable(
     intervention: Intervention, items: Sequence[Item], setting: Setting, windows: Sequence[int | None], needed: int
 ) -> str | None:
     """Why an intervention cannot be run on these items; None if it can."""

@@ -105,14 +105,14 @@ def in_chunks(
         return
     start = 0
     while start < len(states):
-        for result in _while_memory_suffices(states[start:], plan, device, work):
+        for result in _solve_while_memory_lasts(states[start:], plan, device, work):
             yield result
             start += plan.problems
         if start < len(states):
-            plan = _after_running_out(plan, states, device, [] if notes is None else notes)
+            plan = _shrink_plan(plan, states, device, [] if notes is None else notes)
 
 
-def _while_memory_suffices(
+def _solve_while_memory_lasts(
     states: Tensor, plan: ChunkPlan, device: torch.device, work: Callable[[Tensor, ChunkPlan], Result]
 ) -> Iterator[Result]:
     """The chunks' results, up to the first for which memory runs out."""
@@ -134,7 +134,7 @@ def _while_memory_suffices(
             yield result
 
 
-def _after_running_out(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
+def _shrink_plan(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
     free_memory()  # what the failed chunk held is unreferenced by now
     n_items, width = states.shape[1:]
     smaller = halved(plan, n_items, width, device)
@@ -144,13 +144,13 @@ def _after_running_out(plan: ChunkPlan, states: Tensor, device: torch.device, no
             f"it, or fit the probes on another --device."
         )
     notes.append(
-        f"memory ran out on {device} while probes were fitted: instead of {_in_words(plan)} {_in_words(smaller)} were "
-        f"solved together, which can change the last digits"
+        f"memory ran out on {device} while probes were fitted: instead of {_describe_plan(plan)} "
+        f"{_describe_plan(smaller)} were solved together, which can change the last digits"
     )
     return smaller
 
 
-def _in_words(plan: ChunkPlan) -> str:
+def _describe_plan(plan: ChunkPlan) -> str:
     streamed = "" if plan.items is None else f" on {plan.items} items at a time"
     return f"{plan.problems} layers with {plan.columns} fits each{streamed}"
 

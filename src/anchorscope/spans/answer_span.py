@@ -104,7 +104,7 @@ def _sentence_end(parsed: AnswerWords, first: int) -> int:
     return len(parsed.words)
 
 
-def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
+def _strip_hedges(parsed: AnswerWords, part: Part) -> Part:
     """A part without hedges before and after the answer; never empty."""
     first, after = part
     texts = parsed.texts
@@ -126,7 +126,7 @@ def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
     return first, after
 
 
-def _copula(parsed: AnswerWords, part: Part) -> int | None:
+def _find_copula(parsed: AnswerWords, part: Part) -> int | None:
     """The form of "be" that divides a sentence: not one inside a title ("This Is It") or after "who"."""
     first, after = part
     for index in range(first + 1, after - 1):
@@ -156,19 +156,19 @@ def statement(parsed: AnswerWords) -> Part:
     """The words of the answer that state something; empty only without words."""
     first = 0
     while True:
-        part = _without_hedges(parsed, (first, _sentence_end(parsed, first)))
+        part = _strip_hedges(parsed, (first, _sentence_end(parsed, first)))
         more = part[1] < len(parsed.words)
         if not (more and _is_only_a_hedge(parsed, part)):
             break
         first = part[1]
-    part = _after_heading(parsed, part)
-    copula = _copula(parsed, part)
+    part = _strip_heading(parsed, part)
+    copula = _find_copula(parsed, part)
     if copula is None:
         return part
-    return _without_hedges(parsed, _answering_side(parsed, (part[0], copula), (copula + 1, part[1])))
+    return _strip_hedges(parsed, _answering_side(parsed, (part[0], copula), (copula + 1, part[1])))
 
 
-def _after_heading(parsed: AnswerWords, part: Part) -> Part:
+def _strip_heading(parsed: AnswerWords, part: Part) -> Part:
     """A part without a heading that only repeats the question: "Capital of France: Paris"."""
     first, after = part
     for index in range(first, after - 1):
@@ -200,13 +200,13 @@ def answer_entity(answer: str, question: str | None = None) -> Span:
     """Characters [start, end) of the entity; never empty unless the answer is."""
     parsed = read_answer(answer, question)
     if parsed.words:
-        first, after = _entity(parsed, statement(parsed), _wanted(question))
-        start, end = _trimmed(answer, parsed.words[first].start, parsed.words[after - 1].end)
+        first, after = _find_entity(parsed, statement(parsed), _classify_question(question))
+        start, end = _trim(answer, parsed.words[first].start, parsed.words[after - 1].end)
         if first == 0 and after == len(parsed.words):  # a whole answer keeps its symbols: "C++"
-            start, end = _trimmed(answer, parsed.words[first].start, len(answer))
+            start, end = _trim(answer, parsed.words[first].start, len(answer))
         if start < end:
             return start, end
-    start, end = _trimmed(answer, 0, len(answer))
+    start, end = _trim(answer, 0, len(answer))
     if start < end:
         return start, end
     # Nothing but punctuation or white space: what there is.
@@ -215,14 +215,14 @@ def answer_entity(answer: str, question: str | None = None) -> Span:
     return start, start + len(stripped or answer)
 
 
-def _trimmed(answer: str, start: int, end: int) -> Span:
+def _trim(answer: str, start: int, end: int) -> Span:
     """[start, end) without white space, quotes and punctuation at its ends; may be empty."""
     part = answer[start:end]
     start += len(part) - len(part.lstrip(_AROUND))
     return start, max(start, start + len(part.strip(_AROUND)))
 
 
-def _wanted(question: str | None) -> str:
+def _classify_question(question: str | None) -> str:
     """The kind of thing asked for: a `name`, a `number`, or `any`."""
     texts = [word.text for word in words_as_written(question or "")]
     asking = next((index for index, text in enumerate(texts) if text in QUESTION_WORDS), None)
@@ -233,8 +233,8 @@ def _wanted(question: str | None) -> str:
     return "name" if texts[asking] in _ASKS_FOR_NAME else "any"
 
 
-def _entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
-    part = _without_lead(parsed, (part[0], _contrast(parsed, part)), wanted != "any")
+def _find_entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
+    part = _strip_lead(parsed, (part[0], _find_contrast(parsed, part)), wanted != "any")
     # A title of many words ("In the Heat of the Night") is no sentence: nothing in it is written small but its links.
     title = not any(parsed.is_lower(index) and parsed.word(index) not in TITLE_LINKS for index in range(*part))
     clause = part[0], _clause_end(parsed, part, title)
@@ -244,10 +244,10 @@ def _entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
     if (title and wanted != "number") or (few and wanted == "any"):
         return clause
     candidate = _first_candidate(parsed, part if wanted == "name" else clause, wanted)
-    return candidate or _without_asked_tail(parsed, clause)
+    return candidate or _strip_asked_tail(parsed, clause)
 
 
-def _contrast(parsed: AnswerWords, part: Part) -> int:
+def _find_contrast(parsed: AnswerWords, part: Part) -> int:
     """The index of "but" or the like in a part, or its end."""
     contrasts = (
         index + 1
@@ -257,7 +257,7 @@ def _contrast(parsed: AnswerWords, part: Part) -> int:
     return next(contrasts, part[1])
 
 
-def _without_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
+def _strip_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
     """A part without leading articles, pronouns, prepositions, and "born in"; never empty.
 
     "In" with a capital letter may begin a title, unless the question asks who, where or when (`names_place`).
@@ -347,7 +347,7 @@ def _only_describes(parsed: AnswerWords, name: Part, end: int) -> bool:
     return parsed.word(after) not in parsed.asked or (first > 0 and parsed.word(first - 1) in ARTICLES)
 
 
-def _without_asked_tail(parsed: AnswerWords, part: Part) -> Part:
+def _strip_asked_tail(parsed: AnswerWords, part: Part) -> Part:
     """A part without final words of the question, some in lower case: "Stoker wrote Dracula"; never empty."""
     first, after = part
     end = after

@@ -54,7 +54,7 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
     return indices
 
 
-def _shared(first: str, second: str) -> int:
+def _count_shared(first: str, second: str) -> int:
     if second.startswith(first):  # nearly always: the second is the first with one token more
         return len(first)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
@@ -117,7 +117,7 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
         if longer == text and not waiting:
             offsets.append((len(text), len(text)))
             continue
-        same = _shared(text, longer)
+        same = _count_shared(text, longer)
         finished = len(longer.rstrip(UNFINISHED))
         if finished > settled:
             for earlier in waiting:  # bytes that turned out to be no character keep their marks
@@ -167,10 +167,10 @@ class ItemTokens:
 
 def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> ItemTokens:
     """The exact tokens of an answered item; `words` are the question's."""
-    return _located(question, words, prompt, answer, next(_decoded(tokenizer, [answer])))
+    return _locate_decoded(question, words, prompt, answer, next(_decode_answers(tokenizer, [answer])))
 
 
-def _located(
+def _locate_decoded(
     question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer, decoded: tuple[str, Offsets]
 ) -> ItemTokens:
     """The same for an answer whose text and offsets are known (`decoded`)."""
@@ -202,10 +202,10 @@ def locate_all(
     answers: Sequence[Answer],
 ) -> list[ItemTokens | None]:
     """Exact tokens of every item; None if there is no answer to use."""
-    decoded = _decoded(tokenizer, [answer for answer in answers if answer.status == "answered"])
+    decoded = _decode_answers(tokenizer, [answer for answer in answers if answer.status == "answered"])
     shared = prefix_length(prompts) if prompts else 0
     return [
-        replace(_located(*item, next(decoded)), prefix_length=shared) if item[-1].status == "answered" else None
+        replace(_locate_decoded(*item, next(decoded)), prefix_length=shared) if item[-1].status == "answered" else None
         for item in zip(questions, words, prompts, answers, strict=True)
     ]
 
@@ -237,7 +237,7 @@ def question_tokens(spans: Sequence[Span], prompt: Prompt) -> tuple[int, ...]:
     return tuple([own + index for index in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
 
 
-def _decoded(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
+def _decode_answers(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
     """Text and offsets of every answer; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
         batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
