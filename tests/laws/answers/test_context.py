@@ -15,7 +15,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.evidence.further_runs import truth_column
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import key_word_writer, run_answers
+from anchorscope.execute.run_passes import run_answers
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
@@ -25,7 +25,7 @@ from anchorscope.plan.interventions import plan_experiment, plan_rewrite
 from anchorscope.plan.passes import plan_answers, planner_for
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_fitting
-from anchorscope.spans.question_spans import Asker, locate_question_words, question_words
+from anchorscope.spans.question_spans import locate_question_words
 from made_items import make_setting
 from tiny_models import byte_tokenizer, tiny_model
 
@@ -82,16 +82,6 @@ def test_too_long_questions_have_no_label_and_no_tokens(lm: LanguageModel) -> No
 
     located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, words, answers)
     assert [one is None for one in located] == [False, True, False]
-
-
-def test_key_words_of_a_question_that_does_not_fit_come_from_the_rules(lm: LanguageModel) -> None:
-    questions = [ask("Who wrote Emma?"), ask("Who wrote " + "Emma " * 40 + "?")]
-    write = key_word_writer(LocalExecutor(lambda: lm), 4000, Silent())
-    asker = Asker(lm.tokenizer, lm.needs_bos, lm.context, write)
-    found = question_words("model", questions, lambda: asker)
-    assert found[1] == locate_question_words(questions[1])
-    alone = question_words("model", questions[1:], lambda: asker)
-    assert alone == found[1:]
 
 
 def items_of(lm: LanguageModel, questions: list[Question]) -> list[Item]:

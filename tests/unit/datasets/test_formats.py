@@ -60,20 +60,6 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, sample: Sample, data:
     assert whole[:cut].endswith(b"\n") or whole[cut:].startswith((b"\n", b"\r\n")) or whole[:cut].endswith(b"\r")
 
 
-@pytest.mark.parametrize("name", ["own-lines", "own-csv", "popqa-tsv"])
-def test_a_last_row_without_its_end_is_told_as_a_cut(tmp_path: Path, name: str) -> None:
-    sample = next(sample for sample in SAMPLES if sample.name == name)
-    for lost in (3, 7):
-        for on_bad_row in ("fail", "skip"):
-            assert "is cut off in the middle" in refusal(write(tmp_path, sample.content[:-lost]), on_bad_row)
-
-
-def test_a_whole_last_row_needs_no_line_end(tmp_path: Path) -> None:
-    for sample in SAMPLES:
-        if not sample.checked_end:
-            assert len(read(write(tmp_path, sample.content.rstrip())).questions) == 3
-
-
 def test_a_runs_own_items_bring_their_answers_and_labels(tmp_path: Path) -> None:
     third = read(write(tmp_path, parquet([*ITEMS, ITEMS[2]]))).questions[2]
     assert (third.model_answer, third.truthful, third.metadata) == ("Kolmere", True, {"s_pop": 2})
