@@ -1,7 +1,7 @@
-"""What exists: every intervention, experiment, detector and grader, one entry each, and the names of plug-ins.
+"""Every intervention, experiment, detector and grader, one entry each, and the names of plug-ins.
 
-Free of torch and of everything that computes, so that help texts, recipes, reports and docs can read it. Adding an
-experiment takes its own file, with its section of the report, and its entry here; or an entry point of another package.
+Free of torch, so that help, recipes, reports and docs can read it. A new experiment is one file, with its section of
+the report, and an entry here; or an entry point of another package.
 """
 
 from collections.abc import Sequence
@@ -10,60 +10,53 @@ from dataclasses import dataclass
 from anchorscope.plugins import WithPlugins, plugins_of
 
 POSITIONS = ("final", "answer_end", "answer_before")
-"""Where probes can read: the answer's last token; the last token of the entity in it; the token just before that."""
+"""Where probes can read: the answer's last token; the last token of its entity; the token just before that."""
 EXACT_TOKENS = ("auto", "rules", "model")
-"""Who chooses the question's exact words: the user's spans, else the dataset's subject and property, else rules; the
-rules alone; the model itself."""
+"""Who chooses the question's exact words: the user's spans, else the dataset, else rules; rules alone; the model."""
 BALANCE = ("relation", "dataset", "none")
 """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
 GROUP_BY = ("subject", "answer")
-"""What may tie items together: question and subject, or (as a leak check) the model's answer."""
+"""What ties items together: question and subject, or (as a leak check) the model's answer."""
 KEEP = ("states", "states-cut", "detection")
-"""What `--keep` takes: states of the clean run; states under the knockout and the random controls; and what detectors
-read beside them (confidence, sampled answers, P(True), strengthened attention, question or answer alone)."""
+"""States of the clean run; under the knockout and the random controls; and what else detectors read (confidence,
+sampled answers, P(True), strengthened attention, question or answer alone)."""
 ON_BAD_ROW = ("fail", "skip")
-"""What a row that cannot be used does: it is refused, or left out and counted."""
+"""What an unusable row does: it is refused, or left out and counted."""
 MOST_BATCH_TOKENS = 100_000_000
-"""Tokens that may be run together."""
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
 LOADED = "an object already loaded"
-"""The source of a model that was given to `anchorscope.run` in memory: no command line can name it."""
+"""The source of a model object given to `anchorscope.run`."""
 RANDOM = "random"
 """Its control: other tokens cut that receive as much attention."""
 CUT, REWRITE = "cut", "rewrite"
-"""What an intervention changes: attention edges are cut, or the text is written anew."""
+"""Attention edges are cut, or the text is rewritten."""
 
 
 @dataclass(frozen=True)
 class InterventionEntry:
-    """An intervention: one way to change the runs of the items."""
-
     name: str
     """As in the column `intervention` of the result files."""
     about: str
-    """What is done, for help texts and the dry run."""
+    """For help texts and the dry run."""
     label: str
-    """The same in a few words, for figures and tables."""
+    """In a few words, for figures and tables."""
     experiment: str
     """The experiment that it belongs to, as in `--evidence`."""
     kind: str = CUT
     control: bool = False
-    """Whether it should do little: what it does after all is a measure of how far to trust the rest."""
+    """Whether it should do little; its effect measures how far to trust the rest."""
 
 
 @dataclass(frozen=True)
 class DetectorEntry:
-    """A hallucination detector that `anchorscope detect` fits and compares."""
-
     name: str
     """As in the column `detector` of the result files."""
     about: str
-    """What it is, in one line."""
     passes: int
-    """Passes through the model per answer, beyond those that wrote the answer; samples and questions put count."""
+    """Passes through the model per answer, beyond those that wrote it, samples included."""
     baseline: bool = False
-    """Whether it needs no probe on the model's own states: what every detector has to beat."""
+    """Whether it needs no probe on the model's states: what every detector has to beat."""
     variant_of: str | None = None
     """The detector of which it is a control."""
     saved: bool = True
@@ -76,21 +69,19 @@ class DetectorEntry:
 
 @dataclass(frozen=True)
 class ExperimentEntry:
-    """An experiment that can be asked for with `--evidence`."""
-
     name: str
     asks: str
     """The question that it answers."""
     docs: str
     """Its page below docs/, with the heading."""
     home: str | None = None
-    """`module:name` of its `Experiment`; None for those that are made of interventions alone."""
+    """`module:name` of its `Experiment`; None if it consists of interventions alone."""
     rated: bool = True
-    """Whether it says something of single items that `anchorscope validate` can hold against what was planted."""
+    """Whether it says something of single items that `anchorscope validate` can compare with what was planted."""
     section: str | None = None
     """`module:name` of the `SectionSpec` that shows it; several may share one."""
     place: int = 1000
-    """Where its section stands among the others, lowest first."""
+    """Order of its section, lowest first."""
 
 
 _ENTRIES = (
@@ -164,148 +155,60 @@ _ENTRIES = (
         "none", "nothing is cut, in another batch order: the noise floor", "nothing cut", "knockout", control=True
     ),
 )
-INTERVENTIONS = {one.name: one for one in _ENTRIES}
-"""In the order in which a report shows them: ways to take the question away, then controls, then plug-ins."""
+INTERVENTIONS = {entry.name: entry for entry in _ENTRIES}
+"""In the order of the report: ways to remove the question, controls, plug-ins."""
 
-CONTROLS = tuple(one.name for one in _ENTRIES if one.control)
+CONTROLS = tuple(entry.name for entry in _ENTRIES if entry.control)
 """Interventions that should do little."""
-METHODS = tuple(one.name for one in _ENTRIES if not one.control and one.experiment != "exact-tokens")
-"""Interventions that take the whole question, or all of its key words, away: they can be asked for the same verdict."""
+METHODS = tuple(entry.name for entry in _ENTRIES if not entry.control and entry.experiment != "exact-tokens")
+"""Interventions that remove the whole question, or all of its key words."""
 
 _EXPERIMENTS = "anchorscope.experiments"
+
+
+def _of_cuts(name: str, asks: str, place: int, section: str = "SECTION", docs: str | None = None) -> ExperimentEntry:
+    """An experiment that consists of interventions alone."""
+    shown = f"{_EXPERIMENTS}.interventions:{section}"
+    return ExperimentEntry(name, asks, docs or f"evidence/interventions.md#{name}", None, True, shown, place)
+
+
+def _with_file(name: str, asks: str, page: str, place: int, rated: bool = True) -> ExperimentEntry:
+    """An experiment with a file of its own."""
+    file = f"{_EXPERIMENTS}.{name.replace('-', '_')}"
+    docs = f"evidence/{page}.md#{name}"
+    return ExperimentEntry(name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", place)
+
+
 _OWN_EXPERIMENTS = {
-    one.name: one
-    for one in (
-        ExperimentEntry(
-            "knockout",
-            "does the probe need the question's key words?",
-            "method.md",
-            section=f"{_EXPERIMENTS}.interventions:SECTION",
-            place=10,
-        ),
-        ExperimentEntry(
-            "exact-tokens",
-            "does it matter which words are cut?",
-            "exact-tokens.md",
-            section=f"{_EXPERIMENTS}.interventions:WORDS",
-            place=15,
-        ),
-        ExperimentEntry(
-            "template",
-            "does it matter that they are the question's?",
-            "evidence/interventions.md#template",
-            section=f"{_EXPERIMENTS}.interventions:SECTION",
-            place=10,
-        ),
-        ExperimentEntry(
-            "edges",
-            "do the words reach the answer directly, or through other tokens?",
-            "evidence/interventions.md#edges",
-            section=f"{_EXPERIMENTS}.interventions:EDGES",
-            place=45,
-        ),
-        ExperimentEntry(
-            "zeroing",
-            "does it matter how an edge is cut?",
-            "evidence/interventions.md#zeroing",
-            section=f"{_EXPERIMENTS}.interventions:ZEROING",
-            place=60,
-        ),
-        ExperimentEntry(
-            "patching",
-            "what if another question's words are put in?",
-            "evidence/interventions.md#patching",
-            section=f"{_EXPERIMENTS}.interventions:PATCHING",
-            place=20,
-        ),
-        ExperimentEntry(
-            "answer-only",
-            "what if there is no question at all?",
-            "evidence/interventions.md#answer-only",
-            section=f"{_EXPERIMENTS}.interventions:ANSWER_ONLY",
-            place=30,
-        ),
-        ExperimentEntry(
-            "layers",
-            "in which layers does the cut matter?",
-            "evidence/where.md#layers",
-            f"{_EXPERIMENTS}.layers:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.layers:SECTION",
-            place=40,
-        ),
-        ExperimentEntry(
-            "heads",
-            "in which heads does the cut matter?",
-            "evidence/where.md#heads",
-            f"{_EXPERIMENTS}.heads:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.heads:SECTION",
-            place=50,
-        ),
-        ExperimentEntry(
-            "dose",
-            "does one key word carry it, or do all?",
-            "evidence/where.md#dose",
-            f"{_EXPERIMENTS}.dose:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.dose:SECTION",
-            place=55,
-            rated=False,
-        ),
-        ExperimentEntry(
-            "mediation",
-            "in which layers do the key words' states carry the truth?",
-            "evidence/where.md#mediation",
-            f"{_EXPERIMENTS}.mediation:EXPERIMENT",
-            rated=False,
-            section=f"{_EXPERIMENTS}.mediation:SECTION",
-            place=57,
-        ),
-        ExperimentEntry(
-            "saliency",
-            "what flows from question to answer, and is it two humps?",
-            "evidence/where.md#saliency",
-            f"{_EXPERIMENTS}.saliency:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.saliency:SECTION",
-            place=70,
-        ),
-        ExperimentEntry(
-            "boundary",
-            "what does the model know, per pathway?",
-            "evidence/groups.md#boundary",
-            f"{_EXPERIMENTS}.boundary:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.boundary:SECTION",
-            place=80,
-        ),
-        ExperimentEntry(
-            "self-awareness",
-            "can the pathway be read from clean states?",
-            "evidence/groups.md#self-awareness",
-            f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.self_awareness:SECTION",
-            place=90,
-        ),
-        ExperimentEntry(
+    entry.name: entry
+    for entry in (
+        _of_cuts("knockout", "does the probe need the question's key words?", 10, docs="method.md"),
+        _of_cuts("exact-tokens", "does it matter which words are cut?", 15, "WORDS", "exact-tokens.md"),
+        _of_cuts("template", "does it matter that they are the question's?", 10),
+        _of_cuts("edges", "do the words reach the answer directly, or through other tokens?", 45, "EDGES"),
+        _of_cuts("zeroing", "does it matter how an edge is cut?", 60, "ZEROING"),
+        _of_cuts("patching", "what if another question's words are put in?", 20, "PATCHING"),
+        _of_cuts("answer-only", "what if there is no question at all?", 30, "ANSWER_ONLY"),
+        _with_file("layers", "in which layers does the cut matter?", "where", 40),
+        _with_file("heads", "in which heads does the cut matter?", "where", 50),
+        _with_file("dose", "does one key word carry it, or do all?", "where", 55, rated=False),
+        _with_file("mediation", "in which layers do the key words' states carry the truth?", "where", 57, rated=False),
+        _with_file("saliency", "what flows from question to answer, and is it two humps?", "where", 70),
+        _with_file("boundary", "what does the model know, per pathway?", "groups", 80),
+        _with_file("self-awareness", "can the pathway be read from clean states?", "groups", 90),
+        _with_file(
             "matched",
             "does the probe know truth where words cannot tell, and from the question?",
-            "evidence/groups.md#matched",
-            f"{_EXPERIMENTS}.matched:EXPERIMENT",
+            "groups",
+            94,
             rated=False,
-            section=f"{_EXPERIMENTS}.matched:SECTION",
-            place=94,
         ),
-        ExperimentEntry(
-            "wordings",
-            "is an item's share its own, or noise of one wording?",
-            "evidence/groups.md#wordings",
-            f"{_EXPERIMENTS}.wordings:EXPERIMENT",
-            rated=False,
-            section=f"{_EXPERIMENTS}.wordings:SECTION",
-            place=96,
-        ),
+        _with_file("wordings", "is an item's share its own, or noise of one wording?", "groups", 96, rated=False),
     )
 }
 OWN_EVIDENCE = frozenset((*_OWN_EXPERIMENTS, *INTERVENTIONS))
-"""Names that no plug-in may have for an intervention or an experiment."""
-_ADDED = {name: f"plug-in of {one.package}" for name, one in plugins_of("interventions", OWN_EVIDENCE).items()}
+"""Names that plug-ins can't use."""
+_ADDED = {name: f"plug-in of {plugin.package}" for name, plugin in plugins_of("interventions", OWN_EVIDENCE).items()}
 INTERVENTIONS |= {name: InterventionEntry(name, about, name, name) for name, about in _ADDED.items()}
 EXPERIMENTS = {
     **_OWN_EXPERIMENTS,
@@ -321,24 +224,23 @@ EXPERIMENTS = {
 """In the order in which they run."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
-RATED = tuple(name for name, one in EXPERIMENTS.items() if one.rated)
+RATED = tuple(name for name, entry in EXPERIMENTS.items() if entry.rated)
 """What `anchorscope validate` takes."""
 
 
 def chosen_evidence(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The experiments to run where these are asked for (`all` for all of them), in their order."""
+    """The experiments to run for these names (`all` for all), in their order."""
     asked = EVIDENCE if "all" in wanted else ("knockout", *wanted)
     return tuple(name for name in EVIDENCE if name in asked)
 
 
 def intervention_label(name: str) -> str:
-    """An intervention in a few words; one that has no entry here keeps its name."""
+    """An intervention in a few words; without an entry, its name."""
     return INTERVENTIONS[name].label if name in INTERVENTIONS else name
 
 
 def interventions_in(experiment: str) -> tuple[str, ...]:
-    """The names of the interventions that belong to one experiment."""
-    return tuple(one.name for one in INTERVENTIONS.values() if one.experiment == experiment)
+    return tuple(entry.name for entry in INTERVENTIONS.values() if entry.experiment == experiment)
 
 
 SAMPLES = (5, 10)

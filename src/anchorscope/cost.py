@@ -1,9 +1,9 @@
 """The cost of a run, estimated before it starts: operations, minutes, memory and disk.
 
-A pass takes 2 × parameters × tokens operations. Fits and tables are counted in operations as well: as many as a pass of
-the same duration. Their factors were measured on the demo (360 items, 30 layers of width 576, two Neoverse-N1 cores,
-6.2e10 operations per second in a matrix product). Minutes are operations divided by the rate of a matrix product of the
-model's width, measured on this machine under its current load. The ratios also serve the estimate of the time left.
+A pass takes 2 × parameters × tokens operations. Fits and tables count as the passes that take as long; their factors
+were measured on the demo (360 items, 30 layers of width 576, two Neoverse-N1 cores, 6.2e10 operations per second in a
+matrix product). Minutes are operations over the rate of a matrix product of the model's width on this machine. The
+estimate of the time left uses the same ratios.
 """
 
 import time
@@ -20,9 +20,9 @@ from anchorscope.question_share.principal import default_directions
 from anchorscope.recipe import Recipe
 
 REPORT = "report"
-"""The last step: result files, and where they are asked for, figures and the page."""
+"""The last step: result files and, on request, figures and the page."""
 MOST_RANDOM_CUTS = 5
-"""Random cuts of a run that does not say how many, on a machine that is fast enough."""
+"""Default number of random cuts on a fast machine."""
 CPU_CUT_OPERATIONS = 1e12
 """Budget of all random cuts together on a CPU: a quarter of a minute on two cores. The first cut shows whether random
 words do the same as key words; further ones only smooth its line."""
@@ -54,10 +54,10 @@ class DatasetSize:
 
     questions: int
     to_answer: int
-    """Questions that bring no answer."""
+    """Questions without a supplied answer."""
     used: int
     tokens: float
-    """Own tokens of a question, those that it does not share with all others."""
+    """Tokens of a question that aren't shared with all others."""
 
 
 def dataset_size(questions: Sequence[Question], recipe: Recipe) -> DatasetSize:
@@ -73,15 +73,13 @@ def dataset_size(questions: Sequence[Question], recipe: Recipe) -> DatasetSize:
 
 
 class ModelSize(NamedTuple):
-    """What the cost of a pass depends on."""
-
     parameters: int
     n_layers: int
     width: int
 
 
 def choose_random_cuts(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize]) -> Recipe:
-    """The recipe with its number of random cuts: the one asked for, or as many as the device is given time for.
+    """The recipe with its number of random cuts: the given one, or what the device has time for.
 
     It depends on recipe, model, questions and kind of device only, so that the same command gives the same numbers.
     """
@@ -100,7 +98,7 @@ def _pass(model: ModelSize, size: DatasetSize) -> float:
 
 
 def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str, float]:
-    """Operations of every step of a dataset whose cost is known, in the order in which they are made."""
+    """Operations of every step of a dataset whose cost is known, in order."""
     once, cuts = _pass(model, size), recipe.random_cuts or 1
     places = len(SITES) * len({"final", recipe.position})
     layers, everywhere = model.n_layers, model.n_layers * places
@@ -108,7 +106,7 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
     k = min(recipe.directions or default_directions(size.used, model.width), max(1, size.used - 1), model.width)
     reduced = float(size.used * k * k)
     answered = size.to_answer * (size.tokens + _DECODING * (_ANSWER_TOKENS + 1))
-    known = {
+    costs = {
         "answers": 2.0 * model.parameters * answered,
         "labels": 0.0,
         "tokens": 0.01 * once,
@@ -132,12 +130,12 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "final-probes": _FINAL_PROBES * everywhere * states,
     }
     if recipe.random_weights:
-        known["lost-random-weights"] = 2 * once
+        costs["lost-random-weights"] = 2 * once
     if "detection" in recipe.keep:
         written = max(SAMPLES) * _DECODING * (_ANSWER_TOKENS + 1) / (size.tokens + _ANSWER_TOKENS)
-        known |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
+        costs |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
     further = {f"experiment-{name}" for name in recipe.evidence} & set(_OTHER_EXPERIMENTS)
-    return known | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
+    return costs | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
 
 
 def unknown_steps(recipe: Recipe) -> list[str]:
@@ -149,14 +147,11 @@ def unknown_steps(recipe: Recipe) -> list[str]:
 
 
 def report_cost(recipe: Recipe) -> float:
-    """Operations of the last step."""
     return (_REPORT_SECONDS if recipe.report else _TABLES_SECONDS) * _REFERENCE_RATE
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a whole run is expected to take."""
-
     used: int
     """Answers that are used, a guess where labels are not known yet."""
     passes: int
@@ -169,12 +164,11 @@ class Cost:
     memory_bytes: float
     disk_bytes: float
     at_least: bool
-    """Whether the recipe has experiments whose cost was not measured; they come on top."""
+    """Whether the recipe has experiments of unknown cost."""
     fewer_random_cuts: bool
     """Whether a faster device would get more random cuts."""
 
     def record(self) -> dict[str, Any]:
-        """For programs."""
         return asdict(self)
 
     @property
@@ -194,17 +188,17 @@ class Cost:
 
 
 def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], asked: Recipe) -> Cost:
-    """The cost of a recipe in which every choice was made; `asked` is what the user wrote."""
+    """The cost of a resolved recipe; `asked` is what the user wrote."""
     itemsize = 4 if recipe.dtype == "float32" else 2
     cuts, places = recipe.random_cuts or 1, len(SITES) * len({"final", recipe.position})
     used, operations, memory, disk = 0, report_cost(recipe), 0.0, _FOLDER_BYTES
     for size in sizes:
         used += size.used
         operations += sum(step_costs(recipe, model, size).values())
-        place = float(model.n_layers * size.used * model.width * itemsize)
-        memory = max(memory, place * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
-        kept = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
-        disk += place * (places * (1 + kept) + 1 + cuts)  # with what is there only while it runs
+        states = float(model.n_layers * size.used * model.width * itemsize)
+        memory = max(memory, states * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
+        copies = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
+        disk += states * (places * (1 + copies) + 1 + cuts)  # with what is there only while it runs
     rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
     slower = _REFERENCE_RATE / rate if recipe.device == "cpu" else 1.0
     return Cost(
@@ -222,7 +216,7 @@ def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], ask
 
 
 def measured_rate(device: str, dtype: str, width: int, seconds: float = 0.15) -> float:
-    """Operations per second that a product of the model's width makes on this device, as it is loaded now."""
+    """Operations per second of a product of the model's width on this device, under its current load."""
     import torch
 
     where = torch.device("cuda" if device.startswith(("cuda", "balanced")) else device)

@@ -140,7 +140,7 @@ def run_recipe(
         raise UserError("A model that is in memory runs in this process; leave the executor out, or name the model.")
     asked, recipe = recipe, resolve(recipe, elsewhere=chosen.kind == "ray")
     if fresh:
-        rehearse(recipe, loaded is not None, listener)
+        rehearse(recipe, loaded is not None)
     with (
         room_may_run_out(chosen),
         open_run(out, listener) as folder,

@@ -1,4 +1,4 @@
-"""`anchorscope validate` and `anchorscope bench`: how well experiments find what was planted, and how fast."""
+"""`anchorscope validate` and `anchorscope bench`: how well experiments find planted pathways, and how fast."""
 
 import json
 from dataclasses import fields
@@ -6,7 +6,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
-from anchorscope.bench.options import Options, refuse_no_folder, split
+from anchorscope.bench.options import Options, refuse_no_folder
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
 from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, output, parameter, running, with_options
@@ -99,7 +99,6 @@ def validate(
 
 
 def _read_sizes(text: str) -> tuple[int, ...]:
-    """Numbers with commas, in rising order."""
     sizes = split_list(text)
     if not sizes or not all(size.isdecimal() and len(size) < 10 and _FEWEST <= int(size) <= _MOST for size in sizes):
         raise UserError(
@@ -147,7 +146,7 @@ def bench(
     **options: Any,
 ) -> None:
     given = {name: value for name, value in options.items() if value is not None}
-    settled = Options(**given | {name: split(given[name]) for name in ("work", "ways") if name in given})
+    settled = Options(**given | {name: split_list(given[name]) for name in ("work", "ways") if name in given})
     refuse_no_folder(out)
 
     with loading("torch", quiet):

@@ -96,7 +96,7 @@ def score(
     checked_record(files, str(bundle))
     if options.out is not None:
         _refuse_unwritable(options.out)
-    questions, bad_rows = _questions(what, options, progress)
+    questions, bad_rows = _questions(what, options)
     with loading or nullcontext():
         from anchorscope.detectors.bundle import unpack
         from anchorscope.detectors.detector import Detector
@@ -125,7 +125,7 @@ def score(
     return scored
 
 
-def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[list[Question], int]:
+def _questions(what: str, options: ScoreOptions) -> tuple[list[Question], int]:
     """The questions that are meant, and how many rows of a file were left out."""
     spec = dataset_of(what)
     if spec is None:
@@ -137,12 +137,7 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
             f"--answer goes with a single question, and {what!r} is a file; give it a column answer instead."
         )
     reading = open_dataset(
-        spec,
-        options.on_bad_row,
-        parse_columns(options.columns),
-        graded=False,
-        large=options.large_files,
-        progress=progress,
+        spec, options.on_bad_row, parse_columns(options.columns), graded=False, large=options.large_files
     )
     questions = list(reading)
     if not questions:

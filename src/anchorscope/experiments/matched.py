@@ -1,12 +1,12 @@
 """Matched strings: does the probe still know truth, and how much of that needs the question, if words cannot tell?
 
-The questions of the run exchange their accepted answers two by two: from "capital of France: Paris" and "capital of
-Peru: Lima" come four items, two of them false. Every word of a question and of an answer is in as many true as false
-items of such a group, so words, answers and relations alone are at an AUC of 0.5 by design as long as groups stay
-whole. The model reads these supplied answers, clean and with the key words or random tokens cut. Probes are trained on
-half of the pairs and score the other half; the question share Λ stands beside that of the model's own answers. There an
-answer can speak for itself (some are likelier to be true than others); so what Λ lacks of 1 there and not here was the
-answers' priors.
+Questions exchange their accepted answers two by two: from "capital of France: Paris" and "capital of Peru: Lima" come
+four items, two of them false. Every word is in as many true as false items of such a group, so words, answers and
+relations alone have an AUC of 0.5 by design as long as groups stay whole.
+
+The model reads these supplied answers, clean and with the key words or random tokens cut. Probes are trained on half of
+the pairs and score the other half; Λ stands beside that of the model's own answers, where some answers are likelier to
+be true than others: what Λ lacks of 1 there and not here is due to the answers' priors.
 """
 
 from __future__ import annotations
@@ -49,25 +49,27 @@ MATCHED, FREE = "matched", "free"
 FEWEST_PAIRS = 30
 """Pairs below which nothing is reported: 60 true and 60 false answers."""
 MOST_PAIRS = 750
-"""3,000 items: as many as a run uses of a dataset; states of more would not fit beside a large model's."""
+"""3,000 items: as many as a run uses of a dataset."""
 SIZE = 4
 """Items of a pair: two questions, two answers each."""
 _FOLDS = 5  # of the baselines that learn
-_LOOKED_AT = 3  # questions looked at for every pair that is wanted: some find no partner
+_TRIED = 3  # questions tried for every wanted pair: some find no partner
 
 
 def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tuple[int, int]], list[str]]:
-    """Pairs of questions of one kind, by their places, no question in two; and what is to be said of the others.
+    """Pairs of questions of one kind, by index, no question in two; and what to report of the others.
 
-    Which of equally good partners a question gets is drawn with the seed.
+    Ties between equally good partners are broken by the seed.
     """
-    clear = [place for place, question in enumerate(questions) if _has_clear_answer(question)]
+    clear = [index for index, question in enumerate(questions) if _has_clear_answer(question)]
     kinds: dict[str, list[int]] = {}
-    for place in clear:
-        kinds.setdefault(kind_of(questions[place]), []).append(place)
+    for index in clear:
+        kinds.setdefault(kind_of(questions[index]), []).append(index)
     order = priorities(seed, "matched", [question.item_id for question in questions])
     pairs = [
-        (min(pair), max(pair)) for _, members in sorted(kinds.items()) for pair in _paired(questions, members, order)
+        (min(pair), max(pair))
+        for _, members in sorted(kinds.items())
+        for pair in _pair_questions(questions, members, order)
     ]
     repeated, alone = len(questions) - len(clear), len(clear) - 2 * len(pairs)
     without_relation = sum(question.relation is None for question in questions)
@@ -87,9 +89,9 @@ def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tupl
 
 
 def true_answer(question: Question) -> str:
-    """The answer that stands for a question: the first of those accepted, which is how datasets name it.
+    """The answer that represents a question: the first accepted one, which is how datasets name it.
 
-    Sets without relations list what redirects to the answer, in any order: there it is the form closest to the others.
+    Sets without relations list redirects in any order: there it is the form closest to the others.
     """
     if question.relation is not None or len(question.answers) < 3:
         return question.answers[0]
@@ -99,7 +101,7 @@ def true_answer(question: Question) -> str:
 
 
 def matched_questions(questions: Sequence[Question], pairs: Iterable[tuple[int, int]]) -> list[Question]:
-    """The four items of each pair, one pair after the other, with their answers and labels."""
+    """The four items of each pair, with their answers and labels."""
     return [
         replace(
             questions[own],
@@ -132,8 +134,10 @@ def _shares_words(question: str, answer: str) -> bool:
     return not (set(words(question)) & set(words(answer))) <= EMPTY_WORDS
 
 
-def _paired(questions: Sequence[Question], members: Sequence[int], order: Priorities) -> Iterable[tuple[int, int]]:
-    """Pairs among questions of one kind, the most frequent answers first: so that more questions find a partner."""
+def _pair_questions(
+    questions: Sequence[Question], members: Sequence[int], order: Priorities
+) -> Iterable[tuple[int, int]]:
+    """Pairs among questions of one kind, the most frequent answers first, so that more questions find a partner."""
     answers: dict[str, list[int]] = {}
     for index in sorted(members, key=lambda index: (-int(order[index]), index)):
         answers.setdefault(normalise(true_answer(questions[index])), []).append(index)  # drawn from the end
@@ -162,7 +166,7 @@ def _entry(answer: str, rest: Sequence[int], order: Priorities) -> tuple[int, in
 
 
 def _exchange(first: Question, second: Question) -> bool:
-    """Whether no accepted answer of either is accepted by the other, and no word stands in a question and an answer."""
+    """Whether neither accepts an answer of the other, and no word stands in a question and an answer."""
     return all(
         not _shares_words(asked.question, true_answer(giver))
         and not any(grade(answer, asked.answers, asked.question) for answer in giver.answers)
@@ -179,7 +183,7 @@ class AnswerSet:
     items: Sequence[Item]
     labels: Bools
     groups: Indices
-    """What never stands on both sides of a split."""
+    """Never on both sides of a split."""
     folds: Indices
     clean: Tensor
     """[item, d_model]."""
@@ -191,7 +195,7 @@ class AnswerSet:
 
 
 def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -> tuple[Tensor, dict[str, Tensor]]:
-    """AUC by half-split probes, and Λ under each cut, in every draw; no Λ where the probes have no evidence."""
+    """AUC by half-split probes, and Λ under each cut, in every draw; no Λ if the probes have no evidence."""
     import torch
 
     from anchorscope.question_share.evidence import GROUPS, clean_evidence, lost_evidence, make_halves
@@ -219,7 +223,7 @@ def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Builds the pairs, runs them, and measures both sets alike at the most frequent reference layer."""
+    """Builds the pairs, runs them, and measures both sets at the most frequent reference layer."""
     from anchorscope.evidence.draws import Draws
     from anchorscope.interventions.cuts import KNOCKOUT, RANDOM
 
@@ -263,15 +267,15 @@ def run(inputs: ExperimentInputs) -> Found:
 def pair_items(inputs: ExperimentInputs, most: int) -> tuple[list[Item], list[str]]:
     """The items of at most that many pairs that the model can read, pair by pair, and what is left out."""
     asked, seed = [item for item in inputs.items if item.tokens is not None], inputs.setting.seed
-    some = drawn(priorities(seed, "matched questions", [item.item_id for item in asked]), most * _LOOKED_AT)
+    some = drawn(priorities(seed, "matched questions", [item.item_id for item in asked]), most * _TRIED)
     # Answers and labels of the run do not matter here: the accepted answers do.
     questions = [replace(asked[index].question, model_answer=None, truthful=None) for index in some]
     spans = [asked[index].located.words or locate_question_words(asked[index].question) for index in some]
     pairs, missing = match_questions(questions, seed)
     if len(pairs) > most:
         names = [f"{questions[first].item_id}\n{questions[second].item_id}" for first, second in pairs]
-        pairs = [pairs[place] for place in drawn(priorities(seed, "matched pairs", names), most)]
-    exact_words: list[QuestionSpans] = [spans[place] for pair in pairs for place in np.repeat(pair, 2)]
+        pairs = [pairs[member] for member in drawn(priorities(seed, "matched pairs", names), most)]
+    exact_words: list[QuestionSpans] = [spans[member] for pair in pairs for member in np.repeat(pair, 2)]
     numbers = np.repeat(np.arange(len(pairs)), SIZE).tolist()
     items = supplied_items(inputs.setting.writer(), matched_questions(questions, pairs), exact_words, numbers)
     whole = [items[first : first + SIZE] for first in range(0, len(items), SIZE)]
@@ -329,9 +333,9 @@ def _shares(inputs: ExperimentInputs, matched: AnswerSet, free: AnswerSet) -> tu
             area, shares = measure_set(answers, directions, inputs)
             samples = {"auc": area, **{_SHARE_OF[name]: share for name, share in shares.items()}}
             rows += [
-                Statistic(name, found, answers.name, truth="all", probe_layer=layer)
+                Statistic(name, estimate, answers.name, truth="all", probe_layer=layer)
                 for name, number in samples.items()
-                for found in [estimate_of(number, len(answers.labels), method)]
+                for estimate in [estimate_of(number, len(answers.labels), method)]
             ]
             key_words += [shares["knockout"]] if "knockout" in shares else []
             if not shares:
@@ -366,7 +370,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 _MARKS = Marks("variant", {name: (words, _STYLES[name]) for name, words in SETS.items()}, 0.3)
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     return statistics(findings, "matched", *AREAS, *SHARES).select(section.FIGURE_COLUMNS)
 
 
@@ -399,7 +403,7 @@ SECTION = section.SectionSpec(
             "At the most frequent reference layer.",
             "Left: AUC of true against false answers; words are at 0.5 by design. Right: the share of the "
             "probe's evidence that needs what was cut. Lines: 95 % intervals.",
-            _drawn,
+            _figure_rows,
             lambda _: [
                 Forest("quantity", AREAS, _MARKS, "AUC", null=section.HALF),
                 Forest("quantity", SHARES, _MARKS, "Λ"),

@@ -1,7 +1,6 @@
-"""Items that an experiment makes: a question with an answer that the model did not give, or in other words.
+"""Items that an experiment makes: a question with an answer that the model didn't give, or in other words.
 
-Tokens are found as for any answer given elsewhere, and the knockout and its random control are drawn as the run draws
-them. One pass runs clean and cut states.
+Tokens are located, and the knockout and its random control drawn, as in a run. One pass gives clean and cut states.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def supplied_items(
 def asked_again(
     writer: Writer, items: Sequence[Item], questions: Sequence[Question], spans: Sequence[QuestionSpans]
 ) -> list[Item]:
-    """The items with the very tokens of their answers, after other questions or another template."""
+    """The items with the same answer tokens, after other questions or another template."""
     prompts = build_prompts(writer.tokenizer, questions, writer.template)
     located = locate_all(writer.tokenizer, questions, spans, prompts, [item.answer for item in items])
     return [
@@ -68,7 +67,7 @@ def asked_again(
 
 
 def all_fit(inputs: ExperimentInputs, items: Sequence[Item]) -> bool:
-    """Whether the model reads every one of these items at once."""
+    """Whether every one of these items fits the model's context."""
     context = inputs.planner.context
     return context is None or all(len(item.located.input_ids) <= context for item in items)
 
@@ -76,7 +75,7 @@ def all_fit(inputs: ExperimentInputs, items: Sequence[Item]) -> bool:
 def run_supplied(
     inputs: ExperimentInputs, items: Sequence[Item], title: str, cuts: Sequence[Intervention]
 ) -> SuppliedStates:
-    """Runs items clean and under the cuts; every item has its states under every one of them."""
+    """Runs items clean and under the cuts; every item has its states under each."""
     from anchorscope.execute.run_passes import run_states
     from anchorscope.plan.interventions import plan_cut
 
@@ -104,7 +103,7 @@ def run_supplied(
 def refuse_unmoved(
     planned: PlannedRuns, clean: Float[Tensor, "layer item d_model"], after: Float[Tensor, "layer item d_model"]
 ) -> None:
-    """Raises where an item lost attention edges and yet every one of its states is the same to the last bit."""
+    """Raises where an item lost attention edges and yet all of its states are unchanged to the last bit."""
     same = (clean == after).all(dim=2).all(dim=0)
     silent = sum(bool(same[run.item]) and run.n_changed > 0 for run in planned.runs)
     if silent:

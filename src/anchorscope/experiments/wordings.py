@@ -1,12 +1,12 @@
-"""The same items in several wordings: is what the cut does to an item a property of the item, or noise?
+"""The same items in several wordings: is the effect of the cut a property of the item, or noise?
 
-Each item is asked again in other words, and after other solved examples; its answer, token by token, and its label
-stay. A probe that learned from the original wording of one half of the items scores all wordings of the other half, and
-what the cut states explain of its log-odds is learned out of fold, all wordings of an item held out together. An item's
-share, given the means of z and ẑ over some of its wordings, uses no label. It is computed once from the even wordings
-and once, by other probes, from the odd ones: if items differ in it, the two agree. (Judged by the same probes they
-would also agree in what these got wrong.) Reliability is a correlation of ranks, as a few items with little evidence
-have wild shares; ranks are those of the sample, and every draw weighs the items again.
+Each item is asked again in other words, and after other solved examples; its answer tokens and its label stay. A probe
+trained on the original wording of one half of the items scores all wordings of the other half, and what the cut states
+explain of its log-odds is learned out of fold, all wordings of an item held out together.
+
+An item's share, given the means of z and ẑ over some of its wordings, uses no label. It is computed once from the even
+wordings and once, by other probes, from the odd ones: if items differ in it, the two agree. Reliability is a rank
+correlation, as a few items with little evidence have extreme shares.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Rows:
     """0 for the original."""
 
     def table(self, values: Floats, items: Indices) -> Floats:
-        """Values [row] of some items, all of which have every wording, [wording, item]."""
+        """Values [row] of some items that have every wording, as [wording, item]."""
         filled = np.full((int(self.wording.max()) + 1, int(self.item.max()) + 1), np.nan)
         filled[self.wording, self.item] = values
         return filled[:, items]
@@ -82,29 +82,29 @@ def posterior(evidence: Evidence, some: Indices) -> ItemShares:
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Runs every wording, and compares what odd and even ones say of the items."""
+    """Runs every wording, and compares the odd and the even ones."""
     writer = inputs.setting.writer()
     items, others, missing = _items(inputs, writer)
     n_wordings = 1 + ((len(others[0]) if others else 0) or len(EXAMPLE_SETS) - 1)
     texts = _texts(inputs, writer, items, others, n_wordings) if len(items) >= FEWEST else []
-    fitting = [place for place in range(len(items)) if all_fit(inputs, [text[place] for text in texts])]
+    fitting = [index for index in range(len(items)) if all_fit(inputs, [text[index] for text in texts])]
     if len(fitting) < len(items):
         missing += (
             f"{len(items) - len(fitting)} of {len(items)} items are left out: in other wordings they do not "
             f"fit the model's context of {inputs.planner.context:,} tokens",
         )
-        items, texts = items[fitting], [[text[place] for place in fitting] for text in texts]
+        items, texts = items[fitting], [[text[index] for index in fitting] for text in texts]
     if len(items) < FEWEST:
         why = "their relation has no other sentences of ours, and the prompt shows no examples that could be others"
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
     layer = inputs.most_frequent_reference
     rows = _run_wordings(inputs, items, texts, layer)
-    all_splits, *split_halves = _explained(inputs, rows, items, layer)
+    all_splits, *split_halves = _explain_wordings(inputs, rows, items, layer)
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
     even, odd = (posterior(judged, some).mean for judged, some in zip(split_halves, halves.values(), strict=True))
     statistics = [
         Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
-        *_reliabilities(inputs, even, odd, items, layer),
+        *_compute_reliabilities(inputs, even, odd, items, layer),
     ]
     whole = posterior(all_splits, np.arange(n_wordings))
     values = [
@@ -119,7 +119,7 @@ def run(inputs: ExperimentInputs) -> Found:
 def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[Indices, list[list[Question]], tuple[str, ...]]:
     """The used items that are asked in other wordings, their questions in our other sentences, and what is left out.
 
-    Where enough items have sentences, only those are asked; else all have the same words after other examples.
+    If enough items have sentences, only those are asked; else all keep their words after other examples.
     """
     shown = {normalise(example.subject) for examples in EXAMPLE_SETS for example in examples}
     some = [
@@ -159,7 +159,7 @@ def _texts(
 
 
 def _run_wordings(inputs: ExperimentInputs, items: Indices, texts: Sequence[Sequence[Item]], layer: int) -> Rows:
-    """The states of every wording at one layer; those of the original are there."""
+    """The states of every wording at one layer; those of the original exist already."""
     import torch
 
     from anchorscope.interventions.cuts import KNOCKOUT
@@ -177,8 +177,8 @@ def _run_wordings(inputs: ExperimentInputs, items: Indices, texts: Sequence[Sequ
     )
 
 
-def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int) -> list[Evidence]:
-    """Evidence of every wording by probes of the originals: those of all splits, of one half of them, of the other."""
+def _explain_wordings(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int) -> list[Evidence]:
+    """Evidence of every wording by probes of the originals: those of all splits, of one half, of the other."""
     from anchorscope.question_share.evidence import CleanEvidence, Halves, clean_evidence, lost_evidence, make_halves
     from anchorscope.question_share.principal import default_directions, principal_states
 
@@ -195,7 +195,7 @@ def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int)
         principal=evidence.principal[:, :n], by_probe=evidence.by_probe[..., :n], step=evidence.step[..., :n]
     )
     left = lost_evidence(originals, control, own, labels, folds, device, inputs.progress, "wordings: random cut")
-    line, found, middle = fit_line(left.clean[0], left.explained[0]), [], own.n_splits // 2
+    line, by_half, middle = fit_line(left.clean[0], left.explained[0]), [], own.n_splits // 2
     for splits in (slice(None), slice(0, middle), slice(middle, None)):
         lost = lost_evidence(
             CleanEvidence(evidence.principal, *(part[:, splits] for part in evidence[1:])),
@@ -207,19 +207,21 @@ def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int)
             inputs.progress,
             "wordings: key words cut",
         )
-        found.append((rows.table(lost.clean[0], items), rows.table(lost.explained[0], items), line))
-    return found
+        by_half.append((rows.table(lost.clean[0], items), rows.table(lost.explained[0], items), line))
+    return by_half
 
 
 def spread(halves: Halves, item: Indices, learns: np.ndarray) -> Halves:
-    """The splits of items for rows that stand for them; probes learn from some of the rows only."""
+    """The splits of items for rows that represent them; probes learn from some of the rows only."""
     from anchorscope.question_share.evidence import Halves
 
     inner = np.where(learns, halves.inner[:, :, item], -1)
     return Halves(halves.first[:, item], halves.folds[:, item], inner)
 
 
-def _reliabilities(inputs: ExperimentInputs, even: Floats, odd: Floats, items: Indices, layer: int) -> list[Statistic]:
+def _compute_reliabilities(
+    inputs: ExperimentInputs, even: Floats, odd: Floats, items: Indices, layer: int
+) -> list[Statistic]:
     """The reliability of all wordings, from the rank correlation of the two halves; within truth as well."""
     from anchorscope.evidence.draws import resampling
 

@@ -142,7 +142,7 @@ class DatasetRun:
     def read_questions(self) -> QuestionSample:
         """The questions, read from their file."""
         expected = None if self.spec.path is None else self.source.key
-        return ask(self.job.recipe, self.spec, self.job.progress, expected)
+        return ask(self.job.recipe, self.spec, expected)
 
     @cached_property
     def items(self) -> list[Item]:
@@ -324,7 +324,7 @@ def question_source(job: Job, spec: DatasetSpec) -> Source:
     if spec.path is None:
         return Source(name, canonical_hash(repr(load_atlas())) if spec.name in BUILT_IN else spec.name)
     try:
-        return Source(name, hash_of(spec.path, job.progress))
+        return Source(name, hash_of(spec.path))
     except UserError:
         record = job.folder.steps.get(f"{spec.name}/questions")
         if record is None:

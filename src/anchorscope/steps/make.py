@@ -123,7 +123,13 @@ def labels(run: DatasetRun) -> list[Label]:
     """Which answers are true, which are used, and which belong together."""
     recipe = run.job.recipe
     return label_answers(
-        run["questions"].questions, run["answers"], recipe.balance, recipe.group_by, recipe.max_per_class, recipe.seed
+        run["questions"].questions,
+        run["answers"],
+        recipe.balance,
+        recipe.group_by,
+        recipe.max_per_class,
+        recipe.seed,
+        recipe.grader,
     )
 
 

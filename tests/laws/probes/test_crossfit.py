@@ -116,15 +116,6 @@ def test_too_few_groups_for_true_and_false_on_every_side_are_refused(groups: np.
     assert "\n" not in text
 
 
-def test_the_same_seed_gives_the_same_splits_and_another_seed_others(example: Example) -> None:
-    splits = example.splits
-    again, other = (make_splits(splits.labels, example.groups, splits.folds, seed) for seed in (3, 4))
-    assert (again.training == splits.training).all()
-    assert (again.inner == splits.inner).all()
-    assert (other.training[0] == splits.training[0]).all()
-    assert (other.training[1:] != splits.training[1:]).any()
-
-
 def test_a_folds_splits_do_not_depend_on_its_own_labels(example: Example) -> None:
     splits = example.splits
     for fold in range(N_FOLDS):

@@ -19,7 +19,6 @@ from anchorscope.experiments import matched
 from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.matched import (
     EXPERIMENT,
-    FEWEST_PAIRS,
     FREE,
     MATCHED,
     SIZE,
@@ -161,28 +160,6 @@ def test_every_asked_question_takes_part_and_each_item_keeps_its_exact_words(inp
         assert tokenizer.decode(item.located.input_ids).endswith(f"Answer: {item.question.model_answer}")
 
 
-def test_a_small_machine_runs_some_of_the_pairs(inputs: ExperimentInputs) -> None:
-    few = asked_for(replace(inputs, setting=replace(inputs.setting, most_items=40)))
-    assert len(few) == 4 * 40
-
-
-def test_too_few_pairs_are_told_with_the_reason(inputs: ExperimentInputs) -> None:
-    alike = [replace(one, question=replace(one.question, answers=("Never",))) for one in inputs.items]
-    found = EXPERIMENT.run(replace(inputs, items=alike))  # these inputs have no model: a pass would fail
-    assert not found.statistics
-    (told,) = found.missing
-    assert told.startswith(f"only 0 pairs of questions can exchange their answers, {FEWEST_PAIRS} needed; of")
-    assert "no other question of the same kind has a clearly false answer" in told
-
-
-def test_questions_without_relation_are_paired_by_how_they_ask_and_it_is_told(inputs: ExperimentInputs) -> None:
-    alike = with_names(inputs, relation=None)
-    assert len(asked_for(alike)) > 4 * FEWEST_PAIRS
-    few = replace(alike, items=alike.items[:20], used=alike.used[:10])
-    (told,) = EXPERIMENT.run(few).missing
-    assert "20 of 20 questions have no relation: they exchange answers with questions that ask with the same" in told
-
-
 # The pairs.
 
 
@@ -311,12 +288,3 @@ def test_the_form_of_an_answer_is_the_datasets_first_or_the_one_closest_to_the_o
     aliases = ("Colonel Briggs", "Sarah", "Sarah, wife of Abraham", "SARAH")
     assert true_answer(Question("made", "a", "Who?", aliases)) == "Sarah"
     assert true_answer(Question("made", "a", "Who?", aliases, relation="spouse")) == "Colonel Briggs"
-
-
-def test_a_seed_draws_the_pairs(questions: list[Question]) -> None:
-    assert match_questions(questions, seed=0) == match_questions(questions, seed=0)
-    assert match_questions(questions, seed=3) != match_questions(questions, seed=0)
-
-
-def test_an_imbalance_would_be_seen(questions: list[Question]) -> None:
-    assert imbalances(matched_questions(questions, match_questions(questions, seed=0)[0][:3])[1:])

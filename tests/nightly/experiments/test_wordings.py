@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.answers.template import EXAMPLE_SETS, FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Template
+from anchorscope.answers.template import EXAMPLE_SETS, FEW_SHOT_TEMPLATE, Template
 from anchorscope.experiments import wordings
 from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.supplied import SuppliedStates
-from anchorscope.experiments.wordings import EVEN, EXPERIMENT, FEWEST, ODD, spread
+from anchorscope.experiments.wordings import EVEN, EXPERIMENT, ODD, spread
 from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Intervention, Writer
 from anchorscope.items import Item
@@ -126,16 +126,6 @@ def test_without_our_sentences_only_the_examples_differ_and_it_is_told(inputs: E
     found = run(replace(inputs, items=items), model)
     assert only(found, "wordings").estimate.value == len(EXAMPLE_SETS) == 1 + len(model.ran)
     assert any("the 4 wordings differ in the prompt's examples only" in one for one in found.missing)
-
-
-def test_without_sentences_and_examples_nothing_can_be_asked_again(
-    inputs: ExperimentInputs, tiny_llama: LanguageModel
-) -> None:
-    bare = [replace(one, question=replace(one.question, dataset="mine")) for one in inputs.items]
-    found = EXPERIMENT.run(with_template(replace(inputs, items=bare), tiny_llama, ZERO_SHOT_TEMPLATE))
-    assert not found.statistics
-    (told,) = found.missing
-    assert told.startswith(f"only 0 items can be asked in other wordings, {FEWEST} needed")
 
 
 def test_items_about_an_examples_subject_are_left_out(inputs: ExperimentInputs) -> None:
