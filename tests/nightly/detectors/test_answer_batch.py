@@ -79,8 +79,8 @@ def detectors() -> dict[str, Detector]:
         "before the answer": trained_on(
             lm, setting=setting_of(lm, "answer_before"), fitted=added((probe(), probe(("question-only", "mlp", 2), 4)))
         ),
-        "confidence": trained_on(lm, fitted=added((), CONFIDENCE), range=None, fallback=None),
-        "knockout": trained_on(lm, fitted=added((probe(CUT),), ("knockout_log_prob_mean",)), range=None, fallback=None),
+        "confidence": trained_on(lm, fitted=added((), CONFIDENCE), range=None),
+        "knockout": trained_on(lm, fitted=added((probe(CUT),), ("knockout_log_prob_mean",)), range=None),
         "everything": trained_on(lm, fitted=added(every, columns)),
         "chat": trained_on(lm, setting=setting_of(lm, "final", "chat"), fitted=added(every, columns)),
         "outside": replace(trained_on(lm), range=replace(trained_on(lm).range, limit=0.0, longest=10)),  # type: ignore[type-var]
