@@ -17,7 +17,7 @@ import traceback
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,7 @@ from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.devices import is_device_lost
 from anchorscope.models.loading import load
 from anchorscope.models.sources import ModelFiles, model_files
+from anchorscope.plan.passes import StatesPass
 from anchorscope.progress import Progress, Silent
 
 PATIENCE = 1800.0
@@ -84,6 +85,7 @@ class RayWorker:
 
     def __init__(self, job: WorkerJob) -> None:
         self._job, self._id = job, uuid.uuid4().hex
+        self._probes: tuple[Any, Any] = (None, None)
 
     @cached_property
     def _worker(self) -> Worker:
@@ -100,9 +102,11 @@ class RayWorker:
         except UserError as error:
             return Failure(UserError, str(error))
 
-    def run(self, shard: Shard) -> tuple[str, Part | Failure]:
-        """This worker's id, new after a restart, and the shard's part."""
+    def run(self, shard: Shard, probes: Sequence[Any] = ()) -> tuple[str, Part | Failure]:
+        """This worker's id, new after a restart, and the shard's part; `probes` refers to those of its pass."""
         try:
+            if probes and isinstance(shard, StatesPass) and shard.probes is not None:
+                shard = replace(shard, probes=replace(shard.probes, sets=self._fetch(probes[0])))
             return self._id, self._worker.run(shard, Silent())
         except (UserError, MemoryRanOut) as error:
             return self._id, Failure(type(error), str(error))
@@ -110,6 +114,14 @@ class RayWorker:
             if is_device_lost(error):
                 os._exit(1)  # nothing will run here any more; Ray starts another
             return self._id, Failure(RuntimeError, traceback.format_exc())
+
+    def _fetch(self, reference: Any) -> Any:
+        """The probes of a pass, fetched with its first shard."""
+        if reference != self._probes[0]:
+            import ray
+
+            self._probes = reference, ray.get(reference)
+        return self._probes[1]
 
 
 class RayWorkers:
@@ -313,6 +325,8 @@ class _Handed:
         self.lost: Counter[int] = Counter()
         """How often a worker was lost with a shard."""
         self.slowest = 0.0
+        self.probes: tuple[Any, Any] = (None, None)
+        """Those of the shards so far, and the one copy of them in Ray's object store."""
 
     def parts(self) -> Iterator[Part]:
         """All parts, in order."""
@@ -359,8 +373,18 @@ class _Handed:
 
     def call(self, worker: int, shard: int) -> None:
         """Hands a shard to a worker."""
-        made = self.workers.actors[worker].run.remote(self.shards[shard])
+        made = self.workers.actors[worker].run.remote(*self.with_stored_probes(self.shards[shard]))
         self.calls[made] = (shard, worker, time.monotonic())
+
+    def with_stored_probes(self, shard: Shard) -> tuple[Shard, Sequence[Any]]:
+        """A shard without its probes, and a reference to them: all shards of a pass have the same ones."""
+        if not isinstance(shard, StatesPass) or shard.probes is None:
+            return shard, ()
+        if self.probes[0] is not shard.probes.sets:
+            import ray
+
+            self.probes = shard.probes.sets, ray.put(shard.probes.sets)
+        return replace(shard, probes=replace(shard.probes, sets=())), (self.probes[1],)  # in a tuple Ray leaves it be
 
     def take(self, call: Any, ray: Any) -> None:
         """Takes an answer; the shard of a worker that is lost for good goes to another one."""
