@@ -27,9 +27,10 @@ from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
+from anchorscope.execute.solver import Solver
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FinishedRun
-from anchorscope.kept_states import KeptStates, features_place
+from anchorscope.kept_states import KeptStates, features_place, write_states
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK, ModelFiles
 from anchorscope.plugins import installed
@@ -126,11 +127,12 @@ def publish(
     left_out: Sequence[LeftOut],
     key: str,
     progress: Progress,
+    fits: Solver,
 ) -> None:
     """Writes the run's results beside the old ones, reads them back for the report, and puts all in place at once."""
     progress.begin(REPORT)
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
-        _publish(made, folder, run, results, left_out, key, progress)
+        _publish(made, folder, run, results, left_out, key, progress, fits)
     progress.done(REPORT)
 
 
@@ -142,6 +144,7 @@ def _publish(
     left_out: Sequence[LeftOut],
     key: str,
     progress: Progress,
+    fits: Solver,
 ) -> None:
     began = time.monotonic()
     frames = {
@@ -164,7 +167,7 @@ def _publish(
         frames[name].write_csv(made / f"{name}.csv")
     save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")
     for kept in (kept for one in results for kept in one.kept):
-        kept.write(made)
+        fits(write_states, kept, made, title="states")
     for one in results:
         if one.features is not None:
             place = made / features_place(one.name)

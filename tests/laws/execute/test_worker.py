@@ -166,7 +166,7 @@ def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: L
     work = make_work(tiny_llama)
     parts = executor.map(work.shards(), Silent())
     assert list(executor.map([], Silent())) == []
-    assert not executor.divides
+    assert list(executor.divide(work)) == [work]
     assert load.loads == 0  # nothing was asked of it yet
     assert len(list(parts)) == len(work.batches) > 1
     assert executor.describe().planner.n_layers == tiny_llama.n_layers
@@ -233,7 +233,8 @@ def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageMo
 
 def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: LanguageModel) -> None:
     class Confused:
-        divides = False
+        def divide(self, work: Any) -> Any:
+            return [work]
 
         def map(self, shards: Any, progress: Any) -> Any:
             yield worker_module.DecodedPart([])

@@ -14,7 +14,7 @@ import needs
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError
 from anchorscope.execute import ray_executor
 from anchorscope.execute.choose import choose
-from anchorscope.execute.ray_executor import Failure, RayExecutor, RayWorker, RayWorkers, WorkerJob, import_ray
+from anchorscope.execute.ray_executor import Failure, RayExecutor, RayWorker, RayWorkers, WorkerJob, import_ray, pack
 from anchorscope.execute.worker import Worker
 from anchorscope.models.loading import load
 from anchorscope.progress import Silent
@@ -156,6 +156,6 @@ def test_what_fails_on_a_worker_is_its_answer(
         raise error
 
     monkeypatch.setattr(Worker, "run", fail)
-    _, answer = RayWorker(WorkerJob(model)).run(None)  # type: ignore[arg-type]
-    assert isinstance(answer, Failure)
-    assert answer.kind is kind
+    reply = RayWorker(WorkerJob(model)).run(pack(None))
+    assert isinstance(reply.part, Failure)
+    assert reply.part.kind is kind
