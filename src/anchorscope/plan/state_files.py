@@ -82,9 +82,14 @@ class StateRows:
 
         Written, not mapped: on a network file system two machines may not change one page of a mapped file.
         """
-        places, layers, n_rows, width = self.shape
         assert _name(states.dtype) == self.dtype, f"{states.dtype} states for a file of {self.dtype}"
-        content, size = states.contiguous().view(torch.uint8).numpy(), width * states.element_size()
+        if len(self.rows):
+            self._write(states.contiguous())
+        return FileTensor(self.path, self.dtype, self.shape, _strides(self.shape), 0).map()
+
+    def _write(self, states: Tensor) -> None:
+        places, layers, n_rows, width = self.shape
+        content, size = states.view(torch.uint8).numpy(), width * states.element_size()
         try:
             handle = os.open(self.path, os.O_WRONLY)
         except FileNotFoundError:
@@ -96,13 +101,12 @@ class StateRows:
                 for layer in range(layers):
                     begin = (place * layers + layer) * n_rows
                     for row, values in zip(self.rows.tolist(), content[place, layer], strict=True):
-                        _write(handle, values, (begin + row) * size)
+                        _write_all(handle, values, (begin + row) * size)
         finally:
             os.close(handle)
-        return FileTensor(self.path, self.dtype, self.shape, _strides(self.shape), 0).map()
 
 
-def _write(handle: int, values: ndarray, offset: int) -> None:
+def _write_all(handle: int, values: ndarray, offset: int) -> None:
     written = os.pwrite(handle, values, offset)
     while written < len(values):  # a disk that is nearly full takes a part
         written += os.pwrite(handle, values[written:], offset + written)
