@@ -98,7 +98,7 @@ class Workers(Protocol):
 class LocalExecutor:
     """One worker in this process; the model is loaded when the first shard comes."""
 
-    folder = None
+    folder: Path | None = None
     n_workers = 1
 
     def __init__(self, load: Callable[[], LanguageModel], lowered: Callable[[int], None] = lambda tokens: None) -> None:

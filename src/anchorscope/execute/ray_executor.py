@@ -201,11 +201,12 @@ class RayWorkers:
         return max(1, self.job.threads)
 
     def _gpus(self, ray: Any) -> int:
-        """GPUs of one worker: one, or as many as there are for each where a model is spread over several."""
-        if self.job.device == "cpu":
-            return 0
-        gpus = int(ray.cluster_resources().get("GPU", 0))
-        return max(1, gpus // (self.choice.workers or 1)) if self.job.device == "balanced" else 1
+        """GPUs of one worker: one, or its share of a machine's where a model is spread over several."""
+        if self.job.device != "balanced":
+            return int(self.job.device != "cpu")
+        share = int(ray.cluster_resources().get("GPU", 0)) // (self.choice.workers or 1)
+        machine = max((int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
+        return max(1, min(share, machine))
 
     def _number(self, ray: Any) -> int:
         """How many workers there are; refused where this machine has no room for them."""

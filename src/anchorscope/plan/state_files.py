@@ -29,8 +29,8 @@ class FileTensor(NamedTuple):
     def map(self) -> Tensor:
         """The tensor; its numbers are read when they are used."""
         dtype = getattr(torch, self.dtype)
-        storage = torch.UntypedStorage.from_file(self.path, True, os.path.getsize(self.path))
-        return torch.empty(0, dtype=dtype).set_(storage, self.offset, self.shape, self.stride)
+        whole = torch.from_file(self.path, True, os.path.getsize(self.path) // dtype.itemsize, dtype=dtype)
+        return whole.as_strided(self.shape, self.stride, self.offset)
 
 
 def file_of(tensor: Tensor) -> FileTensor | None:
@@ -38,7 +38,7 @@ def file_of(tensor: Tensor) -> FileTensor | None:
     path = tensor.untyped_storage().filename if tensor.device.type == "cpu" else None
     if path is None:
         return None
-    return FileTensor(path, _name(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    return FileTensor(path, _name(tensor.dtype), tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -49,7 +49,7 @@ def to_file(tensor: Tensor, path: str) -> Tensor:
     """The same tensor in a new file."""
     whole = tensor.detach().cpu().contiguous()
     with open(path, "wb") as handle:
-        handle.write(whole.view(-1).view(torch.uint8).numpy())
+        handle.write(memoryview(whole.view(-1).view(torch.uint8).numpy()))
     return FileTensor(path, _name(whole.dtype), tuple(whole.shape), whole.stride(), 0).map()
 
 
@@ -101,12 +101,12 @@ class StateRows:
                 for layer in range(layers):
                     begin = (place * layers + layer) * n_rows
                     for row, values in zip(self.rows.tolist(), content[place, layer], strict=True):
-                        _write_all(handle, values, (begin + row) * size)
+                        _write_all(handle, memoryview(values), (begin + row) * size)
         finally:
             os.close(handle)
 
 
-def _write_all(handle: int, values: ndarray, offset: int) -> None:
+def _write_all(handle: int, values: memoryview, offset: int) -> None:
     written = os.pwrite(handle, values, offset)
     while written < len(values):  # a disk that is nearly full takes a part
         written += os.pwrite(handle, values[written:], offset + written)
