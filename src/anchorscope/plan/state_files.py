@@ -49,7 +49,7 @@ def to_file(tensor: Tensor, path: str) -> Tensor:
     """The same tensor in a new file."""
     whole = tensor.detach().cpu().contiguous()
     with open(path, "wb") as handle:
-        handle.write(memoryview(whole.view(-1).view(torch.uint8).numpy()))
+        handle.write(whole.view(-1).view(torch.uint8).numpy().data)
     return FileTensor(path, _name(whole.dtype), tuple(whole.shape), whole.stride(), 0).map()
 
 
