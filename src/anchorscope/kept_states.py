@@ -19,6 +19,7 @@ from torch import Tensor
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
+from anchorscope.progress import Progress
 from anchorscope.recipe import named_layers
 
 CLEAN = "clean"
@@ -59,6 +60,11 @@ class KeptStates:
         path = folder / self.place
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
+
+
+def write_states(kept: KeptStates, folder: Path, device: str, progress: Progress) -> None:
+    """Writes the file; a worker does it where workers made the states."""
+    kept.write(folder)
 
 
 def place_of(dataset: str, intervention: str) -> str:

@@ -8,10 +8,9 @@ step is read from the run folder or made: a run that was stopped resumes, and on
 """
 
 import contextlib
-import errno
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,9 +23,9 @@ from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, KNOCKOUT, chosen_evidence
 from anchorscope.cost import REPORT, choose_random_cuts, dataset_size, report_cost, run_cost, step_costs
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.errors import Incomplete, TooFewAnswers, UserError, fault_in_words
+from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.ray_executor import WorkerGroups, WorkerJob, shared
+from anchorscope.execute.ray_executor import WorkerGroups, WorkerJob, full_disk_is_incomplete, shared
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments
@@ -142,7 +141,7 @@ def run_recipe(
     if fresh:
         rehearse(recipe, loaded is not None)
     with (
-        room_may_run_out(chosen),
+        contextlib.nullcontext() if chosen.is_local else full_disk_is_incomplete(),
         open_run(out, listener) as folder,
         few_collections(),
         shared(groups) as known,
@@ -157,6 +156,7 @@ def run_recipe(
         model = WorkerJob(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0)
         workers = None if chosen.is_local else known.of(chosen, model, listener.note)
         job = Job(folder, recipe, loaded, listener, workers, chosen.mixed, first_chart(folder, recipe))
+        held.callback(job.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})  # all files are read before anything slow
         sizes = [dataset_size(run["questions"].questions, recipe) for run in datasets]
@@ -170,6 +170,7 @@ def run_recipe(
         if not folder.is_published(key):
             listener.plan(_plan(datasets))
             results, left_out = _results(datasets)
+            counts = None if workers is None else workers.counts()
             facts = RunFacts(
                 job.record.identity,
                 recipe,
@@ -179,9 +180,12 @@ def run_recipe(
                 job.template.value if recipe.keep else None,
                 job.record.files,
                 asdict(job.record.numerics),
-                None if workers is None else workers.counts(),
+                counts,
             )
-            publish(folder, facts, results, left_out, key, listener)
+            publish(folder, facts, results, left_out, key, listener, job.fits)
+            if counts is not None:
+                through, stayed = counts["coordinator_bytes"] / 1e6, counts["states_bytes"] / 1e6
+                listener.note(f"{through:,.1f} MB went through this process; {stayed:,.1f} MB of states did not")
     return out
 
 
@@ -226,18 +230,6 @@ def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:
                 cost = 0.0 if name == "questions" else costs.get(name)
                 plan.append(PlannedStep(f"{run.name}/{name}", "answers" if kind else "items", cost, seconds))
     return [*plan, PlannedStep(REPORT, "items", report_cost(datasets[0].job.recipe))]
-
-
-@contextlib.contextmanager
-def room_may_run_out(choice: Choice) -> Iterator[None]:
-    """A disk that is full ends a run on many workers as any other want of means: what is done is kept."""
-    try:
-        yield
-    except OSError as error:
-        if choice.is_local or error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        told = fault_in_words(error)
-        raise Incomplete(f"{told} What is done is kept; the same command goes on.") from error
 
 
 def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:

@@ -26,9 +26,10 @@ from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
+from anchorscope.execute.solver import Solver
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FinishedRun
-from anchorscope.kept_states import KeptStates, features_place
+from anchorscope.kept_states import KeptStates, features_place, write_states
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK, ModelFiles
 from anchorscope.plugins import installed
@@ -119,11 +120,12 @@ def publish(
     left_out: Sequence[LeftOut],
     key: str,
     progress: Progress,
+    fits: Solver,
 ) -> None:
     """Writes the run's results, reads them back for the report, and moves all into place at once."""
     progress.begin(REPORT)
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
-        _publish(made, folder, run, results, left_out, key, progress)
+        _publish(made, folder, run, results, left_out, key, progress, fits)
     progress.done(REPORT)
 
 
@@ -135,6 +137,7 @@ def _publish(
     left_out: Sequence[LeftOut],
     key: str,
     progress: Progress,
+    fits: Solver,
 ) -> None:
     began = time.monotonic()
     frames = {
@@ -159,7 +162,7 @@ def _publish(
         {name: tensor for dataset in results for name, tensor in dataset.probes.items()}, made / "probes.safetensors"
     )
     for states in (states for dataset in results for states in dataset.kept):
-        states.write(made)
+        fits(write_states, states, made, title="states")
     for dataset in results:
         if dataset.features is not None:
             path = made / features_place(dataset.name)

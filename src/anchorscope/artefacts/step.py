@@ -58,10 +58,12 @@ class StepResult:
         form: Format,
         make: Callable[[], Any],
         large: bool = False,
+        stored: bool = True,
     ) -> None:
         self.folder, self.name, self.form, self._make = folder, name, form, make
         self.parents = tuple(parent for parent in parents if isinstance(parent, StepResult))
         self.large = large  # a large result is dropped when the run is finished, and made again where it is needed
+        self._stored = stored
         parts = {
             "epoch": made_from.epoch,
             "options": dict(made_from.options),
@@ -106,7 +108,10 @@ class StepResult:
         made = self._make()  # other steps may be made on the way; their time is theirs
         own = time.monotonic() - began - (self.folder.seconds_in_steps - inner)
         self.folder.seconds_in_steps += own
-        self._store(made, own)
+        if self._stored:
+            self._store(made, own)
+        else:
+            self._note(own)
         return made
 
     def _path(self) -> Path:
@@ -137,6 +142,15 @@ class StepResult:
             folder.arriving.pop(name)
         folder.drop([] if before is None else [name for name in before.files if name not in files])
         folder.progress.done(self.name)
+
+    def _note(self, seconds: float) -> None:
+        """Records that the result was made, and that the folder does not hold it."""
+        before = self.folder.steps.pop(self.name, None)
+        self.folder.steps[self.name] = StepRecord(
+            self.key, self.made_from, {}, round(seconds, 3), peak_memory_mb(), self.large, dropped=True
+        )
+        self.folder.drop([] if before is None else before.files)
+        self.folder.progress.done(self.name)
 
     def _explain_change(self, record: StepRecord) -> str:
         """How its inputs differ from those of the stored result."""

@@ -4,12 +4,14 @@ A shard is one planned batch with what it needs; a worker runs a shard and retur
 Numbers depend on what runs together, so a batch is never divided: the bits are the same, whichever worker runs it.
 Where memory runs out, the whole pass is planned again with half the tokens.
 
-Work on a device without a model is a shard too (`DeviceWork`), from a closed list of functions that take `device` and
-`progress` beside their arguments.
+Work on a device that runs no model is a shard too (`DeviceWork`): a worker calls the very function that one process
+calls. Same device, same bits.
 """
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,22 +35,16 @@ from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import has_room_for_twin
-from anchorscope.probes.crossfit import (
-    ProbeSet,
-    fit_final_probes,
-    fit_probes,
-    permuted_areas,
-    refit_logits,
-    score_clean,
-)
+from anchorscope.plan.state_files import StateRows, to_file
+from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress
-from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import further_shares, held_out_scores, knockout_share, question_shares
 from anchorscope.stats.streams import priorities
 
 P = TypeVar("P", bound="DecodePass | ChoicesPass")
 Place = tuple[int, int]
 """(position, site) of states, as indices."""
+LARGE = 2**16
+"""Bytes from which on a tensor stays in a file of the run folder instead of being sent."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +95,38 @@ class StatesPass(_Batched):
     random_weights: bool = False
     """Whether weights of the model's shape that were drawn at random take the place of its own."""
     items: tuple[int, ...] = ()
-    """Indices of a shard's sequences in the whole pass; empty for the whole."""
+    """What the sequences of a shard are called in the whole pass; empty where this is the whole."""
+    into: tuple[StateRows | None, ...] = ()
+    """Per variant, the file that kept states are written to; where there is none, they are handed back."""
 
     def shards(self) -> "list[StatesPass]":
         """One per batch, with its own sequences and their donors; itself if it runs nothing."""
         return [self._shard(batch) for batch in self.batches] or [self]
+
+    def run_by(self, variant: int) -> list[int]:
+        """The sequences that a variant runs, in order."""
+        runs = self.variants[variant].runs
+        return sorted(item for batch in self.batches for item in batch if runs(item))
+
+    def writing_shards(self, folder: Path, d_model: int, dtype: str, n_layers: int) -> "list[StatesPass]":
+        """Shards that write the states which are kept to files in a folder."""
+        files: list[StateRows | None] = []
+        for variant, places in enumerate(self.keep):
+            rows = np.array(self.run_by(variant), dtype=np.int64)
+            shape = (len(places), self.n_layers or n_layers, len(rows), d_model)
+            file = StateRows(str(folder / uuid.uuid4().hex), dtype, shape, rows) if len(places) and len(rows) else None
+            if file is not None:
+                file.create()
+            files.append(file)
+
+        def rows_of(shard: StatesPass, variant: int, file: StateRows) -> StateRows:
+            names = [shard.items[item] for item in shard.run_by(variant)]
+            return file.take(np.searchsorted(file.rows, names))
+
+        return [
+            replace(shard, into=tuple(file and rows_of(shard, at, file) for at, file in enumerate(files)))
+            for shard in self.shards()
+        ]
 
     def _shard(self, batch: tuple[int, ...]) -> "StatesPass":
         donors = {
@@ -431,46 +454,22 @@ def plan_choices(
     return whole.replanned(batch_tokens, 0)
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        fit_probes,
-        fit_final_probes,
-        refit_logits,
-        permuted_areas,
-        score_clean,
-        principal_states,
-        question_shares,
-        knockout_share,
-        held_out_scores,
-        further_shares,
-    )
-}
-
-
-def on_device(function: F) -> F:
-    """Adds a function of a module above this one to the list; workers import it when needed."""
-    FUNCTIONS[function.__name__] = function
-    return function
-
-
 @dataclass(frozen=True)
 class DeviceWork:
+    """A call of a function that takes `device` and `progress` beside its arguments."""
+
     title: str
-    function: str
+    function: Callable[..., Any]
+    """Of a module: it travels by its name."""
     arguments: tuple[Any, ...]
-    """Tensors in host memory, arrays and records."""
     device: str
     """Where it computes, as the worker names its devices."""
+    folder: str | None = None
+    """Where a large tensor that it gives is written; None to hand it back."""
 
     def run(self, progress: Progress) -> Any:
-        """Calls the function; ValueError if it isn't on the list."""
-        if self.function not in FUNCTIONS:
-            raise ValueError(f"{self.function[:60]!r} is not among {', '.join(FUNCTIONS)}")
-        return FUNCTIONS[self.function](*self.arguments, device=self.device, progress=progress)
-
-
-def plan_device_work(title: str, function: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> DeviceWork:
-    assert FUNCTIONS.get(function.__name__) is function, f"{function.__name__} is not on the list of functions"
-    return DeviceWork(title, function.__name__, arguments, device)
+        """What the function gives."""
+        found = self.function(*self.arguments, device=self.device, progress=progress)
+        if self.folder is None or not isinstance(found, Tensor) or found.nbytes < LARGE:
+            return found
+        return to_file(found, str(Path(self.folder, uuid.uuid4().hex)))

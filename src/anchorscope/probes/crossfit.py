@@ -23,6 +23,7 @@ from torch import Tensor
 from anchorscope.errors import UserError
 from anchorscope.models.devices import to_device
 from anchorscope.models.process_settings import true_float32
+from anchorscope.probes.chunks import Solve, solve_here
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, grid_search
 from anchorscope.probes.logistic import TrainingSets, fit_layers
@@ -114,6 +115,7 @@ def fit_probes(
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
     memory: int | None = None,
+    solve: Solve = solve_here,
 ) -> list[ProbeSet]:
     """All probes on the states, one set per site and position; `names` tell these apart in warnings.
 
@@ -123,7 +125,9 @@ def fit_probes(
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
     shape = splits.training.shape[:2]
     training, inner = (part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner))
-    searched, notes = grid_search(states, splits.labels, training, inner, torch.device(device), progress, title, memory)
+    searched, notes = grid_search(
+        states, splits.labels, training, inner, torch.device(device), progress, title, memory, solve=solve
+    )
     training_sets = [f"probe {probe} fold {fold}" for probe in splits.probes for fold in range(shape[1])]
     sets = []
     for name, search in zip(names, searched, strict=True):
@@ -194,6 +198,7 @@ def fit_final_probes(
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
     memory: int | None = None,
+    solve: Solve = solve_here,
 ) -> list[FinalProbe]:
     """One probe per place and layer that learns from all items.
 
@@ -203,7 +208,7 @@ def fit_final_probes(
     inner = final_inner_folds(strata, groups, order)[None]
     everyone = np.ones_like(inner, dtype=bool)
     searched, notes = grid_search(
-        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", memory
+        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", memory, solve=solve
     )
     return [
         FinalProbe(

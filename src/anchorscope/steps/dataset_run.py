@@ -88,8 +88,9 @@ class DatasetRun:
             ]
             made_from = self.job.made_from(step.epoch, step.libraries, step.options)
             form, full_name = format_for(step.make), f"{self.name}/{name}"
+            stored = self.job.workers is None or not step.large  # workers' states are in files already
             self._results[name] = StepResult(
-                self.job.folder, full_name, needs, made_from, form, partial(self._make, step), step.large
+                self.job.folder, full_name, needs, made_from, form, partial(self._make, step), step.large, stored
             )
         return self._results[name]
 
@@ -107,6 +108,8 @@ class DatasetRun:
     def forget_values(self) -> None:
         """Frees the memory of all results; they can still be read from the folder."""
         self._results.clear()
+        if not self.job.recipe.keep:  # what is kept is written with the results
+            self.job.forget_states()
 
     def is_kept(self, name: str) -> bool:
         """Whether the folder holds a step's result."""

@@ -194,7 +194,7 @@ def before_answer(run: DatasetRun) -> Tensor:
 
 def probes(run: DatasetRun) -> dict[str, ProbeSet]:
     """The cross-fitted probes of every site and position."""
-    fitted = run.job.fits(fit_probes, run["clean-states"].flatten(0, 1), run.splits, run.probe_names)
+    fitted = run.job.fits.divided(fit_probes, run["clean-states"].flatten(0, 1), run.splits, run.probe_names)
     return dict(zip(run.probe_names, fitted, strict=True))
 
 
@@ -207,7 +207,7 @@ def clean_scores(run: DatasetRun) -> NDArray[np.float32]:
 def final_probes(run: DatasetRun) -> dict[str, FinalProbe]:
     """Probes that learn from all items, for use on new ones: at every site and position."""
     states, order = run["clean-states"].flatten(0, 1), priorities(run.job.recipe.seed, "final probe", run.item_ids)
-    fitted = run.job.fits(
+    fitted = run.job.fits.divided(
         fit_final_probes, states, run.splits.strata, run.groups, run.probe_names, order, title="final probes"
     )
     return dict(zip(run.probe_names, fitted, strict=True))
@@ -236,8 +236,11 @@ def cut_states(run: DatasetRun) -> dict[str, Tensor]:
     kept = {name: run.kept_states(name, "cut-states") for name in names}
     if all(states is not None for states in kept.values()):
         return {name: states.flatten(0, 1) for name, states in kept.items() if states is not None}
-    where = [run.all_places.index(place) for place in run.job.cut_places]
-    return {name: states[where] if len(states) > len(where) else states for name, states in _cut_pass(run)[1].items()}
+    n_places, headline = len(run.job.cut_places), run.headline_index
+    return {
+        name: states[headline : headline + 1] if len(states) > n_places else states
+        for name, states in _cut_pass(run)[1].items()
+    }
 
 
 def principal(run: DatasetRun) -> dict[str, Tensor]:
@@ -246,7 +249,7 @@ def principal(run: DatasetRun) -> dict[str, Tensor]:
     reduced = {}
     for name, states in {CLEAN: run["clean-states"].flatten(0, 1), **_cut_pass(run)[1]}.items():
         if name not in (CLEAN, KNOCKOUT) and len(states) > 1:
-            states = states[[run.headline_index]]
+            states = states[run.headline_index : run.headline_index + 1]
         reduced[name] = _along_directions(run, states.flatten(0, 1), name).unflatten(0, states.shape[:2])
     return reduced
 
@@ -294,7 +297,9 @@ def refits(run: DatasetRun) -> Arrays:
     """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
     states = run.headline_cut_states()
     first = [intervention.name for intervention in run.keeping_states if intervention.draw == 0]
-    return {name: run.job.fits(refit_logits, name, states[name], run.splits, title=f"refit {name}") for name in first}
+    calls = [(name, states[name], run.splits) for name in first]
+    found = run.job.fits.each(refit_logits, calls, [f"refit {name}" for name in first])
+    return dict(zip(first, found, strict=True))
 
 
 def permuted_refits(run: DatasetRun) -> Arrays:

@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes import grid_search, logistic
+from anchorscope.probes import chunks, grid_search, logistic
 from anchorscope.probes.chunks import ChunkPlan
 from anchorscope.probes.crossfit import PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
@@ -208,7 +208,7 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
         return replace(found, converged=(sets.members != hard).any(1)[None] | torch.tensor(not here))
 
     monkeypatch.setattr(grid_search, "solve", one_fails)
-    monkeypatch.setattr(grid_search, "plan_chunks", lambda *_, **__: ChunkPlan(1, 1000, None))
+    monkeypatch.setattr(chunks, "plan_chunks", lambda *_, **__: ChunkPlan(1, 1000, None))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # so that the chunks come in order
     both = fit_probes(torch.stack([example.states, example.states]), example.splits, ["mlp/final", "residual/final"])
     assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]

@@ -15,9 +15,7 @@ from anchorscope.evidence.tables import evidence_tables
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
 from anchorscope.execute.solver import Solver, fit_device
-from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import FUNCTIONS, DeviceWork, plan_device_work
 from anchorscope.probes.crossfit import (
     fit_final_probes,
     fit_probes,
@@ -27,6 +25,7 @@ from anchorscope.probes.crossfit import (
     refit_logits,
     score_clean,
 )
+from anchorscope.probes.grid_search import search_chunks
 from anchorscope.progress import Silent
 from anchorscope.question_share.principal import principal_states
 from anchorscope.question_share.shares import (
@@ -97,6 +96,10 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
     return {function.__name__: (function, arguments) for function, arguments in made.items()}
 
 
+FUNCTIONS = tuple(cases())
+DIVIDED = ("fit_probes", "fit_final_probes")
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [(name, torch.float32) for name in FUNCTIONS] + [(name, torch.bfloat16) for name in FUNCTIONS if name not in WIDE],
@@ -108,23 +111,28 @@ def test_a_worker_gives_the_bits_of_one_process(tiny_llama: LanguageModel, name:
     workers = Accelerated(lambda: tiny_llama)
     there = Solver("cuda", workers, Silent())(function, *arguments)
     assert bits(alone) == bits(here) == bits(there)
-    assert [(work.function, work.device) for work in workers.asked] == [(name, "cuda")]
+    assert [(work.function, work.device) for work in workers.asked] == [(function, "cuda")]
     assert type(there) is type(alone)
 
 
-def test_only_functions_on_the_list_are_called(tiny_llama: LanguageModel) -> None:
-    for name in ("eval", "os.system", "__import__", ""):
-        forged = DeviceWork("forged", name, ("1",), "cpu")
-        with pytest.raises(ValueError, match="is not among fit_probes"):
-            Worker(tiny_llama).run(forged, Silent())
-    with pytest.raises(AssertionError, match="not on the list"):
-        plan_device_work("sorted", sorted, (), "cpu")
+@pytest.mark.parametrize("name", DIVIDED)
+@pytest.mark.parametrize("n_workers", [1, 2, 5])
+def test_chunks_that_workers_share_give_the_bits_of_one_process(
+    tiny_llama: LanguageModel, name: str, n_workers: int
+) -> None:
+    function, arguments = cases()[name]
+    workers = Accelerated(lambda: tiny_llama)
+    workers.n_workers = n_workers
+    found = Solver("cuda", workers, Silent()).divided(function, *arguments)
+    assert bits(found) == bits(function(*arguments, device="cpu", progress=Silent()))
+    blocks = [work for work in workers.asked if work.function is search_chunks]
+    assert len(blocks) == min(2 * n_workers, 3)  # two places of three layers are three chunks
 
 
 class _Full:
     """Workers whose memory does not suffice."""
 
-    divides, n_layers = True, 4
+    folder, n_layers = None, 4
 
     def map(self, shards: Sequence[Any], progress: Any) -> Iterator[DevicePart]:
         raise MemoryRanOut("CUDA out of memory")
