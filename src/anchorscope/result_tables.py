@@ -28,9 +28,7 @@ from anchorscope.schema import (
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
     PATHWAY_COLUMNS,
-    SHARE_CALL_SCHEMA,
     UNAVAILABLE_SCHEMA,
-    empty,
 )
 from anchorscope.spans.locate import ItemTokens
 
@@ -58,11 +56,7 @@ def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[fl
 
 
 def items_frame(
-    items: Sequence[Item],
-    folds: Mapping[int, int],
-    pathways: pl.DataFrame,
-    headline: tuple[str, str],
-    shares: pl.DataFrame,
+    items: Sequence[Item], folds: Mapping[int, int], pathways: pl.DataFrame, headline: tuple[str, str]
 ) -> pl.DataFrame:
     """items.parquet: one row per question that was asked, used or not; `folds` by index of the item."""
     questions, labels = [item.question for item in items], [item.label for item in items]
@@ -73,9 +67,6 @@ def items_frame(
         name: dict(here.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
         for name in ("plain", "corrected")
     }
-    of_items = {row[0]: row[1:] for row in shares.select(*SHARE_CALL_SCHEMA).iter_rows()}
-    unknown = (None,) * (len(SHARE_CALL_SCHEMA) - 1)
-    shared = zip(*(of_items.get(one.item_id, unknown) for one in questions), strict=True)
     means, least = _confidences(answers)
     to_json = json.JSONEncoder(ensure_ascii=False).encode
     columns: dict[str, Any] = {
@@ -102,7 +93,6 @@ def items_frame(
         "probe_positions": _positions(located),
         "pathway": [assigned["plain"].get(one.item_id) for one in questions],
         "pathway_corrected": [assigned["corrected"].get(one.item_id) for one in questions],
-        **dict(zip(list(SHARE_CALL_SCHEMA)[1:], shared, strict=True)),
         "metadata": [to_json(dict(one.metadata)) for one in questions],
     }
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
@@ -150,7 +140,7 @@ def unused_frames(dataset: str, sample: QuestionSample, items: Sequence[Item]) -
         for item in items
     ]
     nowhere = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
-    return items_frame(unused, {}, nowhere, ("", ""), empty(SHARE_CALL_SCHEMA)), counts_frame(dataset, sample, unused)
+    return items_frame(unused, {}, nowhere, ("", "")), counts_frame(dataset, sample, unused)
 
 
 def effects_frame(

@@ -64,7 +64,7 @@ class DatasetResult:
     effects: pl.DataFrame
     counts: pl.DataFrame
     tables: Mapping[str, pl.DataFrame]
-    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, question_share with items and tests."""
+    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, evidence_parts, _items and _tests."""
     probes: Mapping[str, Tensor]
     reference_layers: tuple[int, ...]
     """l* of each fold at the headline place."""
@@ -150,7 +150,7 @@ def _publish(
         **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
         **{name: pl.concat([getattr(one, name) for one in results]) for name in _OF_EXPERIMENTS},
     }
-    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "question_share_items"):
+    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "evidence_items"):
         frames[name].write_parquet(made / f"{name}.parquet")
     for name in (
         "curves",
@@ -158,8 +158,8 @@ def _publish(
         "probe_scores",
         "summary",
         "experiments",
-        "question_share",
-        "question_share_tests",
+        "evidence_parts",
+        "evidence_tests",
     ):
         frames[name].write_csv(made / f"{name}.csv")
     save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")

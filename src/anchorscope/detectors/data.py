@@ -16,8 +16,8 @@ from anchorscope.detectors.bank import Bank, fit_bank
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
 from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.training import INNER_FOLDS, Training
+from anchorscope.evidence_parts.principal import Directions, default_directions, principal_directions
 from anchorscope.models.process_settings import workers_of_one_thread
-from anchorscope.question_share.principal import Directions, default_directions, principal_directions
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from anchorscope.detectors.features import Features, Needs, StateKey
 from anchorscope.detectors.fitted import Stored, registered
-from anchorscope.question_share.principal import principal_directions
+from anchorscope.evidence_parts.principal import principal_directions
 
 DIRECTIONS = 32
 """Principal directions at most; one for every fourth item."""

@@ -94,7 +94,7 @@ class Intervention:
     """False for a no-op control: nothing is changed, only the batches are made in another order."""
     max_items: int | None = None
     keeps_states: bool = False
-    """Whether states under it are kept: the question share needs them, and probes are fitted on them (`refit`)."""
+    """Whether states under it are kept: the parts need them, and probes are fitted on them (`refit`)."""
     candidates: Callable[[Item], Sequence[int]] | None = None
     """For one that draws its keys: the positions that it draws from."""
     repeats: bool = False

@@ -31,6 +31,8 @@ from anchorscope.engine.batching import (
 from anchorscope.engine.decode import Sampling, decoded_lengths
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
+from anchorscope.evidence_parts.parts import held_out_scores, solve_control, solve_parts
+from anchorscope.evidence_parts.principal import principal_states
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import has_room_for_twin
 from anchorscope.probes.crossfit import (
@@ -42,8 +44,6 @@ from anchorscope.probes.crossfit import (
     score_clean,
 )
 from anchorscope.progress import Progress
-from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import further_shares, held_out_scores, knockout_share, question_shares
 from anchorscope.stats.streams import priorities
 
 P = TypeVar("P", bound="DecodePass | ChoicesPass")
@@ -444,10 +444,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         permuted_areas,
         score_clean,
         principal_states,
-        question_shares,
-        knockout_share,
+        solve_parts,
+        solve_control,
         held_out_scores,
-        further_shares,
     )
 }
 """What workers can be asked for, by name."""
