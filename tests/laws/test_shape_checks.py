@@ -7,9 +7,9 @@ import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
 
+from anchorscope.evidence_parts.need import Cells
 from anchorscope.models.devices import copy_rows
 from anchorscope.probes.logistic import TrainingSets, fit_layers
-from anchorscope.question_share.evidence import Cells
 
 pytestmark = pytest.mark.skipif("SHAPES_CHECKED" not in os.environ, reason="shapes are not checked: SHAPES_CHECKED")
 

@@ -72,7 +72,8 @@ class PartsOfDataset:
         """Without further draws of the random cut, which are reported together with the first."""
         return [name for name in self.needs if not name.startswith(f"{RANDOM} ")]
 
-    def _draws(self) -> list[str]:
+    def random_draws(self) -> list[str]:
+        """Every draw of the random cut."""
         return [name for name in self.needs if name == RANDOM or name.startswith(f"{RANDOM} ")]
 
     def _headline_needs(self, intervention: str) -> Needs:
@@ -162,7 +163,7 @@ def evidence_items_frame(parts: PartsOfDataset) -> pl.DataFrame:
             continue
         for view, terms in parts.needs[name].items():
             if name == RANDOM:
-                draws = [parts.needs[draw][view] for draw in parts.randomrandom_draws()]
+                draws = [parts.needs[draw][view] for draw in parts.random_draws()]
                 terms = Terms(*(np.mean(columns, axis=0) for columns in zip(*draws, strict=True)))
             frames += _item_rows(parts, name, view, terms)
     return pl.concat(frames)

@@ -54,6 +54,11 @@ class EvidenceItems:
     item_ids: Sequence[str]
     seed: int
 
+    @property
+    def are_enough(self) -> bool:
+        """Whether there are enough answers and groups for a share."""
+        return len(self.labels) >= FEWEST_ANSWERS and len(np.unique(self.groups)) >= FEWEST_GROUPS
+
     @cached_property
     def halves(self) -> Halves:
         """Their half splits, the same for every view and control."""

@@ -201,8 +201,6 @@ def measure_set(
         BEFORE,
         BOTH,
         CUT,
-        FEWEST_ANSWERS,
-        FEWEST_GROUPS,
         NEEDS_QUESTION,
         EvidenceItems,
         EvidenceSolver,
@@ -222,7 +220,7 @@ def measure_set(
         for scores, first in zip(solver.evidence.held_out(items.halves).numpy()[0], items.halves.first, strict=True)
     ]
     area = torch.stack(areas).mean(dim=0)
-    if len(ids) < FEWEST_ANSWERS or len(np.unique(answers.groups)) < FEWEST_GROUPS:
+    if not items.are_enough:
         return area, {}
     before, shares = solver.terms(reduced[BEFORE], BEFORE), {}
     for name in answers.cut:

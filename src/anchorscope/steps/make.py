@@ -48,16 +48,7 @@ from anchorscope.evidence.part_tables import (
     tests_frame,
 )
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
-from anchorscope.evidence_parts.parts import (
-    BEFORE,
-    CUT,
-    FEWEST_ANSWERS,
-    FEWEST_GROUPS,
-    held_out_scores,
-    needs_by_name,
-    solve_control,
-    solve_parts,
-)
+from anchorscope.evidence_parts.parts import BEFORE, CUT, held_out_scores, needs_by_name, solve_control, solve_parts
 from anchorscope.evidence_parts.principal import principal_states
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_samples
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
@@ -317,7 +308,7 @@ def evidence_terms(run: DatasetRun) -> Arrays:
     """The terms of every view and control, held-out scores, and displacements; scores alone of too few answers."""
     states, headline, items = dict(run["principal-states"]), run.headline_index, run.evidence_items
     moved = {name: states.pop(name).numpy() for name in list(states) if name.startswith("displacement/")}
-    if len(items.labels) < FEWEST_ANSWERS or len(np.unique(items.groups)) < FEWEST_GROUPS:
+    if not items.are_enough:
         scores = run.job.fits(held_out_scores, states[CLEAN][headline], items, "", title="evidence")
         return {"scores/clean": scores, **moved}
     states[BEFORE] = _along_directions(run, run["before-answer"], BEFORE)[None]
@@ -354,7 +345,7 @@ def random_weight_terms(run: DatasetRun) -> Arrays:
         view: _along_directions(run, part, RANDOM_WEIGHTS)
         for view, part in zip((CLEAN, CUT, BEFORE), states, strict=True)
     }
-    if len(items.labels) < FEWEST_ANSWERS or len(np.unique(items.groups)) < FEWEST_GROUPS:
+    if not items.are_enough:
         scores = job.fits(held_out_scores, reduced[CLEAN], items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)
         return {f"scores/{RANDOM_WEIGHTS}": scores}
     return job.fits(solve_control, reduced, items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)

@@ -206,7 +206,7 @@ def test_both_sets_of_matched_answers_stand_side_by_side(sections):
     lines = {line[1]: line[2:] for line in section.tables[0][1].rows if line[0] == "PopQA"}
     assert lines["AUC: probe trained on them"] == ("0.70 [0.66, 0.74]", "120", "0.80 [0.76, 0.84]", "120")
     assert lines["AUC: words alone"] == ("0.50 [0.47, 0.53]", "120", "–", "–")
-    assert lines["Λ: key words cut"] == ("0.93 [0.85, 1.01]", "120", "0.60 [0.52, 0.68]", "120")
+    assert lines["only both together"] == ("0.93 [0.85, 1.01]", "120", "0.60 [0.52, 0.68]", "120")
 
 
 def test_a_run_without_experiments_has_no_such_part(tmp_path):
