@@ -27,6 +27,7 @@ from torch import Tensor
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence_parts.half_splits import CleanEvidence, Halves, clean_evidence, make_halves
 from anchorscope.evidence_parts.need import Share, Terms, view_terms
+from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.probes.folds import truth_strata
 from anchorscope.progress import Progress
 from anchorscope.stats.streams import stream
@@ -107,8 +108,9 @@ def side_by_side(
     second: Float[Tensor, "problem item direction"],
     device: str | torch.device = "cpu",
 ) -> Float[Tensor, "problem item direction"]:
-    """Two views as one, along as many principal directions as the larger one has, in host memory."""
-    number = max(first.shape[-1], second.shape[-1])
+    """Two views as one, along as many principal directions as the number of items allows, in host memory."""
+    widths = first.shape[-1], second.shape[-1]
+    number = max(*widths, default_directions(first.shape[1], sum(widths)))
     reduced = []
     for pair in zip(first, second, strict=True):
         both = torch.cat(pair, dim=-1).to(device).double()

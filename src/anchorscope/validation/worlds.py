@@ -9,7 +9,7 @@ differ in where the evidence is and in what makes it hard to attribute.
 The truth is what an endless sample would give: the best linear probe, and need(V) by least squares.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ WIDTH = 120
 N_ENDLESS = 200_000
 """Items that stand for endlessly many."""
 _NEWTON_STEPS = 8
+_OF_A_GROUP = 40  # items, where there are endlessly many groups
 _SIGN_NOISE = 0.3  # of the two signs whose product is the match
 _OUTLIER_SCALE, _N_OUTLIERS = 50.0, 3
 
@@ -210,7 +211,8 @@ class Truth:
 
 def find_truth(world: World, rng: np.random.Generator, n_items: int = N_ENDLESS) -> Truth:
     """The parts from one large draw, by least squares."""
-    features = draw_features(world, n_items, 1, rng)
+    many = replace(world, n_groups=n_items // _OF_A_GROUP) if world.n_groups else world
+    features = draw_features(many, n_items, 1, rng)
     z, labels = _best_probe(features.clean[0], features.labels), features.labels
     cut, before = features.cut[0], features.before[0]
     needs_question, needs_answer = _linear_need(z, cut, labels), _linear_need(z, before, labels)

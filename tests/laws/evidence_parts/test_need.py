@@ -144,14 +144,15 @@ def test_parts_sum_to_one_and_survive_storing(make_case):
     assert all(np.array_equal(again[part].value, parts[part].value) for part in parts)
 
 
-def test_views_side_by_side_have_as_many_directions_as_one():
-    first, second = torch.randn(2, 50, 8), torch.randn(2, 50, 6)
+def test_views_side_by_side_have_as_many_directions_as_the_items_allow():
+    first, second = torch.randn(2, 40, 8), torch.randn(2, 40, 6)
     both = side_by_side(first, second)
-    assert both.shape == (2, 50, 8)
+    assert both.shape == (2, 40, 10)  # one for every fourth item
     whole = torch.cat([first, second], dim=-1)
     kept = (both - both.mean(1, keepdim=True)).square().sum((1, 2))
     values = torch.linalg.svdvals(whole - whole.mean(1, keepdim=True)).square()
-    torch.testing.assert_close(kept, values[:, :8].sum(1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(kept, values[:, :10].sum(1), rtol=1e-4, atol=1e-4)
+    assert side_by_side(torch.randn(1, 400, 8), torch.randn(1, 400, 6)).shape[-1] == 14
 
 
 def test_the_band_holds_the_best_layer_and_those_within_one_standard_error():

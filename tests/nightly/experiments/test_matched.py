@@ -72,7 +72,7 @@ class Planted:
         rng = stream(0, "test")
         sign = np.where([bool(item.label.truthful) for item in items], 1.0, -1.0)
         states = rng.normal(size=(LAYERS, len(items), WIDTH))
-        kept = self.signal * sign * (rng.random(len(items)) < self.left)  # these do not need what is cut
+        kept = self.signal * sign * self.left  # does not need what is cut
         cut = states.copy()
         states[1:, :, 0] += self.signal * sign - kept
         states[1:, :, 1] += kept
@@ -84,8 +84,9 @@ class Planted:
         )
 
 
-def run(inputs: ExperimentInputs, planted: Planted) -> Found:
+def run(inputs: ExperimentInputs, planted: Planted, fewest: int = 100) -> Found:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("anchorscope.evidence_parts.parts.FEWEST_ANSWERS", fewest)
         patch.setattr(matched, "run_supplied", planted)
         return EXPERIMENT.run(inputs)
 
@@ -144,9 +145,8 @@ def test_what_words_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) 
         assert estimate.value == estimate.ci_low == estimate.ci_high == 0.5, quantity
 
 
-def test_too_few_answers_have_an_area_and_no_share(inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anchorscope.evidence_parts.parts.FEWEST_ANSWERS", 100_000)
-    found = run(inputs, Planted(0.0))
+def test_too_few_answers_have_an_area_and_no_share(inputs: ExperimentInputs) -> None:
+    found = run(inputs, Planted(0.0), fewest=100_000)
     assert only(found, "auc", variant=MATCHED).estimate.value > 0.9
     assert not [row for row in found.statistics if row.quantity == "together"]
     assert any(line.startswith("parts of the evidence of matched answers") for line in found.missing)
