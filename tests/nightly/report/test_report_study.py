@@ -21,7 +21,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 def shown(model: str, seed: int, level: float, random_weights: bool = False) -> ShownRun:
     made = model_findings(model, layers=30, datasets=DATASETS, random_weights=random_weights)
-    found = with_shares(with_random(made), World(share=level))
+    found = with_shares(with_random(made), World(together=level))
     card = answer_card(found, read(found))
     name = f"{model}-seed{seed}"
     return ShownRun(name, model, "few-shot", seed, "done", None, f"runs/{name}/report.html", found, card)

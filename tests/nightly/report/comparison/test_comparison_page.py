@@ -35,7 +35,7 @@ def run(
     model: str = "Small", share: float = 0.4, *, datasets: tuple[str, ...] = BOTH, parameters: int = 10**8, **world: Any
 ) -> Findings:
     found = with_random(model_findings(model, layers=30, datasets=datasets, parameters=parameters))
-    return with_shares(found, World(share=share, **world))
+    return with_shares(found, World(together=share, **world))
 
 
 @pytest.fixture(scope="module")
