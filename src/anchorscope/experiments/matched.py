@@ -222,7 +222,8 @@ def measure_set(
     area = torch.stack(areas).mean(dim=0)
     if not items.are_enough:
         return area, {}
-    before, shares = solver.terms(reduced[BEFORE], BEFORE), {}
+    before = solver.terms(reduced[BEFORE], BEFORE)
+    shares: dict[str, tuple[float, float]] = {}
     for name in answers.cut:
         both = side_by_side(reduced[BEFORE], reduced[name], inputs.device)
         needs = {CUT: solver.terms(reduced[name], name), BEFORE: before, BOTH: solver.terms(both, f"{name}, {BOTH}")}

@@ -5,6 +5,7 @@ One dataset is told with intervals and layers; of several, ranges and names are 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from anchorscope.report.findings import Findings, auc_of, nested_auc
 from anchorscope.report.palette import display_name
@@ -101,9 +102,9 @@ class CardWords:
         spoken = [name for name in self.findings.datasets if why_silent(self.findings, name) is None]
         sentences = []
         if spoken:
-            parts = {part: self.over(lambda name, part=part: self.share(name, part), as_percent) for part in PARTS}
+            parts = {part: self.over(partial(self.share, part=part), as_percent) for part in PARTS}
             needs, random = (
-                self.over(lambda name, cut=cut: self.share(name, NEEDS_QUESTION, cut), as_percent)
+                self.over(partial(self.share, part=NEEDS_QUESTION, intervention=cut), as_percent)
                 for cut in ("knockout", "random")
             )
             where = f" on {listing([display_name(name) for name in spoken])}" if self.several else ""

@@ -8,7 +8,7 @@ averaged for the text, is marked; black lines show how much needs the key words,
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import polars as pl
@@ -102,7 +102,12 @@ class EvidencePartsChart(Display):
         for part, values in zip(PARTS, shares, strict=True):
             for base, signed in ((up, np.maximum(values, 0.0)), (down, np.minimum(values, 0.0))):
                 look = PART_LOOKS[part]
-                filled = {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0.4}
+                filled: dict[str, Any] = {
+                    "facecolor": look.colour,
+                    "hatch": look.hatch,
+                    "edgecolor": "white",
+                    "linewidth": 0.4,
+                }
                 axes.fill_between(layers, base, base + signed, **filled)
                 base += np.nan_to_num(signed)
         for cut, (dash, _) in _LINES.items():

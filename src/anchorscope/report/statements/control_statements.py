@@ -165,8 +165,10 @@ def _nothing_cut(about: About) -> Found:
 def _of_parts(
     claim: str, topic: str, holds: str, fails: str, measure: Callable[[About], Found | None], unit: str = "ratio"
 ) -> Statement:
-    judge = {"judge": under(SMALL_RATIO)} if measure not in (_permuted, _displacement) else {}
-    return Statement(claim, topic, holds, fails, measure, standing="control", key=(None,), unit=unit, **judge)
+    def judge(measured: Found) -> Verdict:
+        return measured.verdict or under(SMALL_RATIO)(measured)
+
+    return Statement(claim, topic, holds, fails, measure, judge, standing="control", key=(None,), unit=unit)
 
 
 SHARE_CONTROLS = (
