@@ -259,7 +259,7 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_fo
     results = {name: path for name, path in files.items() if name not in own and not name.startswith("work/")}
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in results.items()}
     assert manifest["sha256"] == hashes
-    assert manifest["schema_version"] == 4
+    assert manifest["schema_version"] == 5
     assert manifest["events"] == []
     assert manifest["seed"] == 0
     assert manifest["model"]["source"] == str(model_folder)

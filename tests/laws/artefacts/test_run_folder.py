@@ -79,7 +79,7 @@ def test_the_manifest_holds_the_sha256_of_every_result_and_a_seal(tmp_path: Path
     assert found["sha256"] == {name: hashlib.sha256(files[name]).hexdigest() for name in results}
     seal = found.pop("seal")
     assert seal == canonical_hash(found)
-    assert found["schema_version"] == 4
+    assert found["schema_version"] == 5
 
 
 def test_the_index_lists_every_file_that_the_run_wrote(tmp_path: Path) -> None:
