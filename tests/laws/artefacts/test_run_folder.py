@@ -311,7 +311,7 @@ def test_an_index_of_another_version_is_told_and_nothing_touched(tmp_path: Path)
     content = json.loads(place.read_text()) | {"schema_version": 99}
     content.pop("seal")
     place.write_text(json.dumps({**content, "seal": canonical_hash(content)}))
-    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 4\)")
+    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 5\)")
 
 
 @pytest.mark.parametrize("left", [[], [".lock"], [".lock", "index.json.anchorscope-partial"]])
