@@ -7,7 +7,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile
 # Rooms whose annotations of shapes are checked while the laws and runs use them (tests/support/shape_checks.py).
-SHAPES_CHECKED := stats models engine probes question_share interventions plan evidence detectors
+SHAPES_CHECKED := stats models engine probes evidence_parts interventions plan evidence detectors
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
 .PHONY: demo test check nightly lint types unit golden adapters docs examples dist lock install clean

@@ -3,7 +3,7 @@
 run = anchorscope.run(model="smollm2-135m", datasets=["atlas"], limit=600, out="runs/demo")
 run                                                         # in a notebook: the answer card
 run.curves.filter(pl.col("assignment") == "corrected")
-run.figure("question_share")
+run.figure("evidence_parts")
 
 A finished run is opened without torch.
 """
@@ -26,7 +26,7 @@ from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
-from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
+from anchorscope.schema import EVIDENCE_TEST_SCHEMA, EXPERIMENT_SCHEMA, PART_SCHEMA
 from anchorscope.screen import chosen_listener, clear_screen
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
@@ -88,19 +88,19 @@ class Run:
         return self._finished.csv("summary")
 
     @cached_property
-    def question_share(self) -> pl.DataFrame:
-        """Λ: how much of the evidence needs the question's key words, per cut, place, layer and group."""
-        return self._finished.csv_where_made("question_share", SHARE_SCHEMA)
+    def evidence_parts(self) -> pl.DataFrame:
+        """The parts of the probe's evidence, per intervention, place, layer and over the band."""
+        return self._finished.csv_where_made("evidence_parts", PART_SCHEMA)
 
     @cached_property
-    def question_share_items(self) -> pl.DataFrame:
-        """Evidence lost and had by every item; a set's share is the ratio of the sums."""
-        return self._finished.parquet("question_share_items")
+    def evidence_items(self) -> pl.DataFrame:
+        """The terms of every item; need of any set is (Σ lost / Σ label_left) / (Σ had / Σ label)."""
+        return self._finished.parquet("evidence_items")
 
     @cached_property
-    def question_share_tests(self) -> pl.DataFrame:
-        """Tests on Λ at the headline layer: differences, nulls, features, with interval and p-value."""
-        return self._finished.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA)
+    def evidence_tests(self) -> pl.DataFrame:
+        """Numbers beside the parts: differences to the random cut, displacement, AUCs, counts."""
+        return self._finished.csv_where_made("evidence_tests", EVIDENCE_TEST_SCHEMA)
 
     @cached_property
     def experiments(self) -> pl.DataFrame:

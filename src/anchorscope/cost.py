@@ -15,8 +15,8 @@ from anchorscope.answers.choose import LabelCounter
 from anchorscope.catalogue import EXPERIMENTS, INTERVENTIONS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
+from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.interventions.intervention import NOISE_ITEMS
-from anchorscope.question_share.principal import default_directions
 from anchorscope.recipe import Recipe
 
 REPORT = "report"
@@ -35,9 +35,9 @@ _USED = 0.6  # of all answers while labels are unknown: the demo's share after b
 _CUT = 0.85  # tokens of a cut item that are run again: those after the first cut one
 _ANSWER_ALONE = 0.4  # tokens of an item without its question
 _PROBE_FOLD, _REFIT_FOLD, _FINAL_PROBES, _PRINCIPAL = 7e3, 3.4e3, 8e3, 6e3  # operations per number of the states
-_CLEAN_EVIDENCE, _LOST_EVIDENCE = 1.2e3, 1.3e3  # per item and direction², of one layer at one place
+_CLEAN_EVIDENCE, _VIEW = 1.2e3, 0.7e3  # per item and direction², of one layer at one place
 _RESAMPLED = 7e3  # per resample, item and layer
-_ITEM_TESTS = 4e8  # per item: intervals and tests of the question share
+_ITEM_TESTS = 1e8  # per item: intervals and tests of the parts
 _REFERENCE_RATE = 6.2e10  # operations per second of the machine on which all this was measured
 _REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = 7.0, 1.0, 9.0  # there: page and figures, tables alone, imports
 _LOAD_RATE = 4e8  # bytes of weights per second: hashed, read, checked
@@ -118,19 +118,19 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "effects-knockout": once * (_CUT * (1 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1)),
         "principal-states": _PRINCIPAL * (2 * everywhere + cuts * layers) * states,
         "cut-states": 0.0,
-        "lost-evidence": (_CLEAN_EVIDENCE * (everywhere + layers) + _LOST_EVIDENCE * (everywhere + (cuts + 2) * layers))
+        "evidence-terms": (_CLEAN_EVIDENCE * (everywhere + layers) + _VIEW * (everywhere + (2 * cuts + 6) * layers))
         * reduced,
         "answer-alone": once * _ANSWER_ALONE,
         "null-scores": 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
         "log-probs": 0.0,
-        "question-share": _ITEM_TESTS * size.used,
+        "evidence-parts": _ITEM_TESTS * size.used,
         "refits": 2 * _REFIT_FOLD * recipe.folds * layers * states,
         "permuted-refits": _REFIT_FOLD * recipe.folds * states,
         "tables": _RESAMPLED * recipe.bootstrap * size.used * layers * places / len(SITES),
         "final-probes": _FINAL_PROBES * everywhere * states,
     }
     if recipe.random_weights:
-        costs["lost-random-weights"] = 2 * once
+        costs["evidence-random-weights"] = 2 * once
     if "detection" in recipe.keep:
         written = max(SAMPLES) * _DECODING * (_ANSWER_TOKENS + 1) / (size.tokens + _ANSWER_TOKENS)
         costs |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}

@@ -19,11 +19,11 @@ from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_re
 from anchorscope.report.findings import Findings, headline_effects
 from anchorscope.report.statements import read
 from anchorscope.schema import (
+    EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
+    PART_SCHEMA,
     SCHEMA_VERSION,
-    SHARE_SCHEMA,
-    SHARE_TEST_SCHEMA,
     UNAVAILABLE_SCHEMA,
     empty,
 )
@@ -106,8 +106,8 @@ class FinishedRun:
             unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
             curve_samples=self.parquet("curve_samples"),
             effects=self._headline_effects(),
-            question_share=self.csv_where_made("question_share", SHARE_SCHEMA),
-            question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
+            evidence_parts=self.csv_where_made("evidence_parts", PART_SCHEMA),
+            evidence_tests=self.csv_where_made("evidence_tests", EVIDENCE_TEST_SCHEMA),
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),

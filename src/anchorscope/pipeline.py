@@ -1,7 +1,7 @@
 """The main job, from top to bottom.
 
-questions → answers → truth labels → exact tokens → clean states → probes → interventions → question share
-→ tables → experiments → report
+questions → answers → truth labels → exact tokens → clean states → probes → interventions → parts of the
+evidence → tables → experiments → report
 
 `steps_of` is the table of these steps: what each needs, which options change it, and what makes it (`steps/make.py`). A
 step is read from the run folder or made: a run that was stopped resumes, and one that is asked for more does only that.
@@ -50,6 +50,7 @@ _HEADLINE = ("positions", "headline")
 _FITS = ("folds", "seed", "fit_device")
 _REDUCED = (*_CUTS, "headline", "directions", "fit_device")
 _SAMPLED = ("site", "position", "bootstrap", "seed")
+_EVIDENCE = ("evidence-terms", "clean-scores", "log-probs", "null-scores")
 _TABLES = (*_SAMPLED, "fit_device", "model_name")
 _EXPERIMENTS = (*_SAMPLED, "edges", "evidence_items", "window", "max_new_tokens", "solver")
 _OF_QUESTIONS = ("questions", "answers", "labels", "tokens")  # work on every question; all others on the used items
@@ -59,7 +60,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
     """The steps of every dataset, each after those that it needs: name, needs, options, and what makes it."""
     effects = [_effects(name) for name in recipe.evidence if of_experiments([name])]
     effect_names = [step.name for step in effects]
-    weights = ("lost-random-weights",) if recipe.random_weights else ()
+    weights = ("evidence-random-weights",) if recipe.random_weights else ()
     formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
@@ -74,14 +75,14 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True, shares="clean"),
         *effects,
         Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True, "cuts"),
-        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 2, True, "cuts"),
-        Fit("lost-evidence", ("principal-states", "probes", "labels"), _FITS, make.lost_evidence),
+        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True, "cuts"),
+        Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms),
         Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
         Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),
         Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
         Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
-        Pass("lost-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.lost_by_random_weights),
-        Table("question-share", ("lost-evidence", "log-probs", "null-scores", *weights), _TABLES, make.share_tables),
+        Pass("evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms),
+        Table("evidence-parts", (*_EVIDENCE, *weights), _TABLES, make.part_tables),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
             "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 2
@@ -91,7 +92,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, epoch=2),
     ]
     optional = {
-        "lost-random-weights": recipe.random_weights,
+        "evidence-random-weights": recipe.random_weights,
         "detection-samples": "detection" in recipe.keep,
         "detection-columns": "detection" in recipe.keep,
         "detection-states": "detection" in recipe.keep,

@@ -92,21 +92,15 @@ class Recipe(BaseModel):
     random_cuts: int | None = option(
         None, MEASUREMENT, flag("the random control is the mean of another number of cuts"), ge=1, le=1_000
     )
-    """Draws of the random control: the question share of each is computed; charts and tables show the first. Where not
+    """Draws of the random control: the parts of each are computed; charts and tables show the first. Where not
     given, five on a GPU, and on a CPU as many of them as take 1e12 operations, at least one."""
     directions: int | None = option(
-        None,
-        MEASUREMENT,
-        flag("the question share was computed in another number of principal directions"),
-        ge=2,
-        le=100_000,
+        None, MEASUREMENT, flag("the parts were computed in another number of principal directions"), ge=2, le=100_000
     )
-    """Principal directions that states are reduced to for the question share; where not given, one for every fourth
+    """Principal directions that states are reduced to for the parts; where not given, one for every fourth
     item and at most 192."""
-    random_weights: bool = option(
-        False, EVIDENCE, ignore("one more null of the question share, beside the same numbers")
-    )
-    """Whether the same items also go through random weights of the model's shape: the question share's null."""
+    random_weights: bool = option(False, EVIDENCE, ignore("one more null of the parts, beside the same numbers"))
+    """Whether the same items also go through random weights of the model's shape: a null of the parts."""
     evidence: tuple[str, ...] = option(
         ("knockout",),
         EVIDENCE,

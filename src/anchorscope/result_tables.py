@@ -28,9 +28,7 @@ from anchorscope.schema import (
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
     PATHWAY_COLUMNS,
-    SHARE_CALL_SCHEMA,
     UNAVAILABLE_SCHEMA,
-    empty,
 )
 from anchorscope.spans.locate import ItemTokens
 
@@ -58,11 +56,7 @@ def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[fl
 
 
 def items_frame(
-    items: Sequence[Item],
-    folds: Mapping[int, int],
-    pathways: pl.DataFrame,
-    headline: tuple[str, str],
-    shares: pl.DataFrame,
+    items: Sequence[Item], folds: Mapping[int, int], pathways: pl.DataFrame, headline: tuple[str, str]
 ) -> pl.DataFrame:
     """items.parquet: one row per question asked, used or not; `folds` by index of the item."""
     questions, labels = [item.question for item in items], [item.label for item in items]
@@ -73,9 +67,6 @@ def items_frame(
         name: dict(headline_pathways.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
         for name in ("plain", "corrected")
     }
-    of_items = {row[0]: row[1:] for row in shares.select(*SHARE_CALL_SCHEMA).iter_rows()}
-    unknown = (None,) * (len(SHARE_CALL_SCHEMA) - 1)
-    shared = zip(*(of_items.get(question.item_id, unknown) for question in questions), strict=True)
     means, least = _confidences(answers)
     to_json = json.JSONEncoder(ensure_ascii=False).encode
     columns: dict[str, Any] = {
@@ -104,7 +95,6 @@ def items_frame(
         "probe_positions": _position_column(located),
         "pathway": [assigned["plain"].get(question.item_id) for question in questions],
         "pathway_corrected": [assigned["corrected"].get(question.item_id) for question in questions],
-        **dict(zip(list(SHARE_CALL_SCHEMA)[1:], shared, strict=True)),
         "metadata": [to_json(dict(question.metadata)) for question in questions],
     }
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
@@ -151,7 +141,7 @@ def unused_frames(dataset: str, sample: QuestionSample, items: Sequence[Item]) -
         for item in items
     ]
     nowhere = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
-    return items_frame(unused, {}, nowhere, ("", ""), empty(SHARE_CALL_SCHEMA)), counts_frame(dataset, sample, unused)
+    return items_frame(unused, {}, nowhere, ("", "")), counts_frame(dataset, sample, unused)
 
 
 def effects_frame(

@@ -64,7 +64,7 @@ class DatasetResult:
     effects: pl.DataFrame
     counts: pl.DataFrame
     tables: Mapping[str, pl.DataFrame]
-    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, question_share with items and tests."""
+    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, evidence_parts, _items and _tests."""
     probes: Mapping[str, Tensor]
     reference_layers: tuple[int, ...]
     """l* of each fold at the headline site and position."""
@@ -146,7 +146,7 @@ def _publish(
         **{name: pl.concat([dataset.tables[name] for dataset in results]) for name in results[0].tables},
         **{name: pl.concat([getattr(dataset, name) for dataset in results]) for name in _OF_EXPERIMENTS},
     }
-    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "question_share_items"):
+    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "evidence_items"):
         frames[name].write_parquet(made / f"{name}.parquet")
     for name in (
         "curves",
@@ -154,8 +154,8 @@ def _publish(
         "probe_scores",
         "summary",
         "experiments",
-        "question_share",
-        "question_share_tests",
+        "evidence_parts",
+        "evidence_tests",
     ):
         frames[name].write_csv(made / f"{name}.csv")
     save_file(

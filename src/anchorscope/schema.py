@@ -11,8 +11,9 @@ import polars as pl
 from anchorscope.catalogue import POSITIONS, SAMPLES
 
 Schema = dict[str, pl.DataType]
-SCHEMA_VERSION = 4
-"""1 had no index of its own files, no keys of steps and no version; 2 had `pathway_retained` in items.parquet."""
+SCHEMA_VERSION = 5
+"""1 had no index of its own files, no keys of steps and no version; 2 had `pathway_retained` in items.parquet; 4 had
+question_share.csv in place of evidence_parts.csv."""
 
 
 def _texts(*names: str) -> Schema:
@@ -50,8 +51,7 @@ ITEM_SCHEMA = {
     "answer_tokens": pl.List(pl.Int64()),
     "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
     **_texts("pathway", "pathway_corrected"),
-    **_numbers("question_share", "question_share_low", "question_share_high"),
-    **_texts("pathway_call", "metadata"),
+    "metadata": pl.String(),
 }
 """items.parquet; `exact_question` are the user's own spans, `question_words` those used for E_Q, `metadata` is JSON."""
 EFFECT_SCHEMA = {
@@ -83,37 +83,27 @@ SCORE_COLUMNS = (
     *_counts("n", "n_groups"),
 )
 """probe_scores.csv."""
-SHARE_SCHEMA = {
-    **_texts("model", "dataset", "intervention", "site", "position"),
-    "layer": pl.Int64(),
-    **_texts("group", "truth"),
+PART_SCHEMA = {
+    **_texts("model", "dataset", "intervention", "site", "position", "layer", "part"),
     **_numbers("share", "ci_low", "ci_high"),
     **_counts("n", "n_groups"),
     "method": pl.String(),
 }
-"""question_share.csv: Λ per cut, place, layer and group."""
-SHARE_COLUMNS = tuple(SHARE_SCHEMA)
-SHARE_ITEM_SCHEMA = {
-    **_texts("dataset", "item_id", "intervention", "site", "position"),
-    "lost": pl.List(pl.Float32()),
-    "had": pl.List(pl.Float32()),
+"""evidence_parts.csv: `together`, `question`, `answer` and `either` sum to 1; `layer` is a number or `BAND`."""
+BAND = "band"
+"""In the place of a layer: the mean over all layers whose AUC is within one standard error of the best."""
+EVIDENCE_ITEM_SCHEMA = {
+    **_texts("dataset", "item_id", "intervention", "view", "site", "position"),
+    **dict.fromkeys(("lost", "label_left", "had", "label"), pl.List(pl.Float32())),
 }
-"""question_share_items.parquet: lists over layers; the share of any set of items is sum(lost) / sum(had)."""
-SHARE_TEST_SCHEMA = {
-    **_texts("model", "dataset", "site", "position"),
-    "layer": pl.Int64(),
-    **_texts("quantity", "intervention", "group"),
+"""evidence_items.parquet: lists over layers; need of a set of items is (Σ lost / Σ label_left) / (Σ had / Σ label)."""
+EVIDENCE_TEST_SCHEMA = {
+    **_texts("model", "dataset", "site", "position", "layers", "quantity", "intervention", "group"),
     **_numbers("value", "ci_low", "ci_high", "p_value"),
     "n": pl.Int64(),
     "method": pl.String(),
 }
-"""question_share_tests.csv: tests on the share at the headline site, position and layer, one number per row."""
-SHARE_CALL_SCHEMA = {
-    "item_id": pl.String(),
-    **_numbers("question_share", "question_share_low", "question_share_high"),
-    "pathway_call": pl.String(),
-}
-"""The columns of items.parquet about a used item's share."""
+"""evidence_tests.csv: numbers beside the parts at the headline place, over the band's `layers`."""
 SUMMARY_COLUMNS = (
     *_texts("dataset", "site", "position", "assignment", "intervention", "group", "quantity"),
     *_numbers("value", "ci_low", "ci_high"),

@@ -20,11 +20,11 @@ from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.recipe import named_folder
-from anchorscope.schema import SHARE_SCHEMA
+from anchorscope.schema import BAND, PART_SCHEMA
 
 _SUMMARY = ("quantity", "intervention", "assignment", "group", "site", "position")
 _FILES = ("report.html", "report.md", "recipe.toml", "manifest.json", "answer.json", "observations.json")
-_TABLES = ("summary", "probe_scores", "curves", "question_share", "question_share_tests", "experiments")
+_TABLES = ("summary", "probe_scores", "curves", "evidence_parts", "evidence_tests", "experiments")
 _OF_MODEL = ("name", "source", "fingerprint", "tokenizer", "n_layers", "dtype", "device")
 _LETTERS = re.compile(r"[^\w\-. /]")  # what names may not have in one tracker or another
 
@@ -71,7 +71,7 @@ class RunRecords:
 
 def records_of(run: FinishedRun) -> RunRecords:
     scores, curves = run.csv("probe_scores"), run.csv("curves")
-    shares = run.csv_where_made("question_share", SHARE_SCHEMA)
+    shares = run.csv_where_made("evidence_parts", PART_SCHEMA)
     metrics: dict[str, float] = {}
     for row in run.csv("summary").iter_rows(named=True):
         metrics |= _add_interval(_metric_name(row["dataset"], *(row[column] for column in _SUMMARY)), row, "value")
@@ -84,7 +84,7 @@ def records_of(run: FinishedRun) -> RunRecords:
     for rows, value, title, columns in (
         (scores.filter(in_layer), "auc", "auc by layer", ("kind", "intervention")),
         (curves.filter(all_answers), "delta_p", "delta_p", ("intervention", "variant", "assignment", "group")),
-        (shares.filter(all_answers), "share", "question share", ("intervention", "group")),
+        (shares.filter(headline & (pl.col("layer") != BAND)), "share", "evidence", ("intervention", "part")),
     ):
         for row in rows.iter_rows(named=True):
             name = _metric_name(row["dataset"], title, *(row[column] for column in columns))

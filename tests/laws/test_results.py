@@ -15,7 +15,7 @@ from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.recipe import make_recipe
 from anchorscope.result_tables import counts_frame, items_frame
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, facts_in_words, run_warnings
-from anchorscope.schema import PATHWAY_COLUMNS, SHARE_CALL_SCHEMA, UNAVAILABLE_SCHEMA, empty
+from anchorscope.schema import PATHWAY_COLUMNS, UNAVAILABLE_SCHEMA, empty
 from anchorscope.stats.streams import priorities
 
 MODEL = ModelIdentity("small", "small", "LlamaForCausalLM", 4, 32, 1_000_000, "cpu", "float32", "f" * 64, "t" * 64)
@@ -60,9 +60,7 @@ def dataset(
     sample = QuestionSample(questions, n, 0, 0, 0)
     asked = [questions[index] for index in used]
     known: dict[str, Any] = {
-        "items": items_frame(
-            items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", ""), empty(SHARE_CALL_SCHEMA)
-        ),
+        "items": items_frame(items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", "")),
         "counts": counts_frame(name, sample, items),
         "effects": pl.DataFrame(),
         "tables": {},

@@ -65,11 +65,11 @@ def test_curves_are_by_layer_at_the_headline_place(records: RunRecords, folder: 
     assert records.curves[row["layer"]][name] == row["delta_p"]
     assert records.curves[row["layer"]][f"{name}.low"] == row["ci_low"]
     share = (
-        run.question_share.filter((pl.col("intervention") == "knockout") & (pl.col("truth") == "all"))
+        run.evidence_parts.filter((pl.col("intervention") == "knockout") & (pl.col("layer") == "3"))
         .filter((pl.col("site") == "mlp") & (pl.col("position") == "final"))
         .row(0, named=True)
     )
-    found = records.curves[share["layer"]][f"popqa/question share/knockout/{share['group']}"]
+    found = records.curves[3][f"popqa/evidence/knockout/{share['part']}"]
     assert found == share["share"]
     assert [*records.curves] == sorted(records.curves)
     names = {"report.html", "recipe.toml", "manifest.json", "delta_p.png", "summary.csv", "curves.csv"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = {
     "validate": (
         ("everything, into runs/validate", "anchorscope validate"),
-        ("a quick look", "anchorscope validate --items 240 --worlds one-pathway --world-items 300 --replicas 2"),
+        ("a quick look", "anchorscope validate --items 240 --worlds half --world-items 360 --replicas 2"),
     ),
     "bench": (
         ("everything that is installed, on the embedded model", "anchorscope bench"),
@@ -51,10 +51,10 @@ def validate(
     ] = "all",
     seed: Annotated[int, _stats(help="Seed of the items and of every draw.", min=0, max=LARGEST_SEED)] = 0,
     bootstrap: Annotated[int, _stats(help="Resamples behind every interval.", min=100, max=MOST_RESAMPLES)] = 2000,
-    worlds: Annotated[str, _planted(help="Which harder worlds: names with commas, or all.")] = "all",
-    world_items: Annotated[str, _planted(help="Numbers of items in the harder worlds, with commas.")] = "300,1000,3000",
+    worlds: Annotated[str, _planted(help="Which worlds with known parts: names with commas, or all.")] = "all",
+    world_items: Annotated[str, _planted(help="Numbers of items in these worlds, with commas.")] = "360,1000",
     replicas: Annotated[
-        int | None, _planted(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1, max=10_000)
+        int | None, _planted(help="Replicas of every world. Default: a few (3 of 1000 items).", min=1, max=10_000)
     ] = None,
     device: Annotated[str, running(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, running(help=about("threads"), min=1, max=1024)] = None,

@@ -18,12 +18,12 @@ from torch.nn.functional import softplus
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
 from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.training import FITS, INNER_FOLDS, Training
+from anchorscope.evidence_parts.principal import Directions, default_directions, principal_directions
 from anchorscope.models.process_settings import true_float32, workers_of_one_thread
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.grid_search import STRENGTHS, weighted_auc
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import standardise
-from anchorscope.question_share.principal import Directions, default_directions, principal_directions
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from anchorscope.detectors.features import CLEAN, Features, Needs, StateKey
 from anchorscope.errors import UserError
-from anchorscope.question_share.principal import principal_directions
+from anchorscope.evidence_parts.principal import principal_directions
 
 
 @runtime_checkable

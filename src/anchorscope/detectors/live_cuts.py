@@ -1,10 +1,10 @@
 """What the score of one answer rests on: the question's key words cut together and one by one, by layer.
 
 One pass runs the answer clean, without all key words, without each of them alone, without words that a user chose, and
-as a control without as many tokens drawn at random. At every layer the bundle's probe reads the states: ΔP is the
-change of its probability of "truthful", in percentage points, as in a run's report. These are numbers of one answer:
-what cutting does to many answers can be measured; what it says of a single one is mostly noise
-(docs/question-share.md), and the record says so.
+without as many tokens drawn at random, which is the control. At every layer the bundle's probe reads the states: ΔP is
+the change of its probability of "truthful", in percentage points, as in a run's report.
+These are numbers of one answer. What cutting does to many answers can be measured; what it says of a single one is
+mostly noise (docs/evidence-parts.md), and the record says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

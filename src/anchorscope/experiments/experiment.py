@@ -91,6 +91,8 @@ class ExperimentInputs:
     """Gives the clean states at the headline site and position, [layer, item, d_model], in host memory."""
     cut_states: Callable[[], CutStates]
     """The same under the knockout and the random control."""
+    states_before_answer: Callable[[], Tensor]
+    """The same, clean, before the answer begins."""
     scoring: Scoring
     splits: Splits
     measured: Measured

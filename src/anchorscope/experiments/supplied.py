@@ -34,6 +34,8 @@ class SuppliedStates:
     """States of supplied items at the headline site and position, in host memory."""
 
     clean: Float[Tensor, "layer item d_model"]
+    before: Float[Tensor, "layer item d_model"]
+    """Clean, at the same site, before the answer begins."""
     cut: Mapping[str, Float[Tensor, "layer item d_model"]]
     log_probs: tuple[tuple[float, ...], ...]
     """Of every token of each answer."""
@@ -86,15 +88,21 @@ def run_supplied(
     first = items[0].located
     # The token before an answer predicts its first one, so that it has to be run here.
     shared = min(first.prefix_length, min(item.located.answer_start for item in items) - 1)
-    sequences = [item.sequence(setting.positions) for item in items]
+    sequences = [
+        replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
+        for sequence in (item.sequence(setting.positions) for item in items)
+    ]
     work = inputs.planner.states(title, sequences, first.input_ids[:shared], variants)
-    keep = ((inputs.headline,),) * len(variants)
+    before = len(setting.positions), inputs.headline[1]
+    keep = ((inputs.headline, before), *((inputs.headline,) for _ in planned))
     ran = run_states(inputs.executor, replace(work, keep=keep, log_probs=True), inputs.progress)
-    clean, *others = [part.states[0] for part in ran.variants if part.states is not None]
+    both, *others = [part.states for part in ran.variants if part.states is not None]
+    clean, others = both[0], [states[0] for states in others]
     for runs, states in zip(planned, others, strict=True):
         refuse_unmoved(runs, clean, states)
     return SuppliedStates(
         clean=clean,
+        before=both[1],
         cut={cut.name: states for cut, states in zip(cuts, others, strict=True)},
         log_probs=tuple(ran.log_probs[index] for index in range(len(items))),
     )

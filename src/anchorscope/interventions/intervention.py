@@ -91,7 +91,7 @@ class Intervention:
     """False for a no-op control, which only changes the order of the batches."""
     max_items: int | None = None
     keeps_states: bool = False
-    """Whether states under it are kept: the question share needs them, and probes are fitted on them (`refit`)."""
+    """Whether states under it are kept: the parts need them, and probes are fitted on them (`refit`)."""
     candidates: Callable[[Item], Sequence[int]] | None = None
     """The positions that keys are drawn from."""
     repeats: bool = False

@@ -1,9 +1,9 @@
 """The answer card: what a run found, whether to believe it, what to do next, in ten seconds.
 
-One sentence, four tiles (does the probe know more than confidence and words; how much of its evidence needs the
-question; do items differ; what failed), each with its number, interval and verdict, then warnings and next steps. Every
-word comes from the readings of the run, so that the card cannot say more than they do. The page, the terminal, a
-notebook and `anchorscope view` show the same card.
+One sentence, four tiles (does the probe know more than confidence and words; how much of its evidence needs question
+and answer together; how much more needs the key words than random words; what failed), each with its number, interval
+and verdict, then warnings and next steps. Every word comes from the readings of the run, so that the card cannot say
+more than they do. The page, the terminal, a notebook and `anchorscope view` show the same card.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.next_steps import next_steps
 from anchorscope.report.page_writer import fragment
 from anchorscope.report.palette import display_name
-from anchorscope.report.shares import has_shares
 from anchorscope.report.statements.statement import Reading
 from anchorscope.report.wording import listing
 
@@ -53,7 +52,6 @@ def card_html(card: AnswerCard) -> str:
     return fragment("card", {"card": card})
 
 
-NOT_MEASURED = "This run did not measure the question share. The same command, run again into its folder, adds it."
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
 """How the one begins that the card tells in its own words."""
 UNAVAILABLE = "not available on "
@@ -64,8 +62,8 @@ NOISE = "Random weights: this model was never trained, and every number here is 
 def answer_card(findings: Findings, observations: Sequence[Reading]) -> AnswerCard:
     """The card of a run."""
     said = CardWords(findings, observations)
-    sentence = said.answer() if has_shares(findings) else NOT_MEASURED
-    tiles = (said.probe_tile(), said.share_tile(), said.items_tile(), said.controls_tile())
+    sentence = said.answer()
+    tiles = (said.probe_tile(), said.together_tile(), said.question_tile(), said.controls_tile())
     if findings.random_weights:
         sentence = NOISE
     return AnswerCard(findings.model, sentence, tiles, _warnings(findings), next_steps(findings, observations))

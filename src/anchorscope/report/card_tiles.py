@@ -5,16 +5,27 @@ One dataset is told with intervals and layers; of several, ranges and names are 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from anchorscope.report.findings import Findings, auc_of, nested_auc
 from anchorscope.report.palette import display_name
-from anchorscope.report.shares import LOWER, PROBE, UPPER, result_of, share_at, share_layer, truth_readers
+from anchorscope.report.shares import (
+    NEEDS_QUESTION,
+    PARTS,
+    PROBE,
+    TOGETHER,
+    band_layers,
+    result_of,
+    share_at,
+    share_layer,
+    truth_readers,
+    why_silent,
+)
 from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHARE_CONTROLS
 from anchorscope.report.statements.layer_band import layer_names
-from anchorscope.report.statements.share_statements import needed_items, random_thirds
 from anchorscope.report.statements.statement import Reading, estimate_in
 from anchorscope.report.verdicts import Verdict, all_of
-from anchorscope.report.wording import MISSING, as_percent, count, estimate, listing, number, short_percent, spanned
+from anchorscope.report.wording import MISSING, as_percent, estimate, listing, number, short_percent, spanned
 from anchorscope.stats.estimate import Estimate
 
 MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
@@ -80,38 +91,46 @@ class CardWords:
         """Whether datasets have to be named."""
         return len(self.findings.datasets) > 1
 
-    def share(self, dataset: str, intervention: str = "knockout", group: str = "all") -> Estimate | None:
-        """At the layer that is tested."""
-        return share_at(self.findings, dataset, share_layer(self.findings, dataset), intervention, group)
+    def share(self, dataset: str, part: str = TOGETHER, intervention: str = "knockout") -> Estimate | None:
+        """Over the band; None where nothing may be said of the dataset."""
+        return None if why_silent(self.findings, dataset) else share_at(self.findings, dataset, intervention, part)
 
     # The sentence
 
     def answer(self) -> str:
-        """How much of the evidence needs the question; what random words take; whether items differ."""
-        share, random = self.over(self.share, as_percent), self.over(lambda one: self.share(one, "random"), as_percent)
-        evidence, beside = "of the probe's evidence needs the question's key words", f"(random words: {random})"
-        by, caveat = self._by_verdict("share_needed"), self._no_more_than_any_words()
-        if len(by) > 1:
-            words = {"holds": "surely some on", "does not hold": "hardly any on", "undecided": "undecided on"}
-            where = ", ".join(f"{words[verdict]} {listing(names)}" for verdict, names in by.items())
-            return f"{share} {evidence} {beside}: {where}{caveat}; {self._items()}."
-        told = {
-            "holds": f"{share if self.several else f'About {share}'} {evidence} {beside}{caveat}, the rest does not",
-            "does not hold": f"Hardly any {evidence}: {share} {beside}",
-            "undecided": f"Whether any {evidence} is undecided: {share} {beside}",
-        }[next(iter(by), "undecided")]
-        return f"{told}; {self._items()}."
+        """What the evidence rests on, what random words do, and what is not said for want of answers."""
+        spoken = [name for name in self.findings.datasets if why_silent(self.findings, name) is None]
+        sentences = []
+        if spoken:
+            parts = {part: self.over(partial(self.share, part=part), as_percent) for part in PARTS}
+            needs, random = (
+                self.over(partial(self.share, part=NEEDS_QUESTION, intervention=cut), as_percent)
+                for cut in ("knockout", "random")
+            )
+            where = f" on {listing([display_name(name) for name in spoken])}" if self.several else ""
+            only = self._with_interval(spoken[0]) if len(spoken) == 1 else parts[TOGETHER]
+            sentences.append(
+                f"Of the probe's evidence{where}, {only} needs question and answer together; the question alone "
+                f"carries {parts['question']}, the answer alone {parts['answer']}, either of them {parts['either']}. "
+                f"{needs} needs the question's key words, {random} needs random words{self._caveat(spoken)}."
+            )
+        silent = {name: why_silent(self.findings, name) for name in self.findings.datasets}
+        sentences += [f"No shares of {display_name(name)}: {reason}." for name, reason in silent.items() if reason]
+        return " ".join(sentences)
 
-    def _no_more_than_any_words(self) -> str:
-        """Where random words take as much, or may."""
-        words = {"does not hold": "no more than any words take", "undecided": "perhaps no more than any words take"}
-        by = self._by_verdict("share_beyond_random")
-        told = [
-            words[verdict] + (f" on {listing(names)}" if self.several else "")
-            for verdict, names in by.items()
-            if verdict in words
+    def _with_interval(self, dataset: str) -> str:
+        return _share(self.share(dataset))
+
+    def _caveat(self, spoken: Sequence[str]) -> str:
+        """Where random words may do as much, or their control of the same number has failed."""
+        doubtful = [
+            display_name(name)
+            for name in spoken
+            if any((self.one(name, claim) or {"verdict": "undecided"})["verdict"] != "holds" for claim in _OWN_CONTROLS)
         ]
-        return f" – {', '.join(told)} –" if told else ""
+        if not doubtful:
+            return ""
+        return f" (a control does not hold{f' on {listing(doubtful)}' if self.several else ''})"
 
     def _by_verdict(self, claim: str) -> dict[str, list[str]]:
         """The datasets by what is said of them, best first; one that was not asked is undecided."""
@@ -119,17 +138,6 @@ class CardWords:
         for dataset in self.findings.datasets:
             by[(self.one(dataset, claim) or {"verdict": "undecided"})["verdict"]].append(display_name(dataset))
         return {verdict: names for verdict, names in by.items() if names}
-
-    def _items(self) -> str:
-        words = {
-            "holds": "items differ in it",
-            "does not hold": "items do not differ in it, as far as states tell",
-            "undecided": "whether items differ is undecided",
-        }
-        return ", ".join(
-            words[verdict] + (f" on {listing(names)}" if self.several else "")
-            for verdict, names in self._by_verdict("items_differ").items()
-        )
 
     # The tiles
 
@@ -184,59 +192,43 @@ class CardWords:
             else ", ".join(f"{_YES[verdict]} on {listing(names)}" for verdict, names in by.items())
         )
 
-    def share_tile(self) -> Tile:
-        """The question share against what random words take."""
-        several = self.several
+    def together_tile(self) -> Tile:
+        """The part that needs both, with the other three beside it."""
 
-        def tell(dataset: str) -> str:
-            share, random = self.share(dataset), self.share(dataset, "random")
-            if share is None:
-                return "could not be measured"
-            if several:
-                return f"{short_percent(share)} (random {short_percent(random)})"
-            return f"random words {_share(random)}, layer {share_layer(self.findings, dataset)}"
+        def describe(dataset: str) -> str:
+            if reason := why_silent(self.findings, dataset):
+                return f"no shares: {reason}"
+            parts = [f"{words} {short_percent(self.share(dataset, part))}" for part, words in PARTS.items()]
+            if self.several:
+                return short_percent(self.share(dataset))
+            return f"{', '.join(parts[1:])}; layers {band_layers(self.findings, dataset)}"
 
-        figure = self.figure(self.share, 0, 100.0, "\u00a0%")
         return Tile(
-            "How much of its evidence needs the question?",
-            figure,
-            f"{_capital(self.each(tell))}.",
-            self.verdict("share_needed", "share_beyond_random"),
+            "How much of its evidence needs question and answer together?",
+            self.figure(self.share, 0, 100.0, "\u00a0%"),
+            f"{_capital(self.each(describe))}.",
+            self.verdict("needs_both", *_OWN_CONTROLS),
         )
 
-    def items_tile(self) -> Tile:
-        """Do held-out thirds of the items differ?"""
+    def question_tile(self) -> Tile:
+        """What needs the key words, beyond what needs random words."""
 
         def gap(dataset: str) -> Estimate | None:
-            found = result_of(self.findings, dataset, "thirds_difference")
-            return found.estimate if found else None
+            result = result_of(self.findings, dataset, "above_random", NEEDS_QUESTION)
+            return result.estimate if result and why_silent(self.findings, dataset) is None else None
 
-        def tell(dataset: str) -> str:
-            lower, upper = (self.share(dataset, group=group) for group in (LOWER, UPPER))
-            if lower is None or upper is None:
+        def describe(dataset: str) -> str:
+            needs, random = (self.share(dataset, NEEDS_QUESTION, cut) for cut in ("knockout", "random"))
+            if needs is None:
                 return "not measured"
-            beside = random_thirds(self.findings, dataset, share_layer(self.findings, dataset))
-            random = f"random words {short_percent(beside[0])} and {short_percent(beside[1])}" if beside else ""
-            if self.several:
-                return f"{short_percent(lower)} and {short_percent(upper)}" + (f" ({random})" if random else "")
-            told = f"{short_percent(lower)} in the lower third, {short_percent(upper)} in the upper, held out"
-            return told + (f"; {random}" if random else "")
+            return f"key words {short_percent(needs)}, random words {short_percent(random)}"
 
-        verdict = self.verdict("items_differ")
-        open_ones = {
-            dataset: needed_items(gap(dataset))
-            for dataset in self.findings.datasets
-            if (self.one(dataset, "items_differ") or {"verdict": "undecided"})["verdict"] == "undecided"
-        }
-        more = "".join(
-            f" About {count(items)} items{f' of {display_name(dataset)}' if self.several else ''} would "
-            "narrow it to ±10 points."
-            for dataset, items in open_ones.items()
-            if items
+        return Tile(
+            "How much more needs the key words than random words?",
+            self.figure(gap, 0, 100.0, " points"),
+            f"{_capital(self.each(describe))}.",
+            self.verdict("share_beyond_random", *_OWN_CONTROLS),
         )
-        opening = "Lower and upper third, held out: " if self.several else ""
-        detail = f"{opening}{self.each(tell)}.{more}"
-        return Tile("Do items differ in it?", self.figure(gap, 0, 100.0, " points"), detail, verdict)
 
     def controls_tile(self) -> Tile:
         """Which controls fail, or may; at which layers."""
@@ -296,6 +288,8 @@ class CardWords:
 
 
 _YES = {"holds": "yes", "does not hold": "no", "undecided": "undecided"}
+_OWN_CONTROLS = ("share_random_small", "share_permuted_zero")
+"""No number of the parts gets a ✓ while one of these fails."""
 _CONTROLS = {statement.claim: statement for statement in (*SHARE_CONTROLS, *CURVE_CONTROLS)}
 
 

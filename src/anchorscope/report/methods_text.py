@@ -32,11 +32,12 @@ def methods_paragraph(findings: Findings) -> str:
         f"{findings.n_layers} layers at the position “{findings.position}”; reference layers were chosen on the other "
         "folds.",
         "Attention from the question's key words to all later tokens was cut in every layer up to the one that is "
-        "read. The question share Λ is the part of the probe's evidence that the cut states no longer explain, "
-        "estimated by half-splits with ridge regressions out of fold; its controls are cuts of random words, of random "
-        "words of equal attention, of nothing, and permuted labels.",
+        "read. The probe's evidence is divided into four parts by the direct effect of a partially linear model: what "
+        "the state with the key words cut, the state before the answer, and both side by side leave of it, estimated "
+        "by half-splits with ridge regressions out of fold; controls are cuts of random words of equal attention, "
+        "another site of the clean run, and permuted labels.",
         f"Statistics: {facts['statistics']}; intervals are 95 % bootstrap intervals over groups, and p-values of the "
-        "four tested questions are corrected by Holm's method."
+        "tested questions are corrected by Holm's method."
         if "statistics" in facts
         else "",
         f"anchorscope {_version(facts.get('versions', ''))}." if facts.get("versions") else "",

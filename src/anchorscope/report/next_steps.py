@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from anchorscope.report.findings import Findings
-from anchorscope.report.shares import has_shares
+from anchorscope.report.shares import FEWEST_ANSWERS, why_silent
 from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.statements.statement import Reading
 
@@ -25,12 +25,12 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
             for one in observations
             if one["claim"] == claim and one["dataset"] and one["value"] is not None
         }
-        for claim in ("items_differ", "adds_to_confidence")
+        for claim in ("adds_to_confidence",)
     }
     made = set(findings.experiments["experiment"].to_list()) if findings.experiments.height else set()
     steps = _layers_to_leave_out(observations, len(findings.datasets) > 1)
-    if not has_shares(findings):
-        steps.append(f"Add the question share: {again()}")
+    if any("answers" in (why_silent(findings, dataset) or "") for dataset in findings.datasets):
+        steps.append(f"Ask more questions: shares need {FEWEST_ANSWERS} used answers.")
     if "matched" not in made:
         steps.append(f"Rule out that words alone tell: {again(evidence='matched,wordings')}")
     if "holds" in verdicts["adds_to_confidence"]:
@@ -38,8 +38,6 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
             f"Catch hallucinations: {again(keep='states,states-cut,detection')} && anchorscope detect "
             f"{shlex.quote(folder)} --out {shlex.quote(f'{folder}-detectors')}"
         )
-    if "undecided" in verdicts["items_differ"]:
-        steps.append("Ask more questions: whether items differ needs more answers than there are here.")
     return tuple(steps[:MOST])
 
 
@@ -54,7 +52,7 @@ def _again(findings: Findings, folder: str, **options: str) -> str:
 
 def _layers_to_leave_out(observations: Sequence[Reading], several: bool) -> list[str]:
     """Where random words do more than a quarter of what the key words do, a line says little about the key words."""
-    lines = {"random_small": "ΔP", "share_random_small": "Λ"}
+    lines = {"random_small": "ΔP"}
     failing: dict[str, set[int]] = {}
     datasets = set()
     for one in observations:

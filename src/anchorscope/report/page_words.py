@@ -92,7 +92,7 @@ def label_words(findings: Findings) -> str:
     """What wrong labels would do to the numbers."""
     known = {"supplied_labels", "asked"} <= set(findings.counts.columns)
     if known and 0 < int(findings.counts["asked"].sum()) <= int(findings.counts["supplied_labels"].sum()):
-        return "All labels were supplied. Wrong ones pull an AUC towards 0.5; Λ is a ratio and hardly moves."
+        return "All labels were supplied. Wrong ones pull an AUC towards 0.5; parts are ratios and hardly move."
     found = [nested_auc(findings, dataset) for dataset in findings.datasets]
     best = max((one.value for one in found if one is not None), default=None)
     told = (
@@ -102,7 +102,7 @@ def label_words(findings: Findings) -> str:
     if best is not None:
         clean = min(1.0, 0.5 + (best - 0.5) / (1 - WRONG_TRUE - WRONG_FALSE))
         told += f" (so many would make {number(clean, 2)} look like {number(best, 2)})"
-    return f"{told}; Λ is a ratio and hardly moves."
+    return f"{told}; parts are ratios and hardly move."
 
 
 def shift_words(findings: Findings) -> str:

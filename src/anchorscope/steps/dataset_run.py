@@ -19,8 +19,11 @@ from anchorscope.datasets.files import hash_of
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
+from anchorscope.evidence.draws import Draws, areas
 from anchorscope.evidence.effects import Scoring, measured_places, with_log_probs
 from anchorscope.evidence.measured import Measured
+from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
+from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention, Setting
@@ -30,8 +33,6 @@ from anchorscope.plan.passes import Place
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.question_share.principal import default_directions
-from anchorscope.question_share.shares import ShareItems
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import priorities, stream
 from anchorscope.steps.formats import format_for
@@ -193,11 +194,10 @@ class DatasetRun:
         return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids, relations=relations)
 
     @cached_property
-    def share_items(self) -> ShareItems:
-        """The used items as the question share sees them."""
+    def evidence_items(self) -> EvidenceItems:
+        """The used items, for the parts of the evidence."""
         relations = [item.question.relation for item in self.used_items]
-        splits = self.splits
-        return ShareItems(splits.labels, self.groups, splits.folds, relations, self.item_ids, self.job.recipe.seed)
+        return EvidenceItems(self.splits.labels, self.groups, relations, self.item_ids, self.job.recipe.seed)
 
     @cached_property
     def weights(self) -> NDArray[np.float32]:
@@ -260,15 +260,19 @@ class DatasetRun:
         """The headline's number among all places."""
         return self.all_places.index(self.job.headline)
 
-    @property
-    def headline_layer(self) -> int:
-        """Where the inner folds' AUC, over all folds, is highest."""
+    @cached_property
+    def headline_band(self) -> list[int]:
+        """Layers whose inner folds' AUC is within one standard error of the best; no share plays a part in it."""
         probes = self["probes"]["/".join((self.job.recipe.site, self.job.recipe.position))]
-        return int(np.argmax(probes.inner_auc[0].mean(axis=0)))
+        inner = probes.inner_auc[0].mean(axis=0)
+        position, site = self.job.headline
+        best = self["clean-scores"][:, position, site, 0, int(inner.argmax())]
+        drawn = areas(best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights))[0, 1:]
+        return layer_band(inner, float(np.nanstd(drawn.cpu().numpy())))
 
     @property
     def n_directions(self) -> int:
-        """Principal directions that states are reduced to for the question share."""
+        """Principal directions that every view is reduced to."""
         n_items, width = len(self.used_items), self.job.record.identity.d_model
         asked = self.job.recipe.directions or default_directions(n_items, width)
         return min(asked, n_items - 1, width)

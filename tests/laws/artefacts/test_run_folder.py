@@ -79,7 +79,7 @@ def test_the_manifest_holds_the_sha256_of_every_result_and_a_seal(tmp_path: Path
     assert found["sha256"] == {name: hashlib.sha256(files[name]).hexdigest() for name in results}
     seal = found.pop("seal")
     assert seal == canonical_hash(found)
-    assert found["schema_version"] == 4
+    assert found["schema_version"] == 5
 
 
 def test_the_index_lists_every_file_that_the_run_wrote(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_an_index_of_another_version_is_told_and_nothing_touched(tmp_path: Path)
     content = json.loads(place.read_text()) | {"schema_version": 99}
     content.pop("seal")
     place.write_text(json.dumps({**content, "seal": canonical_hash(content)}))
-    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 4\)")
+    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 5\)")
 
 
 @pytest.mark.parametrize("left", [[], [".lock"], [".lock", "index.json.anchorscope-partial"]])

@@ -12,6 +12,8 @@ import torch
 from accelerated import Accelerated
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.evidence.tables import evidence_tables
+from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores, solve_control, solve_parts
+from anchorscope.evidence_parts.principal import principal_states
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
 from anchorscope.execute.solver import Solver, fit_device
@@ -27,21 +29,13 @@ from anchorscope.probes.crossfit import (
 )
 from anchorscope.probes.grid_search import search_chunks
 from anchorscope.progress import Silent
-from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import (
-    ShareItems,
-    further_shares,
-    held_out_scores,
-    knockout_share,
-    question_shares,
-)
 from anchorscope.stats.streams import unnamed
 from evidence_synthetic import some_evidence
 from pass_cases import bits
 
 ITEMS, LAYERS, WIDTH, FOLDS = 60, 3, 8, 2
 NAMES = ["mlp/final", "residual/final"]
-WIDE = ("question_shares", "knockout_share", "held_out_scores", "further_shares", "evidence_tables")
+WIDE = ("solve_parts", "solve_control", "held_out_scores", "evidence_tables")
 """What is given float32 whatever the model computes in."""
 CPU = NumericsClass("cpu: some processor", "float32", 2, {}, "aarch64", "0")
 GPU = replace(CPU, device="NVIDIA H200", threads=0)
@@ -72,7 +66,7 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
     labels, groups = np.arange(ITEMS) % 2 == 0, np.arange(ITEMS) // 2
     clean, cut = (torch.tensor(draw.normal(size=(2, LAYERS, ITEMS, WIDTH)) + labels[:, None]).to(dtype) for _ in "ab")
     splits = make_splits(labels, groups, groups % FOLDS, seed=3)
-    items = ShareItems(labels, groups, splits.folds, [None] * ITEMS, list(map(str, range(ITEMS))), 7)
+    items = EvidenceItems(labels, groups, [None] * ITEMS, list(map(str, range(ITEMS))), 7)
     permuted = permuted_truth(splits, np.random.default_rng(2))[:5]
     sets = tuple((one,) for one in fit_probes(clean, splits, NAMES))
     made = {
@@ -82,15 +76,9 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
         permuted_areas: (cut[0], splits, np.array([1, 2]), permuted),
         score_clean: (clean[:, None], sets, splits.folds),
         principal_states: (clean[0], 4),
-        question_shares: ({"clean": clean.float(), "knockout": cut.float()}, items, 1),
-        knockout_share: (clean[0].float(), cut[0].float(), items, "some"),
+        solve_parts: ({"clean": clean.float(), "knockout": cut.float(), BEFORE: cut[:1].float()}, items, 1, 0),
+        solve_control: ({"clean": clean[0].float(), CUT: cut[0].float(), BEFORE: cut[1].float()}, items, "some"),
         held_out_scores: (clean[0].float(), items, "some"),
-        further_shares: (
-            (clean[0, :1].float(), cut[0, :1].float()),
-            items,
-            draw.normal(size=(ITEMS, 2)),
-            np.stack([labels, ~labels]),
-        ),
         evidence_tables: (some_evidence(ITEMS, LAYERS, FOLDS),),
     }
     return {function.__name__: (function, arguments) for function, arguments in made.items()}

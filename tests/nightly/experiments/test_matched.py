@@ -71,17 +71,21 @@ class Planted:
         rng = stream(0, "test")
         sign = np.where([bool(item.label.truthful) for item in items], 1.0, -1.0)
         states = rng.normal(size=(LAYERS, len(items), WIDTH))
-        kept = self.signal * sign * (rng.random(len(items)) < self.left)  # these do not need what is cut
+        kept = self.signal * sign * self.left  # does not need what is cut
         cut = states.copy()
         states[1:, :, 0] += self.signal * sign - kept
         states[1:, :, 1] += kept
         cut[1:, :, 1] += kept
-        clean, without = (torch.as_tensor(one, dtype=torch.float32) for one in (states, cut))
-        return SuppliedStates(clean, {"knockout": without, "random": clean + 0.01}, ((-1.0, -2.0),) * len(items))
+        question = rng.normal(size=(LAYERS, len(items) // 2, WIDTH)).repeat(2, axis=1)  # two answers each
+        clean, without, before = (torch.as_tensor(one, dtype=torch.float32) for one in (states, cut, question))
+        return SuppliedStates(
+            clean, before, {"knockout": without, "random": clean + 0.01}, ((-1.0, -2.0),) * len(items)
+        )
 
 
-def run(inputs: ExperimentInputs, planted: Planted) -> Found:
+def run(inputs: ExperimentInputs, planted: Planted, fewest: int = 100) -> Found:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("anchorscope.evidence_parts.parts.FEWEST_ANSWERS", fewest)
         patch.setattr(matched, "run_supplied", planted)
         return EXPERIMENT.run(inputs)
 
@@ -120,17 +124,17 @@ def test_the_planted_share_is_found_beside_that_of_the_models_own_answers(
     if share != 1:
         found = run(inputs, Planted(1 - share))
     assert {row.probe_layer for row in found.statistics} == {None, inputs.most_frequent_reference}
-    row = only(found, "question_share", variant=MATCHED).estimate
+    row = only(found, "needs-question", variant=MATCHED).estimate
     assert row.value == pytest.approx(share, abs=0.12)
     assert row.ci_low < row.value < row.ci_high
     assert row.n == len(items) == 4 * only(found, "pairs").estimate.value
+    # No question tells before its answer which of the two it is.
+    assert only(found, "question", variant=MATCHED).estimate.value == pytest.approx(0, abs=0.1)
+    parts = [only(found, part, variant=MATCHED).estimate.value for part in ("together", "question", "answer", "either")]
+    assert sum(parts) == pytest.approx(1)
     # The free answers' cut leaves all of their signal.
-    free = only(found, "question_share", variant=FREE).estimate
-    assert free.value == pytest.approx(0, abs=0.12)
-    difference = only(found, "question_share_difference").estimate
-    assert difference.value == pytest.approx(row.value - free.value, abs=1e-6)
-    assert difference.ci_low > 0
-    assert abs(only(found, "question_share_random", variant=MATCHED).estimate.value) < 0.05
+    assert only(found, "needs-question", variant=FREE).estimate.value == pytest.approx(0, abs=0.12)
+    assert abs(only(found, "needs-question, random", variant=MATCHED).estimate.value) < 0.05
     assert only(found, "auc", variant=MATCHED).estimate.value > 0.9
 
 
@@ -140,13 +144,11 @@ def test_what_words_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) 
         assert estimate.value == estimate.ci_low == estimate.ci_high == 0.5, quantity
 
 
-def test_without_evidence_there_is_an_area_and_no_share(inputs: ExperimentInputs) -> None:
-    found = run(inputs, Planted(0.0, signal=0.0))
-    assert only(found, "auc", variant=MATCHED).estimate.value == pytest.approx(0.5, abs=0.1)
-    assert {row.variant for row in found.statistics if row.quantity == "question_share"} == {FREE}
-    assert any(
-        line.startswith("question_share of matched answers: the probe has no evidence") for line in found.missing
-    )
+def test_too_few_answers_have_an_area_and_no_share(inputs: ExperimentInputs) -> None:
+    found = run(inputs, Planted(0.0), fewest=100_000)
+    assert only(found, "auc", variant=MATCHED).estimate.value > 0.9
+    assert not [row for row in found.statistics if row.quantity == "together"]
+    assert any(line.startswith("parts of the evidence of matched answers") for line in found.missing)
 
 
 def test_every_asked_question_takes_part_and_each_item_keeps_its_exact_words(inputs: ExperimentInputs) -> None:

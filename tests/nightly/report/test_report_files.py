@@ -26,7 +26,15 @@ from anchorscope.report.statements.all_statements import read
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
-FIGURES = ("question_share", "delta_p", "probe_auc", "surviving_signal", "truth_split", "delta_p_reference")
+FIGURES = (
+    "evidence_parts",
+    "evidence_bars",
+    "delta_p",
+    "probe_auc",
+    "surviving_signal",
+    "truth_split",
+    "delta_p_reference",
+)
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -21,7 +21,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 def shown(model: str, seed: int, level: float, random_weights: bool = False) -> ShownRun:
     made = model_findings(model, layers=30, datasets=DATASETS, random_weights=random_weights)
-    found = with_shares(with_random(made), World(share=level))
+    found = with_shares(with_random(made), World(together=level))
     card = answer_card(found, read(found))
     name = f"{model}-seed{seed}"
     return ShownRun(name, model, "few-shot", seed, "done", None, f"runs/{name}/report.html", found, card)
@@ -66,7 +66,7 @@ def test_the_page_tells_it_all_and_lets_no_markup_in(studied: Studied, tmp_path:
     assert set(re.findall(r'href="(runs/[^"]+)"', page)) == {run.page for run in studied.done}
     assert 'id="compare-share"' in page
     names = {path.stem for path in (tmp_path / "figures").glob("*.svg")}
-    assert names == {"study_shares", "question_share", "delta_p"}
+    assert names == {"study_shares", "evidence_bars", "delta_p"}
     drawn = pl.read_csv(tmp_path / "figures" / "study_shares.csv")
     assert drawn["first"].sum() == 2 * len(DATASETS)
     table = pl.read_csv(tmp_path / "summary.csv")
@@ -76,4 +76,4 @@ def test_the_page_tells_it_all_and_lets_no_markup_in(studied: Studied, tmp_path:
     ]
     by_hand = studied.measured(studied.of("large"), "popqa", share)[0]
     row = table.filter((pl.col("run") == "large-seed0") & (pl.col("dataset") == "popqa")).row(0, named=True)
-    assert (row["question_share"], row["question_share_low"]) == pytest.approx((by_hand.value, by_hand.ci_low))
+    assert (row["needs_question"], row["needs_question_low"]) == pytest.approx((by_hand.value, by_hand.ci_low))

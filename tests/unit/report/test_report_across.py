@@ -66,23 +66,22 @@ def test_a_step_that_surely_goes_the_other_way_refutes_the_trend():
 
 def shared(share, parameters, *, datasets=("popqa", "nq"), random=0.08, **world):
     run = run_of(-40, parameters, datasets=datasets)
-    return with_shares(run, World(share=share, random=random, **world))
+    return with_shares(run, World(together=share, question=0.0, answer=0.2, random=random, **world))
 
 
-def test_the_question_share_is_followed_first():
+def test_the_parts_are_followed_first():
     found = read_across([shared(0.4, 10**8), shared(0.7, 10**9, random=0.3)])
     assert found[0]["assignment"] is None
     by_claim = {one["claim"]: one for one in found if one["assignment"] is None and one["dataset"] is None}
     tested = by_claim["across:share_tested"]
     assert (tested["verdict"], tested["key"], tested["value"]) == ("holds", True, pytest.approx(0.3, abs=0.01))
-    assert tested["sentence"] == "The question share at the tested layer grows with size"
+    assert tested["sentence"] == "What needs the key words grows with size"
     assert [one["value"] for one in tested["values"]] == pytest.approx([0.4, 0.7], abs=0.01)
     per_dataset = reading([shared(0.4, 10**8), shared(0.7, 10**9)], "share_tested", "nq", None)
     assert per_dataset["ci_high"] - per_dataset["ci_low"] > tested["ci_high"] - tested["ci_low"]  # a mean knows more
     assert by_claim["across:share_random"]["verdict"] == "holds"
-    assert by_claim["across:share_thirds"]["verdict"] == "undecided"
-    assert by_claim["across:share_peak"]["value"] == pytest.approx(0.3, abs=0.01)
-    assert by_claim["across:share_peak_place"]["value"] == 0.0
+    assert by_claim["across:share_together"]["value"] == pytest.approx(0.3, abs=0.01)
+    assert by_claim["across:share_answer"]["verdict"] == "does not hold"
 
 
 def test_random_weights_are_left_out():

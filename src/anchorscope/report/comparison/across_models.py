@@ -1,6 +1,6 @@
 """Readings across models: what changes from the smallest model to the largest, with an interval and a verdict.
 
-The question share comes first, then the ΔP curves, under the paper's rule and with the common shift taken out. Runs are
+The parts of the evidence come first, then ΔP, under the paper's rule and with the common shift taken out. Runs are
 independent samples, so their intervals are combined as such (`stats/curves.py`). The claim is always "it changes
 in one direction": it holds if the change from the first run to the last is sure and no step between two runs surely
 goes the other way; it does not hold if one does, or if the change surely is too small to be seen. Models with random
@@ -28,7 +28,7 @@ from anchorscope.report.statements.statement import Reading, finite, record
 from anchorscope.report.wording import estimate, number
 
 ASSIGNMENTS = (None, "plain", "corrected")
-"""The question share, which sorts nothing; the paper's rule; the common shift taken out."""
+"""The parts of the evidence, which sort nothing; the paper's rule; the common shift taken out."""
 ALL_DATASETS = "all datasets"
 
 

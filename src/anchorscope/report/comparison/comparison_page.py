@@ -9,12 +9,13 @@ from anchorscope.progress import Progress
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.chart_data import delta_p_chart, live_records, share_chart
+from anchorscope.report.charts.evidence_parts import PartBars
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.comparison import comparison_text as text
 from anchorscope.report.comparison.across_models import read_across
 from anchorscope.report.comparison.compared import Compared, panel_title
 from anchorscope.report.comparison.control_checks import controls_sentence, controls_table, failed_controls
-from anchorscope.report.comparison.run_panels import SharePanels, delta_p_charts
+from anchorscope.report.comparison.run_panels import delta_p_charts
 from anchorscope.report.comparison.trends_chart import trends_charts
 from anchorscope.report.earlier_readings.judging import Judged, claims_records, claims_table, judge
 from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
@@ -43,9 +44,9 @@ def comparison_data(compared: Compared) -> dict[str, Any]:
 
 def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
     """Write the figures, observations.json, report.md and report.html; return what the page says first."""
-    shares = SharePanels.was_made(compared)
-    trends = trends_charts(compared, shares)
-    figures = [*([SharePanels.from_compared(compared)] if shares else []), *delta_p_charts(compared), *trends]
+    bars = PartBars.from_runs(compared.runs)
+    trends = trends_charts(compared, bars is not None)
+    figures = [*([bars] if bars else []), *delta_p_charts(compared), *trends]
     progress.start("figures", len(figures))
     save_all(figures, out, progress)
     progress.finish()
@@ -61,7 +62,7 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
     dumped = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
     (out / "observations.json").write_text(dumped + "\n", encoding="utf-8")
     content = _content(compared, across, judged, readings) | {
-        "shares": text.shares_table(compared) if shares else None,
+        "shares": text.shares_table(compared) if bars else None,
         "trends": [chart.name for chart in trends],
     }
     data = {"chart-data": comparison_data(compared)}

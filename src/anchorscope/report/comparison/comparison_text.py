@@ -9,17 +9,17 @@ from anchorscope.report.comparison.compared import Compared, panel_title
 from anchorscope.report.comparison.size_trends import BY_ID
 from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.shares import has_shares, result_of, share_at, share_layer
+from anchorscope.report.shares import NEEDS, PARTS, band_layers, has_shares, share_at
 from anchorscope.report.size_order import order_by_size, size
 from anchorscope.report.statements.statement import Reading
 from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate, listing, number, percent, points
 from anchorscope.stats.estimate import Estimate
 
-NOT_MEASURED = "These runs did not measure the question share: only the paper's ΔP can be compared."
+NOT_MEASURED = "These runs have no parts of the evidence: only the paper's ΔP can be compared."
 
 
 def answer(compared: Compared, across: Sequence[Reading], cards: Mapping[str, AnswerCard]) -> str:
-    """How the question share compares, in two sentences; run by run where there is nothing to compare."""
+    """How much needs the key words, in two sentences; run by run where there is nothing to compare."""
     share, random = (_key(across, name) for name in ("share_tested", "share_random"))
     if share is None or not share["values"]:
         told = [run for run in compared.runs if has_shares(run) and not run.random_weights]
@@ -102,18 +102,15 @@ def _trend_cells(one: Reading) -> tuple[str, ...]:
 
 
 def shares_table(compared: Compared) -> Table:
-    """Λ at the layer that is tested, beside its random cut and floor, and how far the thirds lie apart."""
-    head = ("tested layer", "Λ", "random words", "nothing cut", "upper − lower third", "items")
-    return _by_dataset(compared, head, _shares)
+    """The parts over each run's band, beside what needs random words."""
+    return _by_dataset(compared, ("layers", *PARTS.values(), *NEEDS.values(), "needs random words", "items"), _shares)
 
 
 def _shares(run: Findings, dataset: str) -> list[str]:
-    layer, thirds = share_layer(run, dataset), result_of(run, dataset, "thirds_difference")
-    found = [share_at(run, dataset, layer, cut) for cut in ("knockout", "random", "none")]
-    items = count(found[0].n) if found[0] else NOTHING
-    apart = estimate(thirds.estimate) if thirds else NOTHING
-    told = [NOTHING if one is None else estimate(one) for one in found]
-    return [NOTHING if layer is None else str(layer), *told, apart, items]
+    shares = [share_at(run, dataset, part=part) for part in (*PARTS, *NEEDS)]
+    shares.append(share_at(run, dataset, "random"))
+    cells = [NOTHING if share is None else estimate(share) for share in shares]
+    return [band_layers(run, dataset) or NOTHING, *cells, count(shares[0].n) if shares[0] else NOTHING]
 
 
 def groups_table(compared: Compared) -> Table:

@@ -77,7 +77,7 @@ def failed_controls(compared: Compared, readings: Mapping[str, Sequence[Reading]
 def controls_sentence(compared: Compared, failed: Sequence[FailedControl]) -> str:
     """What the lead says of them."""
     lacking = [run.model for run in compared.runs if not (run.random_weights or has_shares(run))]
-    unknown = f" The question share's own controls were not measured in {listing(lacking)}." if lacking else ""
+    unknown = f" The parts' own controls were not measured in {listing(lacking)}." if lacking else ""
     sure = [one for one in failed if one.sure]
     doubtful = len(failed) - len(sure)
     are_in_doubt = f"{'is' if doubtful == 1 else 'are'} in doubt"

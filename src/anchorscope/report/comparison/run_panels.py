@@ -1,6 +1,6 @@
 """The charts of several runs: a panel each with the controls drawn, one legend under all, one y axis for all.
 
-The question share comes first, then ΔP under two rules. Models differ in depth. With `relative_depth` the x axis runs
+ΔP is drawn under two rules. Models differ in depth. With `relative_depth` the x axis runs
 from the first layer (0) to the last (1), so that the same place in two panels is the same share of the way through the
 model.
 """
@@ -21,21 +21,15 @@ from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layer_chart import legend_columns, look_handles, look_lines
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import POINTS_NOTE, draw_lines, missing_groups
-from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import CONTROL_LOOKS, Look, group_line, group_looks, share_line, share_looks
+from anchorscope.report.looks import Look, group_line, group_looks
 from anchorscope.report.palette import GROUPS, display_name
-from anchorscope.report.shares import has_shares, share_rows
 
 _NUMBERS = ("layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups")
 _PANEL_WIDTHS = {1: 5.6, 2: 4.35, 3: 3.6, 4: 3.05}  # inches, by panels in a row
 _PANEL_HEIGHT, _GAPS = 3.3, (0.42, 0.86)
 _TITLE_LETTERS, _TITLE_POINTS, _SMALLEST_POINTS = 11.0, 10.0, 6.5  # of a panel's title: letters in an inch, sizes
-_SHARE_NOTE = (
-    "Λ: the share of the probe's evidence that needs the question's key words. Bands: 95 % intervals over groups of "
-    "items. Where a line leaves the axis or has a gap there is too little evidence to divide by."
-)
 
 
 @dataclass(frozen=True)
@@ -133,39 +127,6 @@ class RunPanels(Display):
             axes.set_xlabel("Relative depth")
         else:
             layer_axis(axes, n_layers)
-
-
-@final
-@dataclass(frozen=True)
-class SharePanels(RunPanels):
-    """Λ per layer of every dataset, with the controls."""
-
-    name: ClassVar[str] = "question_share"
-    value: ClassVar[str] = "share"
-    label: ClassVar[str] = "Question share Λ"
-    empty: ClassVar[str] = "not measured"
-
-    @classmethod
-    def was_made(cls, compared: Compared) -> bool:
-        """Whether any run measured the question share."""
-        return any(has_shares(run) for run in compared.runs)
-
-    @classmethod
-    def from_compared(cls, compared: Compared) -> Self:
-        """Choose the rows to draw: all items, knockout and controls, each run at its headline place."""
-        drawn = pl.col("intervention").is_in(["knockout", *CONTROL_LOOKS])
-        tables = [share_rows(run, group="all", truth="all").filter(drawn) for run in compared.runs]
-        lacking = [f"{run.model}: not measured" for run in compared.runs if not has_shares(run)]
-        title = "How much of the evidence needs the question's key words"
-        return cls.made(compared, title, tables, (_SHARE_NOTE, *lacking), (LOWEST, HIGHEST))
-
-    def looks(self) -> Mapping[str, Look]:
-        """The knockout of every dataset, and every control."""
-        return share_looks(self.datasets)
-
-    def line(self) -> pl.Expr:
-        """Dataset, and whether it is a control."""
-        return share_line(self.datasets)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
-"""A number per run, and how it changes from the first run to the last: of the question share, and of the ΔP curves."""
+"""A number per run, and how it changes from the first to the last: of the parts of the evidence, and of ΔP curves."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from anchorscope.report.shares import has_shares, result_of, share_at, share_layer
-from anchorscope.report.statements.layer_band import LayerBand, share_band
+from anchorscope.report.shares import NEEDS_QUESTION, has_shares, share_at
 from anchorscope.report.statements.run_curves import RunCurves, measurable
 from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, Verdict, has_interval, one_direction, surely
 from anchorscope.stats import curves as shape
@@ -49,25 +48,9 @@ class Trend:
     """Whether a step from one run to the next surely goes the other way."""
 
 
-def _share(intervention: str) -> _Measure:
-    """At the layer that is tested."""
-    return lambda run, dataset: share_at(run.findings, dataset, share_layer(run.findings, dataset), intervention)
-
-
-def _band(measure: Callable[[LayerBand], Estimate], relative: bool = False) -> _Measure:
-    """Of the share along the layers, read off a band that holds for all of them."""
-
-    def measured(run: RunCurves, dataset: str) -> Estimate | None:
-        band = share_band(run.findings, dataset, "knockout")
-        found = measure(band) if band else None
-        return _relative(found, run.findings.n_layers) if found and relative else found
-
-    return measured
-
-
-def _thirds(run: RunCurves, dataset: str) -> Estimate | None:
-    found = result_of(run.findings, dataset, "thirds_difference")
-    return found.estimate if found else None
+def _share(part: str, intervention: str = "knockout") -> _Measure:
+    """Over each run's band."""
+    return lambda run, dataset: share_at(run.findings, dataset, intervention, part)
 
 
 def _pair(measure: Callable[[SampledCurve, SampledCurve], Estimate]) -> _Measure:
@@ -89,69 +72,17 @@ _EVIDENCE, _DEPTH, _LATER = "of the evidence", "of the depth", ("comes earlier",
 _GROWS, _RISES, _LENGTH = ("falls", "grows"), ("becomes lower", "becomes higher"), ("becomes shorter", "becomes longer")
 
 # A change counts from where a reader of the chart would see it: half a tick of its axis, a tenth of its width.
-SHARE_QUANTITIES = (
-    Quantity(
-        "share_tested",
-        "the question share at the tested layer",
-        _share("knockout"),
-        _EVIDENCE,
-        2,
-        NEGLIGIBLE_SHARE,
-        *_GROWS,
-        "Λ at the tested layer",
-    ),
-    Quantity(
-        "share_random",
-        "what random words take there",
-        _share("random"),
-        _EVIDENCE,
-        2,
-        NEGLIGIBLE_SHARE,
-        *_GROWS,
-        "Random words, same layer",
-    ),
-    Quantity(
-        "share_thirds",
-        "the difference of the items' upper and lower third",
-        _thirds,
-        _EVIDENCE,
-        2,
-        NEGLIGIBLE_SHARE,
-        *_GROWS,
-        "Upper − lower third",
-    ),
-    Quantity(
-        "share_peak",
-        "the highest question share",
-        _band(lambda band: band.peak),
-        _EVIDENCE,
-        2,
-        NEGLIGIBLE_SHARE,
-        *_GROWS,
-        "Λ at its peak",
-    ),
-    Quantity(
-        "share_peak_place",
-        "the peak of the question share",
-        _band(lambda band: band.peak_layer, True),
-        _DEPTH,
-        2,
-        0.1,
-        *_LATER,
-        "Place of the peak",
-    ),
-    Quantity(
-        "share_half_place",
-        "half of the peak",
-        _band(lambda band: band.half_way, True),
-        _DEPTH,
-        2,
-        0.1,
-        *_LATER,
-        "Place of half the peak",
-    ),
+SHARE_QUANTITIES = tuple(
+    Quantity(name, noun, _share(part, cut), _EVIDENCE, 2, NEGLIGIBLE_SHARE, *_GROWS, title)
+    for name, noun, part, cut, title in (
+        ("share_together", "what needs question and answer together", "together", "knockout", "Together"),
+        ("share_question", "what the question alone carries", "question", "knockout", "Question alone"),
+        ("share_answer", "what the answer alone carries", "answer", "knockout", "Answer alone"),
+        ("share_tested", "what needs the key words", NEEDS_QUESTION, "knockout", "Needs the key words"),
+        ("share_random", "what needs random words", NEEDS_QUESTION, "random", "Needs random words"),
+    )
 )
-"""What is followed of the question share."""
+"""What is followed of the parts: ratios of two effects on one scale, so that runs of other AUCs can be compared."""
 
 CURVE_QUANTITIES = (
     Quantity(
@@ -244,7 +175,7 @@ BY_ID = {one.id: one for one in (*SHARE_QUANTITIES, *CURVE_QUANTITIES, SPREAD)}
 
 
 def followed(assignment: str | None) -> tuple[Quantity, ...]:
-    """The numbers of the question share, or of the curves under a rule."""
+    """The numbers of the parts, or of the curves under a rule."""
     return SHARE_QUANTITIES if assignment is None else CURVE_QUANTITIES
 
 

@@ -1,4 +1,4 @@
-"""What changes from run to run, in numbers: of the question share, and of the Q-Anchored curves.
+"""What changes from run to run, in numbers: of the parts of the evidence, and of the Q-Anchored curves.
 
 Each point is one run on one dataset, with its interval; the spread is one point per run, over the datasets that all
 runs have. Runs stand in order of size. Models with random weights are not drawn: a trend through noise is none.
@@ -62,7 +62,7 @@ class TrendsChart(Display):
 
     @classmethod
     def from_compared(cls, compared: Compared, assignment: str | None) -> Self:
-        """Measure every run with weights that were learned; the question share has no assignment."""
+        """Measure every run with weights that were learned; the parts have no assignment."""
         order = order_by_size(compared.runs)
         runs = [RunCurves(run, assignment or "plain") for run in order.runs]
         together = with_intervals(runs, order.datasets, assignment)
@@ -77,7 +77,7 @@ class TrendsChart(Display):
         )
         noise = ", ".join(run.model for run in order.left_out)
         notes += [f"Not drawn, random weights: {noise}."] if noise else []
-        what = CHART_TITLES[assignment] if assignment else "the question share"
+        what = CHART_TITLES[assignment] if assignment else "the parts of the evidence"
         letters = max(6, _NAME_LETTERS // max(1, len(runs)))
         return cls(
             data=pl.DataFrame(rows, schema=_SCHEMA).with_columns(assignment=pl.lit(assignment)),
@@ -154,7 +154,7 @@ class CurveTrendsChart(TrendsChart):
 
 
 def trends_charts(compared: Compared, shares: bool) -> list[TrendsChart]:
-    """Of the question share where it was measured, and of the curves; none where there is nothing to follow."""
+    """Of the parts where they were measured, and of the curves; none where there is nothing to follow."""
     if len(order_by_size(compared.runs).runs) < 2:
         return []
     share = [TrendsChart.from_compared(compared, None)] if shares else []

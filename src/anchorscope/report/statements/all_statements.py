@@ -1,6 +1,6 @@
 """Every statement, in the order in which it is told, and how all of them are put to a run.
 
-The question share comes first: its tested questions answer what was asked, its controls say whether to believe it. The
+The parts of the evidence come first: two tested questions answer what was asked, controls say whether to trust it. The
 curves of the paper's rule and of its corrected one are described.
 """
 
@@ -15,13 +15,13 @@ from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHA
 from anchorscope.report.statements.curve_statements import APART, CURVES, DATASETS
 from anchorscope.report.statements.number_statements import NUMBERS
 from anchorscope.report.statements.run_curves import RunCurves
-from anchorscope.report.statements.share_statements import SHAPE, TESTED
+from anchorscope.report.statements.share_statements import DESCRIBED, TESTED
 from anchorscope.report.statements.statement import About, Found, Reading, Statement
 from anchorscope.report.wording import p_value_cell
 from anchorscope.stats.estimate import holm
 
-OF_SHARES = (*TESTED, *SHARE_CONTROLS, *SHAPE)
-"""Asked where the run measured the question share."""
+OF_SHARES = (*TESTED, *SHARE_CONTROLS, *DESCRIBED)
+"""Asked where the run measured the parts of the evidence."""
 OF_CURVES = (*NUMBERS, *CURVE_CONTROLS, *APART, *CURVES)
 """Asked of every run."""
 STATEMENTS = (*OF_SHARES, *OF_CURVES, *DATASETS)

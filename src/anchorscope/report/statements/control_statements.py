@@ -1,9 +1,9 @@
-"""Statements about controls, at every layer that is talked about: where one fails, the number there says nothing.
+"""Statements about controls: where one fails, the number that it stands beside says nothing.
 
-A random cut must do less than a quarter of what the knockout does, wherever that does something; cutting nothing must
-take next to nothing, and permuted labels nothing at all. All are asked of bands that hold for all layers at once, so
-that thirty layers are not thirty chances to fail. A control that surely fails at one layer has failed, and the layers
-are named.
+Controls of the parts are asked over the same band of layers as the parts: random words must do less than a quarter of
+what the key words do and move the states as far, another site of the clean run must hold nearly all of the evidence,
+permuted labels must give nothing. Controls of ΔP are asked at every layer, with intervals that hold for all layers at
+once; one that surely fails at one layer has failed, and the layers are named.
 """
 
 import math
@@ -12,8 +12,8 @@ from collections.abc import Callable
 import polars as pl
 
 from anchorscope.report.palette import Q_ANCHORED
-from anchorscope.report.shares import share_at, share_layer
-from anchorscope.report.statements.layer_band import LayerBand, band_of, layer_names, share_band
+from anchorscope.report.shares import result_of, results_of, share_at, share_layer
+from anchorscope.report.statements.layer_band import LayerBand, band_of, layer_names
 from anchorscope.report.statements.statement import About, Found, Statement, under
 from anchorscope.report.verdicts import (
     NEGLIGIBLE_SHARE,
@@ -84,14 +84,8 @@ def _where(over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]
     return "".join(f"; {word} at {layer_names(layers)}" for word, layers in told.items() if layers)
 
 
-def _share_ratio(about: About) -> Found:
-    """Of the question share: what random words take, over what the key words take, layer by layer."""
-    knockout, random = (share_band(about.findings, about.dataset or "", cut) for cut in ("knockout", "random"))
-    return _small_ratio(knockout, random, NEGLIGIBLE_SHARE)
-
-
 def _curve_ratio(about: About) -> Found:
-    """The same of ΔP: how much the Q-Anchored line falls, layer by layer."""
+    """How much the Q-Anchored line falls, layer by layer."""
     findings = about.findings
     rows = findings.curves.filter(
         (pl.col("dataset") == about.dataset)
@@ -114,43 +108,53 @@ def _curve_ratio(about: About) -> Found:
     return _small_ratio(knockout, random, SEEN_BY_EYE)
 
 
-def _near_zero(about: About, intervention: str, limit: float) -> Found:
-    """A share that should not be there, at every layer: fails where it surely lies beyond the limit, either way."""
-    band = share_band(about.findings, about.dataset or "", intervention)
-    if band is None:
-        return Found()
-    place = int(abs(band.value).argmax())
-    over = tuple(layer for layer, value in zip(band.layers, band.value, strict=True) if abs(value) >= NEGLIGIBLE_SHARE)
-    sure = tuple(sorted((*band.surely_below(-limit), *band.surely_above(limit))))
-    within = [layer for place_of, layer in enumerate(band.layers) if _inside(band.pointwise(place_of))]
-    unsure = tuple(layer for layer in band.layers if layer not in (*sure, *within))
-    numbers = f"farthest {estimate(band.estimate(place))} at layer {band.layers[place]}{_where(over, sure, unsure)}"
-    return _of_layers(band.estimate(place), numbers, band.layers[place], over, sure, unsure)
+def _ratio_to_knockout(about: About, control: Estimate | None) -> Found | None:
+    """What a control takes, over what the key words take, over the band."""
+    findings, dataset = about.findings, about.dataset or ""
+    if control is None:
+        return None
+    ratio = size_ratio(control, share_at(findings, dataset))
+    return Found(ratio, f"needs {estimate(control)}, ratio {estimate(ratio)}", share_layer(findings, dataset))
 
 
-def _inside(found: Estimate) -> bool:
-    return found.ci_low > -NEGLIGIBLE_SHARE and found.ci_high < NEGLIGIBLE_SHARE
+def _random_words(about: About) -> Found | None:
+    return _ratio_to_knockout(about, share_at(about.findings, about.dataset or "", "random"))
 
 
-def _floor(about: About) -> Found:
-    """What estimation alone loses: a tenth at most."""
-    return _near_zero(about, "none", NEGLIGIBLE_SHARE)
-
-
-def _permuted(about: About) -> Found:
-    """Labels that say nothing: a band that leaves out zero refutes it, and a wide one decides nothing."""
-    return _near_zero(about, "permuted", 0.0)
+def _floor(about: About) -> Found | None:
+    """What is not in the clean state of another site, though nothing was cut."""
+    result = result_of(about.findings, about.dataset or "", "floor")
+    return _ratio_to_knockout(about, result.estimate if result else None)
 
 
 def _random_weights(about: About) -> Found | None:
     """The same items through random weights, where that was run: what they give is in the words alone."""
+    return _ratio_to_knockout(about, share_at(about.findings, about.dataset or "", "random-weights"))
+
+
+def _permuted(about: About) -> Found | None:
+    """Labels that say nothing: an interval that leaves out zero refutes it, and a wide one decides nothing."""
     findings, dataset = about.findings, about.dataset or ""
-    layer = share_layer(findings, dataset)
-    null = share_at(findings, dataset, layer, "random-weights")
-    if null is None:
+    share = share_at(findings, dataset, "permuted")
+    if share is None:
         return None
-    ratio = size_ratio(null, share_at(findings, dataset, layer))
-    return Found(ratio, f"Λ {estimate(null)} at layer {layer}, ratio {estimate(ratio)}", layer)
+    small = share.ci_low > -NEGLIGIBLE_SHARE and share.ci_high < NEGLIGIBLE_SHARE
+    is_there = abs(share.value) > NEGLIGIBLE_SHARE and share.ci_low * share.ci_high > 0
+    verdict: Verdict = "does not hold" if is_there else "holds" if small else "undecided"
+    return Found(share, f"needs {estimate(share)}", share_layer(findings, dataset), verdict=verdict)
+
+
+def _displacement(about: About) -> Found | None:
+    """How far the random cut moves the states, over how far the knockout does; medians, without an interval."""
+    findings, dataset = about.findings, about.dataset or ""
+    moved = {result.intervention: result.estimate for result in results_of(findings, dataset, "displacement")}
+    if not {"knockout", "random"} <= set(moved):
+        return None
+    ratio = moved["random"].value / moved["knockout"].value
+    measured = Estimate(ratio, math.nan, math.nan, moved["random"].n, "ratio of medians")
+    numbers = f"key words {number(moved['knockout'].value, 2)}, random words {number(moved['random'].value, 2)}"
+    verdict: Verdict = "holds" if ratio >= MATCHED_DISPLACEMENT else "does not hold"
+    return Found(measured, numbers, share_layer(findings, dataset), verdict=verdict)
 
 
 def _nothing_cut(about: About) -> Found:
@@ -158,56 +162,56 @@ def _nothing_cut(about: About) -> Found:
     return Found(rate, f"{percent(rate)} of {rate.n} items") if rate else Found()
 
 
-def _of_share(claim: str, topic: str, words: str, measure: Callable[[About], Found | None], fails: str) -> Statement:
-    return Statement(
-        claim,
-        topic,
-        words,
-        fails,
-        measure,
-        standing="control",
-        key=(None,),
-        unit="share of the evidence" if claim in ("share_floor_small", "share_permuted_zero") else "ratio",
-    )
+def _of_parts(
+    claim: str, topic: str, holds: str, fails: str, measure: Callable[[About], Found | None], unit: str = "ratio"
+) -> Statement:
+    def judge(measured: Found) -> Verdict:
+        return measured.verdict or under(SMALL_RATIO)(measured)
 
+    return Statement(claim, topic, holds, fails, measure, judge, standing="control", key=(None,), unit=unit)
 
-_QUARTER = "take or give less than a quarter of the share at every layer that has one"
 
 SHARE_CONTROLS = (
-    _of_share(
+    _of_parts(
         "share_random_small",
         "Random words",
-        f"random words {_QUARTER}",
-        _share_ratio,
-        "Random words take or give more than a quarter of the share",
+        "less than a quarter as much of the evidence needs random words as needs the key words",
+        "More than a quarter as much of the evidence needs random words as needs the key words",
+        _random_words,
     ),
-    _of_share(
+    _of_parts(
+        "displacement_matched",
+        "Displacement",
+        "the random cut moves the states at least four fifths as far as the key words' cut",
+        "The random cut moves the states less than four fifths as far as the key words' cut: damage is not controlled",
+        _displacement,
+    ),
+    _of_parts(
         "share_floor_small",
-        "Nothing cut",
-        "estimation alone loses less than a tenth at every layer",
+        "Another site, nothing cut",
+        "the clean state of another site holds nearly all of the evidence",
+        "The clean state of another site lacks more than a quarter as much of the evidence as the cut state does",
         _floor,
-        "With nothing cut, estimation alone loses more than a tenth",
     ),
-    _of_share(
+    _of_parts(
         "share_permuted_zero",
         "Permuted labels",
-        "permuted labels give no share at any layer",
-        _permuted,
+        "permuted labels give no share",
         "Permuted labels give a share",
+        _permuted,
+        "share of the evidence",
     ),
-    Statement(
+    _of_parts(
         "share_random_weights",
         "Random weights",
         "random weights of the same shape have less than a quarter of the share",
         "Random weights of the same shape have more than a quarter of the share",
         _random_weights,
-        under(SMALL_RATIO),
-        standing="control",
-        unit="ratio",
-        key=(None,),
     ),
 )
-"""Of the question share."""
+"""Of the parts."""
+MATCHED_DISPLACEMENT = 0.8
+"""How far a control has to move the states, of what the knockout does, to tell a loss from mere damage."""
 
 CURVE_CONTROLS = (
     Statement(

@@ -7,7 +7,7 @@ from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.comparison.compared import Flag, panel_title
 from anchorscope.report.findings import Findings, nested_auc, summary_of
 from anchorscope.report.palette import Q_ANCHORED
-from anchorscope.report.shares import share_at, share_layer
+from anchorscope.report.shares import share_at
 from anchorscope.stats.estimate import Estimate
 
 Measure = Callable[[Findings, str], Estimate | None]
@@ -15,13 +15,13 @@ Measure = Callable[[Findings, str], Estimate | None]
 
 
 def share(run: Findings, dataset: str) -> Estimate | None:
-    """Λ at the layer that is tested."""
-    return share_at(run, dataset, share_layer(run, dataset))
+    """What needs the question's key words, over the band."""
+    return share_at(run, dataset)
 
 
 def random_share(run: Findings, dataset: str) -> Estimate | None:
     """The same where random words are cut."""
-    return share_at(run, dataset, share_layer(run, dataset), "random")
+    return share_at(run, dataset, "random")
 
 
 def auc(run: Findings, dataset: str) -> Estimate | None:

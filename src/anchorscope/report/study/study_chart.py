@@ -1,4 +1,4 @@
-"""The figure of a study: the question share of every model on every dataset, with its interval.
+"""The figure of a study: the share that needs the key words, of every model on every dataset, with its interval.
 
 A line per model, a mark per dataset. The first run of a model has its interval; further seeds and prompts are small
 open marks on the same line, so that their spread can be seen beside it.
@@ -19,7 +19,7 @@ from anchorscope.report.palette import DatasetStyle, dataset_styles, display_nam
 from anchorscope.report.study.studied import Studied, findings_of, share
 from anchorscope.stats.estimate import Estimate
 
-_NOTE = "Λ at each run's tested layer. Bars: 95 % intervals of a model's first run."
+_NOTE = "Over each run's band of layers. Bars: 95 % intervals of a model's first run."
 _OTHERS = "Small open marks: its other runs, with other seeds or prompts."
 _SCHEMA: dict[str, type[pl.DataType]] = {
     "model": pl.String,
@@ -39,7 +39,7 @@ _WIDTH, _LINE, _LONGEST = 6.2, 0.52, 40
 
 @dataclass(frozen=True)
 class StudyShares(Display):
-    """Λ, models × datasets."""
+    """What needs the key words, models × datasets."""
 
     models: tuple[str, ...]
     styles: dict[str, DatasetStyle]
@@ -92,7 +92,7 @@ class StudyShares(Display):
         page = canvas(_TITLE, grid, Legend(handles, min(4, len(handles)), self.notes))
         (axes,) = page.panels
         draw_forest(axes, labels, marks)
-        axes.set_xlabel("Λ, the question share")
+        axes.set_xlabel("needs the key words")
         return page.figure
 
 

@@ -7,12 +7,13 @@ import polars as pl
 
 from anchorscope.progress import Progress
 from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.evidence_parts import PartBars
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.comparison import comparison_text
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.comparison.comparison_page import comparison_data
 from anchorscope.report.comparison.control_checks import controls_sentence, controls_table, failed_controls
-from anchorscope.report.comparison.run_panels import SharePanels, delta_p_charts
+from anchorscope.report.comparison.run_panels import delta_p_charts
 from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
 from anchorscope.report.statements import read
 from anchorscope.report.study import study_tables as text
@@ -22,14 +23,14 @@ from anchorscope.report.study.study_chart import StudyShares
 FILES = {
     "report.html": "this page",
     "report.md": "the same as plain text",
-    "summary.csv": "a row per run and dataset: question share, AUC, Q-Anchored part, with intervals",
+    "summary.csv": "a row per run and dataset: share that needs the key words, AUC, Q-Anchored part, with intervals",
     "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
     "runs/NAME/": "the folder of every run, with its own page",
     "study.toml": "the study, with paths written out",
 }
 _MEASURES: dict[str, Measure] = {
-    "question_share": share,
-    "random_share": random_share,
+    "needs_question": share,
+    "needs_random": random_share,
     "auc": auc,
     "q_anchored": q_anchored,
 }
@@ -100,7 +101,8 @@ def _figures(studied: Studied, compared: Compared) -> list[Display]:
     shares = StudyShares.from_studied(studied)
     found += [shares] if shares is not None else []
     if compared.runs:
-        found += [SharePanels.from_compared(compared)] if SharePanels.was_made(compared) else []
+        bars = PartBars.from_runs(compared.runs)
+        found += [bars] if bars else []
         found += delta_p_charts(compared)[:1]
     return found
 

@@ -24,7 +24,7 @@ STATES = {"done": "done", "failed": "failed", "running": "under way", "stopped":
 
 
 def lead(studied: Studied) -> str:
-    """Between what and what the question share lies, and where."""
+    """Between what and what the share that needs the key words lies, and where."""
     found = {
         (model, dataset): fmean(one.value for one in values)
         for model, dataset in product(studied.learned, studied.datasets)
@@ -32,7 +32,7 @@ def lead(studied: Studied) -> str:
     }
     if not found:
         what = "of a model with learned weights " if len(studied.learned) < len(studied.models) else ""
-        return f"No run {what}that is done measured the question share."
+        return f"No run {what}that is done measured the parts of the evidence."
     least, most = min(found, key=lambda key: found[key]), max(found, key=lambda key: found[key])
     runs = [run for run in studied.done if run.model in studied.learned]
     random = [one.value for name in studied.datasets for one in studied.measured(runs, name, random_share)]
@@ -83,7 +83,7 @@ def answers_table(studied: Studied) -> Table:
                 str(len(runs)),
             )
         )
-    head = ("model", "card", "Λ, the question share", "AUC of the probe", "Q-Anchored of all", "items", "runs")
+    head = ("model", "card", "needs the key words", "AUC of the probe", "Q-Anchored of all", "items", "runs")
     return Table(head, tuple(rows), 2)
 
 
@@ -124,7 +124,7 @@ def _cell_of(found: Sequence[Estimate], show: Callable[[Estimate], str]) -> str:
 
 
 def share_grid(studied: Studied) -> Table:
-    """Λ of every model on every dataset."""
+    """What needs the key words, of every model on every dataset."""
     return grid_table(studied, share, _percent)
 
 
@@ -161,7 +161,7 @@ def spread_table(studied: Studied) -> Table:
         "dataset",
         "model",
         "prompt",
-        "Λ: mean (range) over seeds",
+        "needs the key words: mean (range) over seeds",
         "one run's own interval",
         "AUC: mean (range)",
         "seeds",

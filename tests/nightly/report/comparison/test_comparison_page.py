@@ -35,14 +35,15 @@ def run(
     model: str = "Small", share: float = 0.4, *, datasets: tuple[str, ...] = BOTH, parameters: int = 10**8, **world: Any
 ) -> Findings:
     found = with_random(model_findings(model, layers=30, datasets=datasets, parameters=parameters))
-    return with_shares(found, World(share=share, **world))
+    return with_shares(
+        found, World(**{"together": share, "question": 0.0, "answer": 0.2, "random": 0.05, "half": 0.03} | world)
+    )
 
 
 @pytest.fixture(scope="module")
 def compared() -> Compared:
-    """Two runs with all that there is, of which the larger one fails a control at some layers."""
-    spoilt = {("random", layer): 0.5 for layer in range(24, 30)}
-    large = run("Large", 0.7, parameters=10**9, datasets=("popqa",), spoilt=spoilt)
+    """Two runs with all that there is, of which the larger one fails a control."""
+    large = run("Large", 0.7, parameters=10**9, datasets=("popqa",), random=0.5)
     flags = (Flag("seed: 0 in Small; 1 in Large", "drawn anew", False), Flag("site: a in Small", "elsewhere", True))
     return Compared((run(), large), ("a", "b"), flags=flags, command="anchorscope compare 'my a' b --out both")
 
@@ -82,23 +83,13 @@ def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None
         assert "&lt;img src=x" in page
 
 
-def test_a_failed_control_is_named_with_its_layers(compared: Compared) -> None:
+def test_a_failed_control_is_named(compared: Compared) -> None:
     found = failed(*compared.runs)
     (one,) = [control for control in found if control.sure]
-    assert (one.run, one.dataset, one.layers) == ("Large", "PopQA", tuple(range(24, 30)))
-    assert (one.tested, one.at_tested) == (17, False)
-    assert controls_sentence(compared, found).startswith(
-        "A control fails: random words take or give more than a quarter of the share at other layers in Large "
-        "(PopQA: layers 24–29)."
-    )
-    assert controls_table(found).rows[0] == (
-        "✗ fails",
-        "Large",
-        "Random words take or give more than a quarter of the share",
-        "PopQA: layers 24–29",
-    )
-    alone = controls_sentence(replace(compared, runs=compared.runs[1:]), found)
-    assert "at other layers on PopQA: layers 24–29." in alone
+    fails = "ore than a quarter as much of the evidence needs random words as needs the key words"
+    assert (one.run, one.dataset, one.layers, one.at_tested) == ("Large", "PopQA", (), True)
+    assert controls_sentence(compared, found).startswith(f"A control fails: m{fails} at the tested layer in Large")
+    assert controls_table(found).rows[0][:3] == ("✗ fails", "Large", f"M{fails}")
 
 
 def test_tables_have_a_row_for_every_run_and_dataset(compared: Compared) -> None:
@@ -107,7 +98,7 @@ def test_tables_have_a_row_for_every_run_and_dataset(compared: Compared) -> None
         assert [row[:2] for row in table.rows] == [("PopQA", "Small"), ("PopQA", "Large"), ("NQ", "Small")]
         assert {len(row) for row in table.rows} == {len(table.head)}
     assert groups_table(compared).rows[0][8] == "−52.0 [−54.5, −49.5]"
-    assert shares_table(compared).rows[1][2:4] == ("17", "0.70 [0.62, 0.78]")
+    assert shares_table(compared).rows[1][2:4] == ("15–19", "0.70 [0.67, 0.73]")
     old = replace(compared, runs=(model_findings("Old", datasets=("popqa",)),))
     assert shares_table(old).rows[0][3] == "–"
 
@@ -117,12 +108,12 @@ def test_trends_have_a_column_per_run(compared: Compared) -> None:
     table = trends_table(across)
     assert table.head == ("PopQA", "a change?", "change", "unit", "Small", "Large")
     assert table.rows[0] == (
-        "The question share at the tested layer",
+        "What needs question and answer together",
         "holds",
-        "0.30 [0.18, 0.41]",
+        "0.30 [0.26, 0.34]",
         "of the evidence",
-        "0.40 [0.32, 0.48]",
-        "0.70 [0.62, 0.78]",
+        "0.40 [0.37, 0.43]",
+        "0.70 [0.67, 0.73]",
     )
     several = trends_table([*across, across[0] | {"dataset": "nq"}])
     assert (several.head[:2], several.rows[-1][0], len(several.rows)) == (("on", ""), "NQ", len(across) + 1)
@@ -138,8 +129,7 @@ def test_the_menu_holds_what_all_runs_have(compared: Compared) -> None:
     data = comparison_data(compared)
     curves, shares = (data["views"][name] for name in ("compare-view", "compare-share"))
     assert _options(curves, "rule") == ["plain", "corrected", "cross-fitted"]
-    entries = {look["entry"] for look in shares["looks"].values() if look.get("quiet")}
-    assert {name[:12] for name in entries} == {"Random words", "Nothing cut ", "Labels permu"}
+    assert _options(shares, "part") == ["together", "question", "answer", "either", "needs-question", "needs-answer"]
     assert {menu["name"]: menu["start"] for menu in curves["menus"]} == {
         "rule": "plain",
         "truth": "all",

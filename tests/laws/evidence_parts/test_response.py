@@ -1,4 +1,4 @@
-"""The jackknife of the probes: how their scores move with one item's weight, against probes that were fitted anew."""
+"""The jackknife of the probes: how their scores move with one item's weight, against probes that were fitted again."""
 
 import numpy as np
 import pytest
@@ -50,11 +50,11 @@ def refitted(case, evidence, item, weight):
 
 def test_leaving_an_item_out_moves_the_scores_as_the_jackknife_says(case):
     evidence = case.evidence().to(torch.device("cpu"))
-    pull = torch.randn(1, 2, 1, 60, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-    found = evidence.response(case.halves, pull)[0].numpy()
+    pulls = torch.randn(2, 1, 1, 60, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    found = np.stack([evidence.response(case.halves, pull)[0].numpy() for pull in pulls])
     whole = refitted(case, evidence, 0, 1.0)
     np.testing.assert_allclose(whole, evidence.held_out(case.halves)[0, 0].numpy(), atol=2e-3)  # the same probes
-    weights = pull[0, :, 0].numpy()
+    weights = pulls[:, 0, 0].numpy()
     without = np.stack([weights @ (whole - refitted(case, evidence, item, 0.0)) for item in range(60)], axis=1)
     # One step of Newton's method: close where an item moves a probe little, and of the right size everywhere.
     assert np.corrcoef(found.ravel(), without.ravel())[0, 1] > 0.99
@@ -63,8 +63,8 @@ def test_leaving_an_item_out_moves_the_scores_as_the_jackknife_says(case):
 
 def test_a_little_weight_moves_the_scores_by_its_part(case):
     evidence = case.evidence().to(torch.device("cpu"))
-    pull = torch.ones(1, 1, 1, 60, dtype=torch.double)
-    found = evidence.response(case.halves, pull)[0, 0].numpy()
+    pull = torch.ones(1, 1, 60, dtype=torch.double)
+    found = evidence.response(case.halves, pull)[0].numpy()
     step = 1e-3
     slopes = np.array(
         [

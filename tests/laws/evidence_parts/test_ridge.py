@@ -4,32 +4,32 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.question_share.evidence import PENALTIES, OutOfFold, Spectrum, half_cells
+from anchorscope.evidence_parts.need import PENALTIES, Ridge, best_penalty, split_cells
 
 
-def smoother(case, penalty):
+def ridge(case, penalty):
     """Of the cut states of a case."""
     states = case.cut.double()
-    data = OutOfFold(states, half_cells(case.halves, torch.device("cpu")))
-    return data.smoother(torch.full((len(states),), penalty, dtype=torch.double))
+    cells = split_cells(case.halves, torch.device("cpu"))
+    return Ridge(states, cells, torch.full((len(states),), penalty, dtype=torch.double))
 
 
 def test_the_adjoint_is_the_transposed_map(make_case):
     case = make_case(70, 5, 0.5, 0.5, problems=2, splits=2)
-    of_z = smoother(case, 3.0)
+    of_z = ridge(case, 3.0)
     n, splits = len(case.labels), case.halves.n_splits
     # The map itself, column by column: one item's target is 1, all others 0.
     unit = torch.eye(splits * n, dtype=torch.double).reshape(-1, splits, n)
     columns = torch.stack([of_z.predict(one.expand(2, -1, -1)).flatten(1) for one in unit], dim=-1)
-    residual = torch.randn(2, 3, splits, n, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-    wanted = torch.einsum("pij,pgi->pgj", columns, residual.flatten(2))
-    torch.testing.assert_close(of_z.adjoint(residual).flatten(2), wanted, rtol=1e-9, atol=1e-11)
+    residual = torch.randn(2, splits, n, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    wanted = torch.einsum("pij,pi->pj", columns, residual.flatten(1))
+    torch.testing.assert_close(of_z.adjoint(residual).flatten(1), wanted, rtol=1e-9, atol=1e-11)
     assert columns.abs().max() > 0.01
 
 
 def test_a_prediction_is_blind_to_its_own_fold(make_case):
     case = make_case(70, 5, 0.5, 0.5, splits=2)
-    of_z = smoother(case, 3.0)
+    of_z = ridge(case, 3.0)
     target = torch.randn(1, 2, 70, dtype=torch.double, generator=torch.Generator().manual_seed(1))
     inside = (case.halves.first[0] == case.halves.first[0, 0]) & (case.halves.folds[0] == case.halves.folds[0, 0])
     changed = target.clone()
@@ -42,7 +42,7 @@ def test_a_prediction_is_blind_to_its_own_fold(make_case):
 
 def test_items_go_into_cells_and_back(make_case):
     case = make_case(71, 5, 0.5, 0.5, splits=3)
-    cells = half_cells(case.halves, torch.device("cpu"))
+    cells = split_cells(case.halves, torch.device("cpu"))
     values = torch.randn(2, 3, 71, dtype=torch.double, generator=torch.Generator().manual_seed(2))
     assert torch.equal(cells.scatter(cells.gather(values), 71), values)
     assert cells.real.sum() == 3 * 71
@@ -52,7 +52,7 @@ def test_the_penalty_has_the_least_leave_one_out_error():
     rng = np.random.default_rng(0)
     states = rng.standard_normal((60, 8)) * (1 + np.arange(8)) ** -0.5
     target = states[:, 0] + 2 * rng.standard_normal(60)
-    found = float(Spectrum(torch.from_numpy(states)[None]).penalty(torch.from_numpy(target)[None, None])[0])
+    found = float(best_penalty(torch.from_numpy(states)[None], torch.from_numpy(target)[None, None])[0])
     centred = states - states.mean(0)
     unit = np.linalg.eigvalsh(centred.T @ centred).mean()
     errors = []

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.question_share.evidence import RIDGE_FOLDS, make_halves
+from anchorscope.evidence_parts.half_splits import RIDGE_FOLDS, make_halves
 
 
 def items(n, seed):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.question_share.principal import (
+from anchorscope.evidence_parts.principal import (
     ITEMS_PER_DIRECTION,
     MOST_DIRECTIONS,
     default_directions,
