@@ -126,7 +126,8 @@ class StepResult:
         make_folder(path.parent)
         with folder_beside(path) as half_made:
             self.form.write(value, half_made)
-            sync_tree(half_made)
+            if not self.large:  # states of gigabytes are not worth the wait: what a power cut damages is made again
+                sync_tree(half_made)
             names = files_below(half_made)
             where = path.relative_to(folder.path).as_posix()
             files = {f"{where}/{name}": facts for name, facts in facts_of(half_made, names).items()}

@@ -33,8 +33,8 @@ STATES = {"clean-states", "log-probs", "final-probes", *PROBED, *CUT}
 DETECTION = {"detection-samples", "detection-columns", "detection-states"}
 ALONE = {"before-answer", "answer-alone"}
 USED = {"attention-mass", *ALONE, "detection-columns", "detection-states", *STATES}
-LABELS = {"labels", "detection-samples", *USED}
-ANSWERS = {"answers", "tokens", *LABELS}
+LABELS = {"tokens", "labels", "detection-samples", *USED}
+ANSWERS = {"answers", *LABELS}
 ALL = {"questions", *ANSWERS}
 
 OPTIONS: dict[str, tuple[Any, set[str]]] = {

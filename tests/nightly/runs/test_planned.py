@@ -66,7 +66,7 @@ def test_a_new_run_plans_every_step_before_the_first_is_made(small_run: SmallRun
         run_recipe(recipe, tmp_path / "run", progress=listener)
     (plan,) = listener.plans
     assert {"facts/answers", "facts/effects-patching", "facts/experiment-saliency", "facts/tables"} <= to_make(plan)
-    assert {"facts/detection-states", "facts/lost-random-weights"} <= to_make(plan)
+    assert {"facts/detection-states", "facts/evidence-random-weights"} <= to_make(plan)
     costs = {step.name: step.cost for step in plan}
     assert costs["facts/answers"] == 0  # they were supplied
     assert costs["facts/effects-knockout"] > costs["facts/clean-states"] > 0

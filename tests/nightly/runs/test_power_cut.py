@@ -38,7 +38,8 @@ class Disk:
         self.names.discard(new)
         if new.name == "index.json" and new.parent == self.below:
             index = json.loads(old.read_text())
-            listed = [name for one in index["steps"].values() for name in one["files"]]
+            steps = [step for step in index["steps"].values() if not step["large"]]  # large ones are checked when read
+            listed = [name for step in steps for name in step["files"]]
             self._require("index.json", [*listed, *index["results"]])
         elif new.name == "manifest.json" and new.parent == self.below:
             self._require("manifest.json", [*json.loads(old.read_text())["sha256"], "index.json"])
