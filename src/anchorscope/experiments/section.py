@@ -102,9 +102,9 @@ class Answer:
             if (said := self.of(headline(select(rows, dataset=name)))) is not None
         }
         verdict = all_of([said.verdict for said in answers.values()])
-        words: Mapping[Verdict, str] = {"holds": self.holds, "does not hold": self.fails, "undecided": self.undecided}
+        words: Mapping[Verdict, str] = {"yes": self.holds, "no": self.fails, "inconclusive": self.undecided}
         if not answers:
-            return f"{self.undecided}: this run has no such number.", "undecided"
+            return f"{self.undecided}: this run has no such number.", "inconclusive"
         decide = {name: said.numbers for name, said in answers.items() if said.verdict == verdict}
         numbers = [
             said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}" for name, said in decide.items()

@@ -3,7 +3,7 @@
 Readings of a run (`above`, `below`, `between`) go by the interval alone: one holds if the whole interval lies on its
 side of the threshold, does not hold if the whole interval lies on the other side, and is undecided otherwise; without
 an interval it is undecided. Differences and ratios of two estimates take the widest interval that the two allow. That
-is cautious: it needs no joint bootstrap and can only turn a verdict into "undecided".
+is cautious: it needs no joint bootstrap and can only turn a verdict into "inconclusive".
 
 The few readings that answer the question itself (`above_zero`) have p-values, corrected for their number (Holm). They
 do not hold only where the interval leaves no room for anything that matters.
@@ -20,10 +20,10 @@ from typing import Literal
 
 from anchorscope.stats.estimate import LEVEL, Estimate
 
-Verdict = Literal["holds", "does not hold", "undecided"]
+Verdict = Literal["yes", "no", "inconclusive", "not measured"]
 NO_VERDICT = "no verdict, so by construction"
 """In the place of a verdict, where the rule that sorts the items brings a statement about by itself."""
-WORST_FIRST: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
+WORST_FIRST: tuple[Verdict, ...] = ("no", "not measured", "inconclusive", "yes")
 """What speaks most against a statement comes first."""
 
 # Thresholds, in points of ΔP where nothing else is said; none was chosen after a curve was seen. A word means the
@@ -96,28 +96,28 @@ _COMBINED = "widest interval of the two"
 def above(estimate: Estimate | None, threshold: float) -> Verdict:
     """Is it larger than the threshold?"""
     if estimate is None or not has_interval(estimate):
-        return "undecided"
+        return "inconclusive"
     if estimate.ci_low > threshold:
-        return "holds"
-    return "does not hold" if estimate.ci_high < threshold else "undecided"
+        return "yes"
+    return "no" if estimate.ci_high < threshold else "inconclusive"
 
 
 def below(estimate: Estimate | None, threshold: float) -> Verdict:
     """Is it smaller than the threshold?"""
     if estimate is None or not has_interval(estimate):
-        return "undecided"
+        return "inconclusive"
     if estimate.ci_high < threshold:
-        return "holds"
-    return "does not hold" if estimate.ci_low > threshold else "undecided"
+        return "yes"
+    return "no" if estimate.ci_low > threshold else "inconclusive"
 
 
 def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
     """Does it lie between the two?"""
     if estimate is None or not has_interval(estimate):
-        return "undecided"
+        return "inconclusive"
     if low < estimate.ci_low and estimate.ci_high < high:
-        return "holds"
-    return "does not hold" if estimate.ci_high < low or estimate.ci_low > high else "undecided"
+        return "yes"
+    return "no" if estimate.ci_high < low or estimate.ci_low > high else "inconclusive"
 
 
 def above_zero(
@@ -128,20 +128,20 @@ def above_zero(
     A difference has to be a trifle both ways: one that surely goes the wrong way is no sign that there is none.
     """
     if estimate is None or math.isnan(corrected_p):
-        return "undecided"
+        return "inconclusive"
     if corrected_p < SIGNIFICANT and estimate.value > 0:
-        return "holds"
+        return "yes"
     small = has_interval(estimate) and estimate.ci_high < negligible
-    return "does not hold" if small and (not both_ways or estimate.ci_low > -negligible) else "undecided"
+    return "no" if small and (not both_ways or estimate.ci_low > -negligible) else "inconclusive"
 
 
 def gained(estimate: Estimate | None, negligible: float = NEGLIGIBLE_AUROC) -> Verdict:
     """Is there a gain? No where the interval leaves room only for one of no account."""
     if estimate is None or not has_interval(estimate):
-        return "undecided"
+        return "inconclusive"
     if estimate.ci_low > 0:
-        return "holds"
-    return "does not hold" if estimate.ci_high < negligible else "undecided"
+        return "yes"
+    return "no" if estimate.ci_high < negligible else "inconclusive"
 
 
 def p_from_interval(found: Estimate) -> float:
@@ -154,18 +154,18 @@ def inside(estimate: Estimate, over: float, under: float) -> Verdict:
     """Does it lie between the two, the value as well as the interval? An edge that is only touched is not inside."""
     there = over < estimate.value < under
     if there and estimate.ci_low > over and estimate.ci_high < under:
-        return "holds"
+        return "yes"
     apart = estimate.ci_high <= over or estimate.ci_low >= under
-    return "does not hold" if not there and apart else "undecided"
+    return "no" if not there and apart else "inconclusive"
 
 
 def one_direction(change: Estimate, turned: bool, negligible: float) -> Verdict:
     """Is a change one at all? `turned` says that a step on the way surely went the other way."""
     if not has_interval(change):
-        return "undecided"
+        return "inconclusive"
     if turned or (change.ci_low > -negligible and change.ci_high < negligible):
-        return "does not hold"
-    return "holds" if surely(change, 1 if change.value >= 0 else -1) else "undecided"
+        return "no"
+    return "yes" if surely(change, 1 if change.value >= 0 else -1) else "inconclusive"
 
 
 def surely(change: Estimate, sign: int) -> bool:
@@ -175,9 +175,9 @@ def surely(change: Estimate, sign: int) -> bool:
 
 def all_of(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict on "it is so for each of these": one that fails refutes it, one that is open leaves it open."""
-    if "does not hold" in verdicts:
-        return "does not hold"
-    return "holds" if verdicts and all(verdict == "holds" for verdict in verdicts) else "undecided"
+    if "no" in verdicts:
+        return "no"
+    return "yes" if verdicts and all(verdict == "yes" for verdict in verdicts) else "inconclusive"
 
 
 def has_interval(estimate: Estimate) -> bool:

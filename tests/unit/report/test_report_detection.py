@@ -32,9 +32,9 @@ def changed(**truth: float) -> dict[str, float]:
 
 def test_confidence_helps_and_pathways_do_not(tmp_path):
     found = verdicts(World(), tmp_path)
-    assert found["probe_and_confidence_beats_probe"] == "holds"
-    assert found["anchor_beats_probe"] == "holds"
-    assert found["pr_delta_beats_probe"] == "holds"
+    assert found["probe_and_confidence_beats_probe"] == "yes"
+    assert found["anchor_beats_probe"] == "yes"
+    assert found["pr_delta_beats_probe"] == "yes"
     for claim in (
         "mop_beats_probe",
         "mop_beats_probe_and_confidence",
@@ -47,8 +47,8 @@ def test_confidence_helps_and_pathways_do_not(tmp_path):
         "anchor_transfers",
         "anchor_never_far_below_confidence",
     ):
-        assert found[claim] == "does not hold", claim
-    assert found["calibrated"] == found["tossed_labels"] == "holds"
+        assert found[claim] == "no", claim
+    assert found["calibrated"] == found["tossed_labels"] == "yes"
 
 
 def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
@@ -73,19 +73,19 @@ def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
         "mop_hard_measured_gate",
         "mop_hard_predicted_gate",
     ):
-        assert found[claim] == "holds", claim
+        assert found[claim] == "yes", claim
 
 
 def test_wide_intervals_decide_nothing(tmp_path):
     found = verdicts(World(paired=0.2, width=0.3), tmp_path)
-    assert found["probe_and_confidence_beats_probe"] == "undecided"
-    assert found["mop_beats_probe"] == "undecided"
-    assert found["anchor_transfers"] == "undecided"
+    assert found["probe_and_confidence_beats_probe"] == "inconclusive"
+    assert found["mop_beats_probe"] == "inconclusive"
+    assert found["anchor_transfers"] == "inconclusive"
 
 
 def test_without_intervals_nothing_is_decided_and_nothing_breaks(tmp_path):
     results, readings = asked(World(paired=math.nan, width=math.nan), tmp_path)
-    assert {one.verdict for one in (*readings.tested, *readings.transfer)} - {"undecided"} <= set()
+    assert {one.verdict for one in (*readings.tested, *readings.transfer)} - {"inconclusive"} <= set()
     assert "Without an interval nothing can be decided" in readings.tested[0].sure
     assert answer_sentence(results, readings.recommendation).startswith("Use probe+confidence: AUROC 0.845;")
     json.dumps([one.record("m") for one in readings.all], allow_nan=False)
@@ -100,7 +100,7 @@ def test_p_values_are_corrected_together(tmp_path):
     assert mop.p_value is not None
     assert mop.p_corrected is not None
     assert mop.p_value < 0.05 < mop.p_corrected
-    assert mop.verdict == "does not hold"
+    assert mop.verdict == "no"
 
 
 def test_an_oracle_gate_gets_no_verdict_and_is_never_recommended(tmp_path):

@@ -1,6 +1,6 @@
 """The first thing on the page: which detector to use, what it costs, what it does on other data; then four tiles."""
 
-from anchorscope.report.answer_card import AnswerCard, Tile
+from anchorscope.report.answer_card import AnswerCard, NextStep, Tile
 from anchorscope.report.detection.averages import mean_value
 from anchorscope.report.detection.context import DetectionContext
 from anchorscope.report.detection.control_readings import calibration_cells
@@ -13,14 +13,14 @@ from anchorscope.report.verdicts import CALIBRATED, Verdict, all_of
 from anchorscope.report.wording import MISSING, estimate, number, spanned
 
 _BESIDE_SIMPLE: dict[Verdict, str] = {
-    "holds": "It loses nothing to {}, the better of probe and confidence there.",
-    "does not hold": "It is worse than {}, the better of probe and confidence there.",
-    "undecided": "Whether it is as good as {}, the better of probe and confidence there, is undecided.",
+    "yes": "It loses nothing to {}, the better of probe and confidence there.",
+    "no": "It is worse than {}, the better of probe and confidence there.",
+    "inconclusive": "Whether it is as good as {}, the better of probe and confidence there, is undecided.",
 }
 _TOSSED: dict[Verdict, str] = {
-    "holds": "Tossed labels stay at 0.50.",
-    "undecided": "Tossed labels: undecided.",
-    "does not hold": "Tossed labels do not stay at 0.50: do not believe this table.",
+    "yes": "Tossed labels stay at 0.50.",
+    "inconclusive": "Tossed labels: undecided.",
+    "no": "Tossed labels do not stay at 0.50: do not believe this table.",
 }
 
 
@@ -28,9 +28,10 @@ def detection_card(results: DetectionResults, readings: DetectionReadings, conte
     """The card of a folder of detectors."""
     found = readings.recommendation
     saved = context.bundles.get(found.detector) if found else None
-    steps = (f"Score new answers: anchorscope score --detector {saved} FILE",) if saved else ()
+    steps = (NextStep("Score new answers:", f"anchorscope score --detector {saved} FILE"),) if saved else ()
     sentence = answer_sentence(results, found)
-    return AnswerCard(context.model, sentence, tiles(results, readings), context.warnings, steps)
+    shown = tiles(results, readings)
+    return AnswerCard(context.model, sentence, warnings=context.warnings, next_steps=steps, tiles=shown)
 
 
 def answer_sentence(results: DetectionResults, found: Recommendation | None) -> str:
@@ -63,11 +64,11 @@ def _away(results: DetectionResults, detector: str) -> str:
 def _best(results: DetectionResults, found: Recommendation | None) -> Tile:
     asked = "Is one worth its passes?"
     if found is None:
-        return Tile(asked, MISSING, "No detector was tested on what it learned from.", "undecided")
+        return Tile(asked, MISSING, "No detector was tested on what it learned from.", "inconclusive")
     probe = mean_value(results, PROBE, results.in_domain)
     beside = "" if probe is None or found.detector == PROBE else f" The probe alone has {number(probe.value, DIGITS)}."
     detail = f"AUROC {estimate(found.auroc, DIGITS)}, {passes_words(found.passes)}: {found.reason}.{beside}"
-    return Tile(asked, found.detector, detail, "holds")
+    return Tile(asked, found.detector, detail, "yes")
 
 
 def _pathways(readings: DetectionReadings) -> Tile:
@@ -79,7 +80,7 @@ def _pathways(readings: DetectionReadings) -> Tile:
     )
     main, random, mop = (one if one and one.found else None for one in map(readings.one, names))
     if main is None:
-        return Tile(asked, MISSING, "The counterfactual detector was not fitted here.", "undecided")
+        return Tile(asked, MISSING, "The counterfactual detector was not fitted here.", "inconclusive")
     parts = ["The counterfactual detector over it."]
     parts += [f"With the knockout against a random cut {signed_estimate(random.found)}."] if random else []
     parts += [f"Mixture-of-Probes over it {signed_estimate(mop.found)}."] if mop else []
@@ -90,7 +91,7 @@ def _pathways(readings: DetectionReadings) -> Tile:
 def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
     asked, found = "Does it serve on other data?", readings.recommendation
     if not results.elsewhere or found is None:
-        return Tile(asked, MISSING, "No detector was tested on another dataset than it learned from.", "undecided")
+        return Tile(asked, MISSING, "No detector was tested on another dataset than it learned from.", "inconclusive")
     first = readings.one(f"{claim_name(found.detector)}_transfers")
     away, held_out = (
         mean_value(results, found.detector, cells, independent=False) for cells in (results.elsewhere, results.held_out)
@@ -99,7 +100,7 @@ def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
     parts += [f"Learned from all others: {number(held_out.value, DIGITS)}."] if held_out else []
     verdict = first.verdict if first else None
     parts += [_BESIDE_SIMPLE[verdict].format(better_simple(results, results.elsewhere))] if verdict else []
-    return Tile(asked, estimate(away, DIGITS), " ".join(parts), verdict or "undecided")
+    return Tile(asked, estimate(away, DIGITS), " ".join(parts), verdict or "inconclusive")
 
 
 def _trust(results: DetectionResults, readings: DetectionReadings) -> Tile:
@@ -109,7 +110,7 @@ def _trust(results: DetectionResults, readings: DetectionReadings) -> Tile:
     span = spanned((one.value for one in cells.values()), lambda value: number(value, DIGITS))
     inside = sum(one.value <= CALIBRATED for one in cells.values())
     parts = [f"At most {number(CALIBRATED, 2)} in {inside} of {len(cells)} cells."] if calibrated else []
-    parts.append("Tossed labels were not run." if tossed is None else _TOSSED[tossed.verdict or "undecided"])
+    parts.append("Tossed labels were not run." if tossed is None else _TOSSED[tossed.verdict or "inconclusive"])
     verdicts: list[Verdict] = [one.verdict for one in (calibrated, tossed) if one is not None and one.verdict]
     return Tile(
         "Are calibration and controls in order?", f"ECE {span}" if cells else MISSING, " ".join(parts), all_of(verdicts)

@@ -2,7 +2,7 @@
 
 Datasets share no items: their errors are independent, and the interval of the mean is narrower than each. Cells of the
 matrix share test items and training items: their errors may all go the same way, and the interval of the mean is the
-mean of the intervals. That is cautious, and can only turn a verdict into "undecided".
+mean of the intervals. That is cautious, and can only turn a verdict into "inconclusive".
 """
 
 import math

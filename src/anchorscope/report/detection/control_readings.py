@@ -95,8 +95,8 @@ def tossed_cells(results: DetectionResults) -> dict[tuple[str, str], Estimate]:
 def tossed_verdict(found: Estimate) -> Verdict:
     """Within 0.01 of a half by its value; beyond it, refuted only where the spread leaves out the half."""
     if abs(found.value - _GUESSING) <= TOSSED:
-        return "holds"
-    return "does not hold" if found.ci_low > _GUESSING or found.ci_high < _GUESSING else "undecided"
+        return "yes"
+    return "no" if found.ci_low > _GUESSING or found.ci_high < _GUESSING else "inconclusive"
 
 
 def _tossed(results: DetectionResults) -> DetectionReading | None:
@@ -105,7 +105,7 @@ def _tossed(results: DetectionResults) -> DetectionReading | None:
         return None
     verdicts = {place: tossed_verdict(one) for place, one in cells.items()}
     verdict = all_of(list(verdicts.values()))
-    off = [place for place, found in verdicts.items() if found != "holds"]
+    off = [place for place, found in verdicts.items() if found != "yes"]
     farthest = max(cells, key=lambda place: abs(cells[place].value - _GUESSING))
     named = f"{farthest[0]} on {shown_place(farthest[1])}, {estimate(cells[farthest], DIGITS)}"
     answer = (

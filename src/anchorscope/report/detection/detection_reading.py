@@ -68,7 +68,7 @@ class DetectionReading:
         }
 
 
-YES_OR_NO = {"holds": "Yes", "does not hold": "No", "undecided": "Undecided"}
+YES_OR_NO = {"yes": "Yes", "no": "No", "inconclusive": "Undecided"}
 """How an answer begins."""
 
 

@@ -52,7 +52,7 @@ def recommend(results: DetectionResults) -> Recommendation | None:
         for name in names
         if name != reference and (gain := mean_difference(results, name, reference, results.in_domain)) is not None
     }
-    better = [name for name, verdict in _verdicts(gains).items() if verdict == "holds"]
+    better = [name for name, verdict in _verdicts(gains).items() if verdict == "yes"]
     net = {name: gains[name].value - _price(results, name, reference) for name in better}
     worth = [name for name in better if net[name] > 0]
     if worth:
@@ -62,7 +62,7 @@ def recommend(results: DetectionResults) -> Recommendation | None:
     cheaper = [
         name
         for name, gain in gains.items()
-        if _price(results, name, reference) < 0 and above(gain, -NEGLIGIBLE_AUROC) == "holds"
+        if _price(results, name, reference) < 0 and above(gain, -NEGLIGIBLE_AUROC) == "yes"
     ]
     if cheaper and not dearer:
         best = max(cheaper, key=lambda name: (-(results.passes(name) or 0), gains[name].value))

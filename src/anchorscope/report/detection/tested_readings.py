@@ -111,8 +111,8 @@ def described_reading(results: DetectionResults, contest: Contest) -> DetectionR
     if gain is None:
         return None
     verdict = above(gain, 0.0)
-    if verdict == "undecided" and gain.ci_high < NEGLIGIBLE_AUROC:
-        verdict = "does not hold"
+    if verdict == "inconclusive" and gain.ci_high < NEGLIGIBLE_AUROC:
+        verdict = "no"
     answer = _answer(gain, verdict, len(gains_by_dataset(results, contest)))
     return DetectionReading(contest.claim, contest.question, answer, "", contest.why, gain, verdict)
 
@@ -154,7 +154,7 @@ def _reading(
             "",
             contest.why,
             None,
-            "undecided",
+            "inconclusive",
             "tested",
         )
     verdict = above_zero(gain, corrected, NEGLIGIBLE_AUROC)
@@ -175,9 +175,9 @@ def _reading(
 
 def _answer(gain: Estimate, verdict: Verdict, n_datasets: int) -> str:
     shown = f"AUROC {signed_estimate(gain)} {over_datasets(n_datasets)}"
-    if verdict == "does not hold" and gain.ci_high < 0:
+    if verdict == "no" and gain.ci_high < 0:
         return f"No, it is worse: {shown}."
-    if verdict == "does not hold":
+    if verdict == "no":
         return f"No: {shown}, which leaves no room for a gain of {number(NEGLIGIBLE_AUROC, 2)}."
     return f"{YES_OR_NO[verdict]}: {shown}."
 
@@ -185,8 +185,8 @@ def _answer(gain: Estimate, verdict: Verdict, n_datasets: int) -> str:
 def _sure(each: Mapping[str, Estimate], p: float, corrected: float, n_tests: int) -> str:
     if math.isnan(p):
         return "Without an interval nothing can be decided."
-    better = sum(above(one, 0.0) == "holds" for one in each.values())
-    worse = sum(above(one, 0.0) == "does not hold" for one in each.values())
+    better = sum(above(one, 0.0) == "yes" for one in each.values())
+    worse = sum(above(one, 0.0) == "no" for one in each.values())
     tests = f"p {_shown(p)}, corrected for {n_tests} tests {_shown(corrected)}"
     if len(each) == 1:
         return f"{tests}."

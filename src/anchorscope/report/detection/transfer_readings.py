@@ -112,7 +112,7 @@ def _beside_confidence(results: DetectionResults, detector: str) -> DetectionRea
 
 def _fallen_words(verdict: Verdict, fallen: Sequence[Cell], gaps: dict[Cell, Estimate], worst: Cell) -> str:
     if not fallen:
-        said = "" if verdict == "holds" else ", though not surely in each"
+        said = "" if verdict == "yes" else ", though not surely in each"
         return (
             f"{YES_OR_NO[verdict]}: no pair lies lower{said}; the lowest is {worst.words} "
             f"({signed_estimate(gaps[worst])})."

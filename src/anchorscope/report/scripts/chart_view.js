@@ -65,7 +65,13 @@ function chartView(node, plan) {
   const open = plan.menus.filter((menu) => !menu.folded && menu.name in controls);
   const row = controlRow(Object.fromEntries(open.map(({ name }) => [name, controls[name]])));
   row.append(reset);
-  node.replaceChildren(row, sheet, key, caption, more);
+  if (node.closest(".first-screen")) { // the picture alone: its menus and its small print are folded
+    more.querySelector("summary").after(row);
+    more.append(caption);
+    node.replaceChildren(sheet, key, more);
+  } else {
+    node.replaceChildren(row, sheet, key, caption, more);
+  }
   node.hidden = false;
   for (const printed of document.querySelectorAll(`details[data-live="${node.id}"]`)) printed.open = false;
   onHashChange(followAddress);

@@ -1,9 +1,8 @@
-"""Statements about controls, at every layer that is talked about: where one fails, the number there says nothing.
+"""Controls, checked at every layer: where one fails, the number there must not be interpreted.
 
-A random cut must do less than a quarter of what the knockout does, wherever that does something; cutting nothing must
-take next to nothing, and permuted labels nothing at all. All are asked of bands that hold for all layers at once, so
-that thirty layers are not thirty chances to fail. A control that surely fails at one layer has failed, and the layers
-are named.
+Hiding random words must do less than a quarter of what hiding the key words does; hiding nothing must remove next to
+nothing, and permuted labels nothing at all. All use bands for all layers at once, so that thirty layers are not thirty
+chances to fail. A control that fails at one layer with 95 % confidence has failed, and the layers are named.
 """
 
 import math
@@ -12,9 +11,9 @@ from collections.abc import Callable
 import polars as pl
 
 from anchorscope.report.palette import Q_ANCHORED
+from anchorscope.report.reading import Check, Measured, Subject, under
 from anchorscope.report.shares import share_at, share_layer
 from anchorscope.report.statements.layer_band import LayerBand, band_of, layer_names, share_band
-from anchorscope.report.statements.statement import About, Found, Statement, under
 from anchorscope.report.verdicts import (
     NEGLIGIBLE_SHARE,
     NOOP_FLIPS,
@@ -29,16 +28,16 @@ from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
 
-def _small_ratio(knockout: LayerBand | None, random: LayerBand | None, least: float) -> Found:
-    """Does a random cut do less than a quarter of the knockout, wherever that surely does more than `least`?
+def _small_ratio(knockout: LayerBand | None, random: LayerBand | None, least: float) -> Measured:
+    """Does a random cut do less than a quarter of the knockout, wherever that significantly does more than `least`?
 
-    Either way: a random cut that gives a share back has gone wrong as well. A layer fails by the band for all layers at
-    once, since the worst one is picked; it passes by its own interval, since every layer has to.
+    In either direction. A layer fails by the band for all layers, since the worst one is picked; it passes by its own
+    interval, since every layer has to.
     """
     needed = knockout.surely_above(least) if knockout else ()
     asked = tuple(layer for layer in needed if random and layer in random.layers)
     if not (knockout and random and asked):
-        return Found()
+        return Measured()
     mine, theirs = knockout.at(asked), random.at(asked)
     ratios = {layer: size_ratio(theirs.estimate(place), mine.estimate(place)) for place, layer in enumerate(asked)}
     known = {layer: ratio for layer, ratio in ratios.items() if ratio is not None}
@@ -72,32 +71,32 @@ def _beyond(random: Estimate, knockout: Estimate) -> Estimate:
 
 def _of_layers(
     found: Estimate, numbers: str, layer: int, over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]
-) -> Found:
-    verdict: Verdict = "does not hold" if sure else "undecided" if unsure else "holds"
+) -> Measured:
+    verdict: Verdict = "no" if sure else "inconclusive" if unsure else "yes"
     doubtful = tuple(one for one in over if one not in sure)
-    return Found(found, numbers, layer, failing=sure, doubtful=doubtful, verdict=verdict)
+    return Measured(found, numbers, layer, failing=sure, doubtful=doubtful, verdict=verdict)
 
 
 def _where(over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]) -> str:
-    """At which layers a control lies above its limit, where that is sure, and where it cannot be told."""
-    told = {"above": over, "surely above": sure, "undecided": unsure}
-    return "".join(f"; {word} at {layer_names(layers)}" for word, layers in told.items() if layers)
+    """At which layers a control is above its limit, where that is significant, and where it is inconclusive."""
+    words = {"above": over, "significantly above": sure, "inconclusive": unsure}
+    return "".join(f"; {word} at {layer_names(layers)}" for word, layers in words.items() if layers)
 
 
-def _share_ratio(about: About) -> Found:
+def _share_ratio(subject: Subject) -> Measured:
     """Of the question share: what random words take, over what the key words take, layer by layer."""
-    knockout, random = (share_band(about.findings, about.dataset or "", cut) for cut in ("knockout", "random"))
+    knockout, random = (share_band(subject.findings, subject.dataset or "", cut) for cut in ("knockout", "random"))
     return _small_ratio(knockout, random, NEGLIGIBLE_SHARE)
 
 
-def _curve_ratio(about: About) -> Found:
+def _curve_ratio(subject: Subject) -> Measured:
     """The same of ΔP: how much the Q-Anchored line falls, layer by layer."""
-    findings = about.findings
+    findings = subject.findings
     rows = findings.curves.filter(
-        (pl.col("dataset") == about.dataset)
+        (pl.col("dataset") == subject.dataset)
         & (pl.col("site") == findings.site)
         & (pl.col("position") == findings.position)
-        & (pl.col("assignment") == about.assignment)
+        & (pl.col("assignment") == subject.assignment)
         & (pl.col("group") == Q_ANCHORED)
         & (pl.col("truth") == "all")
     )
@@ -114,11 +113,11 @@ def _curve_ratio(about: About) -> Found:
     return _small_ratio(knockout, random, SEEN_BY_EYE)
 
 
-def _near_zero(about: About, intervention: str, limit: float) -> Found:
+def _near_zero(subject: Subject, intervention: str, limit: float) -> Measured:
     """A share that should not be there, at every layer: fails where it surely lies beyond the limit, either way."""
-    band = share_band(about.findings, about.dataset or "", intervention)
+    band = share_band(subject.findings, subject.dataset or "", intervention)
     if band is None:
-        return Found()
+        return Measured()
     place = int(abs(band.value).argmax())
     over = tuple(layer for layer, value in zip(band.layers, band.value, strict=True) if abs(value) >= NEGLIGIBLE_SHARE)
     sure = tuple(sorted((*band.surely_below(-limit), *band.surely_above(limit))))
@@ -132,34 +131,34 @@ def _inside(found: Estimate) -> bool:
     return found.ci_low > -NEGLIGIBLE_SHARE and found.ci_high < NEGLIGIBLE_SHARE
 
 
-def _floor(about: About) -> Found:
+def _floor(subject: Subject) -> Measured:
     """What estimation alone loses: a tenth at most."""
-    return _near_zero(about, "none", NEGLIGIBLE_SHARE)
+    return _near_zero(subject, "none", NEGLIGIBLE_SHARE)
 
 
-def _permuted(about: About) -> Found:
+def _permuted(subject: Subject) -> Measured:
     """Labels that say nothing: a band that leaves out zero refutes it, and a wide one decides nothing."""
-    return _near_zero(about, "permuted", 0.0)
+    return _near_zero(subject, "permuted", 0.0)
 
 
-def _random_weights(about: About) -> Found | None:
+def _random_weights(subject: Subject) -> Measured | None:
     """The same items through random weights, where that was run: what they give is in the words alone."""
-    findings, dataset = about.findings, about.dataset or ""
+    findings, dataset = subject.findings, subject.dataset or ""
     layer = share_layer(findings, dataset)
     null = share_at(findings, dataset, layer, "random-weights")
     if null is None:
         return None
     ratio = size_ratio(null, share_at(findings, dataset, layer))
-    return Found(ratio, f"Λ {estimate(null)} at layer {layer}, ratio {estimate(ratio)}", layer)
+    return Measured(ratio, f"Λ {estimate(null)} at layer {layer}, ratio {estimate(ratio)}", layer)
 
 
-def _nothing_cut(about: About) -> Found:
-    rate = with_zero_bound(about.summary("flip_rate", "none"))
-    return Found(rate, f"{percent(rate)} of {rate.n} items") if rate else Found()
+def _nothing_cut(subject: Subject) -> Measured:
+    rate = with_zero_bound(subject.summary("flip_rate", "none"))
+    return Measured(rate, f"{percent(rate)} of {rate.n} items") if rate else Measured()
 
 
-def _of_share(claim: str, topic: str, words: str, measure: Callable[[About], Found | None], fails: str) -> Statement:
-    return Statement(
+def _of_share(claim: str, topic: str, words: str, measure: Callable[[Subject], Measured | None], fails: str) -> Check:
+    return Check(
         claim,
         topic,
         words,
@@ -171,7 +170,7 @@ def _of_share(claim: str, topic: str, words: str, measure: Callable[[About], Fou
     )
 
 
-_QUARTER = "take or give less than a quarter of the share at every layer that has one"
+_QUARTER = "remove less than a quarter as much as the key words, at every layer"
 
 SHARE_CONTROLS = (
     _of_share(
@@ -179,27 +178,27 @@ SHARE_CONTROLS = (
         "Random words",
         f"random words {_QUARTER}",
         _share_ratio,
-        "Random words take or give more than a quarter of the share",
+        "Random words remove more than a quarter as much as the key words",
     ),
     _of_share(
         "share_floor_small",
-        "Nothing cut",
-        "estimation alone loses less than a tenth at every layer",
+        "Nothing hidden",
+        "with nothing hidden, less than 10% of the evidence is lost at every layer",
         _floor,
-        "With nothing cut, estimation alone loses more than a tenth",
+        "With nothing hidden, estimation alone loses more than 10% of the evidence",
     ),
     _of_share(
         "share_permuted_zero",
         "Permuted labels",
-        "permuted labels give no share at any layer",
+        "permuted labels show no question share at any layer",
         _permuted,
-        "Permuted labels give a share",
+        "Permuted labels show a question share",
     ),
-    Statement(
+    Check(
         "share_random_weights",
         "Random weights",
-        "random weights of the same shape have less than a quarter of the share",
-        "Random weights of the same shape have more than a quarter of the share",
+        "random weights of the same shape show less than a quarter of the question share",
+        "Random weights of the same shape show more than a quarter of the question share",
         _random_weights,
         under(SMALL_RATIO),
         standing="control",
@@ -210,23 +209,23 @@ SHARE_CONTROLS = (
 """Of the question share."""
 
 CURVE_CONTROLS = (
-    Statement(
+    Check(
         "random_small",
-        "ΔP under random words",
-        "random words move the Q-Anchored line by less than a quarter of the knockout at every layer where it "
+        "ΔP with random words hidden",
+        "random words move the Q-Anchored line less than a quarter as far as the key words, where it "
         f"falls by more than {number(SEEN_BY_EYE, 0)} points",
-        "Random words move the Q-Anchored line by more than a quarter of what the key words do",
+        "Random words move the Q-Anchored line more than a quarter as far as the key words",
         _curve_ratio,
         rules=("plain", "corrected"),
         key=("plain",),
         standing="control",
         unit="ratio",
     ),
-    Statement(
+    Check(
         "noop",
-        "ΔP with nothing cut",
-        f"with nothing cut fewer than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
-        f"With nothing cut, more than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
+        "ΔP with nothing hidden",
+        f"with nothing hidden fewer than {number(100 * NOOP_FLIPS, 0)}% of the verdicts flip",
+        f"With nothing hidden, more than {number(100 * NOOP_FLIPS, 0)}% of the verdicts flip",
         _nothing_cut,
         under(NOOP_FLIPS),
         rules=("plain",),

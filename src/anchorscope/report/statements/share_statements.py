@@ -156,7 +156,7 @@ def _peak(about: About) -> Found:
     measured = 0 in band.layers and last in band.layers
     inside, at_end = where.ci_low > 0 and where.ci_high < last, where.ci_high == 0 or where.ci_low == last
     inside, at_end = inside and measured, at_end and measured
-    verdict: Verdict = "holds" if inside else "does not hold" if at_end else "undecided"
+    verdict: Verdict = "yes" if inside else "no" if at_end else "inconclusive"
     numbers = f"Λ {estimate(band.peak)}, highest at {at_layers(where)}; half of it from {at_layers(band.half_way)} on"
     return Found(where, numbers, int(where.value), verdict=verdict)
 
@@ -193,8 +193,8 @@ def _other_readers(about: About) -> Found | None:
     verdicts = {gained(gain) for gain in gains.values()}
     verdict = next(one for one in WORST_FIRST if one in verdicts)
     lacking = [name for name in SEE_LESS if not any(known.startswith(name) for known in readers)]
-    if lacking and verdict == "holds":
-        verdict = "undecided"
+    if lacking and verdict == "yes":
+        verdict = "inconclusive"
     told = f"; not known: {', '.join(lacking)}" if lacking else ""
     numbers = f"AUC {estimate(probe)}; best of the others, {best}: {estimate(readers[best])}{told}"
     return Found(gains[best], numbers, verdict=verdict)
