@@ -125,11 +125,17 @@ class AnswerCard:
 
 def card_from_record(record: dict[str, Any]) -> AnswerCard:
     """The card that answer.json holds."""
-    kinds = {"numbers": Number, "next_steps": NextStep, "tiles": Tile, "bars": Bar}
-    lists = {name: tuple(kind(**one) for one in record.get(name, ())) for name, kind in kinds.items()}
-    trust = Trust(**record["trust"]) if record.get("trust") else None
-    known = {"model": record["model"], "sentence": record["sentence"], "folder": record.get("folder", "")}
-    return AnswerCard(**known, trust=trust, warnings=tuple(record.get("warnings", ())), **lists)
+    return AnswerCard(
+        record["model"],
+        record["sentence"],
+        Trust(**record["trust"]) if record.get("trust") else None,
+        tuple(Number(**one) for one in record.get("numbers", ())),
+        tuple(record.get("warnings", ())),
+        tuple(NextStep(**one) for one in record.get("next_steps", ())),
+        tuple(Tile(**one) for one in record.get("tiles", ())),
+        tuple(Bar(**one) for one in record.get("bars", ())),
+        record.get("folder", ""),
+    )
 
 
 def card_html(card: AnswerCard) -> str:
@@ -200,8 +206,8 @@ def _no_answer(findings: Findings) -> str:
     answers = f"{count(used)} answer{'' if used == 1 else 's'}"
     probes = [auc for name in findings.datasets if (auc := nested_auc(findings, name)) is not None]
     if not probes or all(has_interval(auc) and auc.ci_low <= 0.5 for auc in probes):
-        auc = f" (AUC {spanned((one.value for one in probes), lambda value: number(value, 2))})" if probes else ""
-        return f"The probe can't tell true from false answers here{auc}, so there is no evidence to divide."
+        spread = f" (AUC {spanned((one.value for one in probes), lambda value: number(value, 2))})" if probes else ""
+        return f"The probe can't tell true from false answers here{spread}, so there is no evidence to divide."
     if not has_shares(findings):
         return "This run did not measure how much of the probe's evidence depends on the question."
     confidence = [auc for name in findings.datasets if (auc := auc_of(findings, name, "confidence-mean", None))]
@@ -330,8 +336,9 @@ def _numbers(findings: Findings, readings: Sequence[Reading]) -> tuple[Number, .
 
 
 def _number(name: str, value: Estimate | None, unit: str, verdict: Verdict | None = None) -> Number:
-    ends = (None, None, None) if value is None else (value.value, value.ci_low, value.ci_high)
-    return Number(name, *map(finite, ends), unit, verdict)
+    if value is None:
+        return Number(name, None, None, None, unit, verdict)
+    return Number(name, finite(value.value), finite(value.ci_low), finite(value.ci_high), unit, verdict)
 
 
 _BARS = {"knockout": "Key words hidden", "random": "Random words hidden", "none": "Nothing hidden"}

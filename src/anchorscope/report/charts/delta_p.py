@@ -18,9 +18,6 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.looks import Look, group_line, group_looks
 from anchorscope.report.shares import share_layer
 
-CROSS_FITTED = "cross-fitted"
-TRUTHS = {"true": "true answers", "false": "false answers"}
-
 
 def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
     """One y axis for everything that can be drawn of these curves."""

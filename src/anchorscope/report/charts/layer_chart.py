@@ -23,7 +23,7 @@ from anchorscope.report.palette import INK, DatasetStyle, dataset_styles
 from anchorscope.stats.curves import FEWEST_GROUPS
 
 _GAP_Y = 0.72
-_LETTERS_PER_INCH = 15.0  # of a panel's title
+_LETTERS_PER_INCH = 12.0  # of a panel's title
 _RING: dict[str, Any] = {
     "linestyle": "none",
     "marker": "o",

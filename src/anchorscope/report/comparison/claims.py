@@ -73,8 +73,8 @@ def _level(curve: SampledCurve) -> Estimate:
 def _extreme(curve: SampledCurve, highest: bool) -> Estimate:
     """The highest or lowest value, from the band for all layers."""
     low, high = curve.band
-    value, *ends = (float(line.max() if highest else line.min()) for line in (curve.value, low, high))
-    return Estimate(value, *ends, curve.n, SIMULTANEOUS)
+    value, least, most = (float(line.max() if highest else line.min()) for line in (curve.value, low, high))
+    return Estimate(value, least, most, curve.n, SIMULTANEOUS)
 
 
 def _of_q(measure: Callable[[SampledCurve], Estimate]) -> Callable[[Sequence[RunCurves]], Parts]:

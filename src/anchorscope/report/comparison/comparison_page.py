@@ -62,8 +62,8 @@ STUDY_FILES = {
 
 def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
     """Write the figures, observations.json, report.md and report.html; return what the page says first."""
-    figures = [*([SharePanels.from_compared(compared)] if SharePanels.was_made(compared) else [])]
-    figures += delta_p_charts(compared)
+    shares = [SharePanels.from_compared(compared)] if SharePanels.was_made(compared) else []
+    figures = [*shares, *delta_p_charts(compared)]
     progress.start("figures", len(figures))
     save_all(figures, out, progress)
     progress.finish()
@@ -272,7 +272,10 @@ def trends_table(readings: Sequence[Reading]) -> Table:
 
 def _estimate(value: Mapping[str, Any]) -> Estimate:
     ends = (float("nan") if value[name] is None else value[name] for name in ("value", "ci_low", "ci_high"))
-    return Estimate(*ends, 0, "")
+    middle, low, high = ends
+        float("nan") if value[name] is None else value[name] for name in ("value", "ci_low", "ci_high")
+    )
+    return Estimate(middle, low, high, 0, "")
 
 
 def controls_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:

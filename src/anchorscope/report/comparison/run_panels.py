@@ -24,8 +24,8 @@ from anchorscope.report.shares import has_shares, share_rows
 
 _NUMBERS = ("layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups")
 _SHARE_NOTE = (
-    "Λ: the share of the probe's evidence that depends on the question's key words. Bands: 95% intervals over groups of "
-    "items. Where a line leaves the axis or has a gap there is too little evidence to divide by."
+    "Λ: the share of the probe's evidence that depends on the question's key words. Bands: 95% intervals over groups "
+    "of items. Where a line leaves the axis or has a gap there is too little evidence to divide by."
 )
 
 

@@ -150,7 +150,11 @@ def _values(curves: Sequence[RunCurves], quantity: Quantity, dataset: str) -> li
 def _reading(
     order: OrderedRuns, quantity: Quantity, dataset: str | None, datasets: Sequence[str], values: list[Estimate] | None
 ) -> Reading:
-    change, verdict, turned = trend_of(values, quantity.negligible) if values else (None, "not measured", False)
+    change: Estimate | None = None
+    verdict: Verdict = "not measured"
+    turned = False
+    if values:
+        change, verdict, turned = trend_of(values, quantity.negligible)
     where = display_name(dataset) if dataset else f"Mean of {len(datasets)} datasets"
     site, position = (
         " and ".join(dict.fromkeys(getattr(run, name) for run in order.runs)) for name in ("site", "position")
