@@ -273,8 +273,6 @@ def trends_table(readings: Sequence[Reading]) -> Table:
 def _estimate(value: Mapping[str, Any]) -> Estimate:
     ends = (float("nan") if value[name] is None else value[name] for name in ("value", "ci_low", "ci_high"))
     middle, low, high = ends
-        float("nan") if value[name] is None else value[name] for name in ("value", "ci_low", "ci_high")
-    )
     return Estimate(middle, low, high, 0, "")
 
 
