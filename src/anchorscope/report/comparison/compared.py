@@ -45,6 +45,8 @@ class Compared:
     """Every run of a study, whatever became of it."""
     pages: Mapping[str, str] = field(default_factory=dict)
     """Addresses of the runs' own pages, by name."""
+    note: str = ""
+    """What else a reader must know first, such as runs that failed."""
     same_weights: bool = False
     """Whether all runs have the same model."""
 

@@ -143,7 +143,7 @@ def setting_words(compared: Compared) -> str:
     models = listing(
         [f"{run.model} ({parameters_text(run.parameters)}, {run.n_layers} layers)" for run in compared.runs]
     )
-    sentences = [f"Runs: {models}."]
+    sentences = [f"Runs: {models}.", *([compared.note] if compared.note else [])]
     noise = [run.model for run in compared.runs if run.random_weights]
     if noise:
         sentences.append(f"Random weights, so that the panel is noise: {listing(noise)}.")
@@ -176,7 +176,7 @@ def _sections(
 ) -> list[Section]:
     sections = [Section("runs", "Runs", (), filled(("", runs_table(compared, readings))), links=compared.pages)]
     if compared.all_runs is not None:
-        sections.append(Section("study", "Every run of the study", (), filled(("", compared.all_runs))))
+        sections.append(Section("study", "All runs", (), filled(("", compared.all_runs))))
     sections.append(_delta_p_section(compared))
     if across:
         along = order_by_size(compared.runs).along
@@ -185,24 +185,22 @@ def _sections(
         more = (Section("", "Dataset by dataset", (), rest),) if rest else ()
         sections.append(Section("trends", f"What changes {along}", (), tables, more=more))
     controls = controls_table(compared, readings)
-    text = () if controls.rows else ("No control failed and none is inconclusive, in any run at any layer.",)
-    sections.append(Section("controls", "Controls that failed or are inconclusive", text, filled(("", controls))))
+    text = (
+        ("Those that failed or are inconclusive:",)
+        if controls.rows
+        else ("All controls passed, in every run and at every layer.",)
+    )
+    sections.append(Section("controls", "Controls", text, filled(("", controls))))
     if len(compared.runs) > 1:
         flags = {flag.words.partition(":")[0]: _flag_words(flag) for flag in compared.flags}
         text = () if flags else ("Only the model differs." if not compared.same_weights else "Nothing differs.",)
-        sections.append(
-            Section(
-                "differences", "Differences between the runs", text, filled(("", models_table(compared))), facts=flags
-            )
-        )
+        sections.append(Section("differences", "Differences", text, filled(("", models_table(compared))), facts=flags))
     if claims:
         text = (
             "Five written descriptions of two published charts contradict each other. Each claim is checked on all "
             "curves of these runs: one curve that contradicts it with 95% confidence refutes it.",
         )
-        sections.append(
-            Section("claims", "What earlier descriptions claimed", text, filled(("", claims_table(claims))))
-        )
+        sections.append(Section("claims", "Claims", text, filled(("", claims_table(claims)))))
     return sections
 
 

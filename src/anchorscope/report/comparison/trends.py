@@ -18,7 +18,7 @@ from anchorscope.report.run_curves import RunCurves
 from anchorscope.report.shares import has_shares, share_at, share_layer
 from anchorscope.report.statements.layer_band import share_band
 from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, TWO_SIZES, Verdict, has_interval, one_direction, surely
-from anchorscope.report.wording import estimate, number, parameters_text
+from anchorscope.report.wording import as_percent, estimate, number, parameters_text
 from anchorscope.stats import curves as shape
 from anchorscope.stats.curves import difference_of, mean_of
 from anchorscope.stats.estimate import Estimate
@@ -211,7 +211,10 @@ def _sentence(order: OrderedRuns, quantity: Quantity, change: Estimate | None, v
 def _numbers(order: OrderedRuns, quantity: Quantity, values: list[Estimate] | None, change: Estimate | None) -> str:
     if values is None or change is None:
         return "not measured in every run"
-    shown = (
-        f"{number(value.value, quantity.digits)} for {name}" for name, value in zip(order.names, values, strict=True)
-    )
-    return f"change {estimate(change, quantity.digits)}: {', '.join(shown)}"
+    names = zip(order.names, values, strict=True)
+    shown = ", ".join(f"{_shown(quantity, value)} for {name}" for name, value in names)
+    return f"change {estimate(change, quantity.digits)}: {shown}"
+
+
+def _shown(quantity: Quantity, value: Estimate) -> str:
+    return as_percent(value.value) if quantity.unit == _EVIDENCE else number(value.value, quantity.digits)
