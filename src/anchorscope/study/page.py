@@ -106,8 +106,17 @@ def _compared(
         kind="study",
         title=study.name,
         all_runs=runs_table(states, finished),
+        note=_failed_note(states),
         pages=pages,
     )
+
+
+def _failed_note(states: list[RunState]) -> str:
+    failed = [run.name for run in states if run.state in (FAILED, _DAMAGED)]
+    if not failed:
+        return ""
+    runs = "1 run failed and is" if len(failed) == 1 else f"{len(failed)} runs failed and are"
+    return f"{runs} not in any number here: {', '.join(failed)}."
 
 
 def _flags(first: Mapping[str, FinishedRun]) -> tuple[Flag, ...]:

@@ -185,12 +185,9 @@ def _sections(
         more = (Section("", "Dataset by dataset", (), rest),) if rest else ()
         sections.append(Section("trends", f"What changes {along}", (), tables, more=more))
     controls = controls_table(compared, readings)
-    text = (
-        ("Those that failed or are inconclusive:",)
-        if controls.rows
-        else ("All controls passed, in every run and at every layer.",)
-    )
-    sections.append(Section("controls", "Controls", text, filled(("", controls))))
+    passed = "All controls passed, in every run and at every layer."
+    words = "Those that failed or are inconclusive:" if controls.rows else passed
+    sections.append(Section("controls", "Controls", (words,), filled(("", controls))))
     if len(compared.runs) > 1:
         flags = {flag.words.partition(":")[0]: _flag_words(flag) for flag in compared.flags}
         text = () if flags else ("Only the model differs." if not compared.same_weights else "Nothing differs.",)
