@@ -116,7 +116,7 @@ class Answer:
 
 def whole_percent(share: Estimate | None) -> str:
     """A share in a sentence."""
-    return estimate(share, 0, 100.0, "\u00a0%")
+    return estimate(share, 0, 100.0, "%")
 
 
 def three_digits(area: Estimate | None) -> str:

@@ -51,13 +51,13 @@ _TEXT = (
     "answer part, each with noise of its own, among directions that tell nothing; the cut redraws the question part.",
     "A rule passes where its AUC for the pathway is at least 0.8 within true and within false answers (where whoever "
     "knows the whole world would reach that), its share is off by at most 0.05, and it claims two groups in at most "
-    "5 % of the replicas of the world's twin, which looks the same and has one pathway. Where single items are called, "
+    "5% of the replicas of the world's twin, which looks the same and has one pathway. Where single items are called, "
     "at most a tenth of either call may be wrong.",
     "A sorting rule claims two groups where the interval of Q less A lies below zero, the question share where its "
     "upper third is more than 1.96 deviations above its lower one, the item posterior where it calls anybody. Of few "
-    "replicas a single false alarm is more than 5 %: look at their number, and ask for more with --replicas.",
+    "replicas a single false alarm is more than 5%: look at their number, and ask for more with --replicas.",
     "Share bias: of sorting rules the share of Q-Anchored items less the planted share, of the others the share of the "
-    "evidence less what an endless sample gives. Coverage: how often the 95 % interval of the question share holds "
+    "evidence less what an endless sample gives. Coverage: how often the 95% interval of the question share holds "
     "the share that an endless sample of the same cut gives. Rates come from few replicas; their intervals are in "
     "worlds.csv.",
 )
@@ -119,7 +119,7 @@ def _cell(quantity: str, row: Mapping[str, float] | None) -> str:
     if row is None:
         return NOTHING
     if quantity in _PERCENT:
-        return f"{number(100 * row['value'], 0)}\u00a0%"
+        return f"{number(100 * row['value'], 0)}%"
     return number(row["value"], 2)
 
 

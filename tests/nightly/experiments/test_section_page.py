@@ -118,9 +118,9 @@ def test_a_section_is_one_line_that_opens_and_in_plain_text_its_answer(page, sec
     assert [slug for slug, _ in folded] == list(answers)
     for slug, summary in folded:
         assert answers[slug] in unescape(summary)
-        badge = re.search('aria-label="(holds|does not hold|undecided)">[✓✗?]<', summary)
+        badge = re.search('aria-label="(yes|no|inconclusive)">[✓✗?]<', summary)
         assert bool(badge) == (slug != "unavailable")
-    evidence = text[text.index("## Further evidence") : text.index("Figures and tables:")]
+    evidence = text[text.index("## Further evidence") : text.index("## Methods")]
     told = [line for line in evidence.splitlines() if line.startswith("- ")]
     assert len(told) == len(answers)
     assert all(line[2] in "✓✗?" for line in told[:-1])
@@ -232,7 +232,7 @@ def test_a_group_that_is_missing_is_a_dash_and_not_a_zero(further):
     kept = only(further, "boundary")
     rows = kept.experiments.filter(pl.col("group") == "Q-Anchored")
     (section,) = experiment_sections(replace(kept, experiments=rows))
-    assert section.tables[0][1].rows[0][2:] == ("35.0\u00a0% [30.0, 40.0]", "120", "–", "–", "–", "–")
+    assert section.tables[0][1].rows[0][2:] == ("35.0% [30.0, 40.0]", "120", "–", "–", "–", "–")
 
 
 def test_rows_of_another_place_and_values_that_are_none_are_left_out(further):

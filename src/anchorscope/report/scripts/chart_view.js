@@ -201,7 +201,7 @@ function viewControls(plan, change) {
     const list = folded && options.length > 3;
     controls[name] = chooser({ label, options: named, list, onChange: (value) => change({ [name]: value }) });
   }
-  for (const [name, label, title] of [["bands", "95 % bands", null],
+  for (const [name, label, title] of [["bands", "95% bands", null],
     ["depth", "Relative depth", "Layers as a share of the model's depth"]]) {
     const control = onOff({ label, title, onChange: (on) => change({ [name]: on ? "1" : "0" }) });
     controls[name] = { node: control.node, set: (value) => control.set(value === "1") };

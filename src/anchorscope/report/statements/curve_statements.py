@@ -57,7 +57,7 @@ def _trough(curve: SampledCurve) -> Measured:
 
 def _place(curve: SampledCurve) -> Measured:
     found = shape.trough(curve)
-    part = estimate(found.relative, 0, 100.0, "\u00a0%")
+    part = estimate(found.relative, 0, 100.0, "%")
     return Measured(found.relative, f"{at_layers(found.layer)}, {part} of the depth", _layer(found.layer))
 
 
