@@ -1,16 +1,16 @@
-"""From an interval to a verdict: the thresholds of every statement, and the rules that judge by them.
+"""From an interval to a verdict: the thresholds of every check, and the rules that judge by them.
 
-Readings of a run (`above`, `below`, `between`) go by the interval alone: one holds if the whole interval lies on its
-side of the threshold, does not hold if the whole interval lies on the other side, and is undecided otherwise; without
-an interval it is undecided. Differences and ratios of two estimates take the widest interval that the two allow. That
-is cautious: it needs no joint bootstrap and can only turn a verdict into "inconclusive".
+Most checks (`above`, `below`, `between`) use the interval alone: yes if the whole interval is on the claim's side of the
+threshold, no if it is on the other side, inconclusive otherwise or without an interval. Differences and ratios of two
+estimates take the widest interval that the two allow. That is cautious: it needs no joint bootstrap and can only turn a
+verdict into "inconclusive".
 
-The few readings that answer the question itself (`above_zero`) have p-values, corrected for their number (Holm). They
-do not hold only where the interval leaves no room for anything that matters.
+The few checks that answer the question itself (`above_zero`) have p-values, corrected for their number (Holm). They are
+"no" only where the interval leaves no room for anything that matters.
 
-Claims of earlier readers (`inside`) need the value itself on the claim's side as well, so that two claims that exclude
-each other can never both hold, however odd the draws are; an interval that only touches the threshold refutes. Changes
-from model to model (`one_direction`) are refuted as well where they surely are too small to be seen.
+Claims of earlier descriptions (`inside`) need the value itself on the claim's side as well, so that two claims that
+exclude each other are never both confirmed; an interval that only touches the threshold refutes. Changes from model to
+model (`one_direction`) are refuted too where they are too small to be seen with 95 % confidence.
 """
 
 import math
@@ -28,7 +28,7 @@ WORST_FIRST: tuple[Verdict, ...] = ("no", "not measured", "inconclusive", "yes")
 
 # Thresholds, in points of ΔP where nothing else is said; none was chosen after a curve was seen. A word means the
 # same in a reading of this report and in a claim of earlier readers; only a number that an earlier reader gave
-# stands with the claims (`earlier_readings/claims.py`).
+# stands with the claims (`comparison/claims.py`).
 
 NEAR_ZERO = 5.0
 """Starts near zero. In the first layers little has been cut yet, and random cuts alone move a curve
