@@ -1,7 +1,7 @@
 """From an interval to a verdict: the thresholds of every check, and the rules that judge by them.
 
-Most checks (`above`, `below`, `between`) use the interval alone: yes if the whole interval is on the claim's side of the
-threshold, no if it is on the other side, inconclusive otherwise or without an interval. Differences and ratios of two
+Most checks (`above`, `below`, `between`) use the interval alone: yes if the whole interval is on the claim's side of
+the threshold, no if it is on the other side, inconclusive otherwise or without an interval. Differences and ratios of two
 estimates take the widest interval that the two allow. That is cautious: it needs no joint bootstrap and can only turn a
 verdict into "inconclusive".
 
