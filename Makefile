@@ -7,7 +7,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile
 # Rooms whose annotations of shapes are checked while the laws and runs use them (tests/support/shape_checks.py).
-SHAPES_CHECKED := stats models engine probes question_share interventions plan evidence detectors
+SHAPES_CHECKED := stats models engine probes evidence_parts interventions plan evidence detectors
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
 .PHONY: demo test check nightly lint types unit golden adapters docs examples dist lock install clean
@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 demo: $(VENV)/installed
 	$(BIN)/anchorscope models --install smollm2-135m
 	$(BIN)/anchorscope run --limit 500 --keep states --out runs/demo
-	$(BIN)/anchorscope detect runs/demo --fit-only --bundles anchor --out runs/demo/detectors
+	$(BIN)/anchorscope detect runs/demo --fit-only --bundles auto --out runs/demo/detectors
 
 # At most a minute on two quiet cores: format, lint, imports, types, and the tests that need no torch.
 check: $(VENV)/test-installed

@@ -28,7 +28,7 @@ from anchorscope.progress import Silent
 from anchorscope.stats.streams import stream
 
 SITE = "mlp"
-SAVED = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
+SAVED = ("confidence", "probe", "probe+confidence", "counterfactual", "auto")
 KEPT_CUTS = ("knockout", "random")
 SHARE = {"knockout": 0.5, "question-only": 0.6, "answer-only": 0.4, "random-weights": 0.0}
 """What a run leaves of the truth's direction; all of it, where nothing is said."""

@@ -21,8 +21,7 @@ from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CLEAN, CONFIDENCE
-from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.fitted_parts import WeightedSum
+from anchorscope.detectors.fitted import LinearProbe, WeightedSum
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import run_states

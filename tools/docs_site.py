@@ -33,10 +33,19 @@ def stage(to: Path) -> Path:
         page.write_text(_relinked(source, page, to), encoding="utf-8")
     for name, moved in MOVED.items():
         (to / moved).write_text(_relinked(ROOT / name, to / moved, to), encoding="utf-8")
+    index = (ROOT / "llms.txt").read_text(encoding="utf-8")
+    (to / "llms.txt").write_text(re.sub(r"\(docs/(\S+?)(?:\.md)?\)", _on_site, index), encoding="utf-8")
     (to / "reference").mkdir(exist_ok=True)
     for name, text in (("commands", commands()), ("recipe", recipe()), ("python", python_names())):
         (to / "reference" / f"{name}.md").write_text(text, encoding="utf-8")
     return to
+
+
+def _on_site(link: re.Match[str]) -> str:
+    """A link of llms.txt to a page under docs/, as the site serves it."""
+    if not link[0].endswith(".md)"):
+        return f"({link[1]})"
+    return f"({link[1].replace('README', 'index')}.html)"
 
 
 def _relinked(source: Path, page: Path, to: Path) -> str:

@@ -1,11 +1,9 @@
 """anchorscope: where does a language model's sense of truth come from, the question or the answer?
 
-`anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one;
-`anchorscope.compare(runs, out=...)` puts several side by side; `anchorscope.detect(runs, out=...)` fits and compares
-hallucination detectors, and `anchorscope.Detector.load(bundle)` scores answers with one;
-`anchorscope.verify(folder)` checks every file of a folder of ours; `anchorscope.log_run(run, to="mlflow")` hands a
-finished run to a tracker of experiments.
-Names are loaded when they are first used, so that `import anchorscope` costs nothing.
+`anchorscope.run(...)` does the main job and returns a `Run`; `open_run(folder)` opens a finished one; `compare(runs,
+out=...)` compares several; `detect(runs, out=...)` fits and compares hallucination detectors, and
+`Detector.load(bundle)` scores answers with one; `verify(folder)` checks every file of a folder; `log_run(run,
+to="mlflow")` logs a finished run to an experiment tracker. Names are imported on first use.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""`python -m anchorscope` is the command `anchorscope`: it listens to signals before the slow imports begin."""
+"""`python -m anchorscope` is the command `anchorscope`: it handles signals before the slow imports begin."""
 
 import sys
 
@@ -6,7 +6,6 @@ from anchorscope.cli.signals import STOPPED, deafen, exit_code, listen
 
 
 def main() -> None:
-    """The console script's entry."""
     try:
         listen()
         from anchorscope.cli.main import main as command

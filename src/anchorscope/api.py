@@ -3,7 +3,7 @@
 run = anchorscope.run(model="smollm2-135m", datasets=["atlas"], limit=600, out="runs/demo")
 run                                                         # in a notebook: the answer card
 run.curves.filter(pl.col("assignment") == "corrected")
-run.figure("question_share")
+run.figure("evidence_parts")
 
 A finished run is opened without torch.
 """
@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from anchorscope.catalogue import DETECTION_RUNS
-from anchorscope.datasets.catalog import split_names, split_specs
+from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.execute.choose import choose
 from anchorscope.finished import open_finished
+from anchorscope.options import split_list
 from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
-from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
+from anchorscope.schema import EVIDENCE_TEST_SCHEMA, EXPERIMENT_SCHEMA, PART_SCHEMA
 from anchorscope.screen import chosen_listener, clear_screen
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
@@ -38,7 +39,7 @@ if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where 
 
 
 class Run:
-    """A finished run; tables are read when they are first asked for."""
+    """A finished run; tables are read on first use."""
 
     def __init__(self, path: Path) -> None:
         self._finished = open_finished(path)
@@ -46,7 +47,6 @@ class Run:
         self.manifest = self._finished.manifest
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         return card_html(self.card)
 
     def __repr__(self) -> str:
@@ -54,12 +54,12 @@ class Run:
 
     @property
     def card(self) -> AnswerCard:
-        """What was found, how far to believe it, and what to do next."""
+        """The findings, how far to believe them, and what to do next."""
         return self._finished.card
 
     @cached_property
     def items(self) -> pl.DataFrame:
-        """One row per question that was asked."""
+        """One row per question asked."""
         return self._finished.parquet("items")
 
     @cached_property
@@ -88,19 +88,19 @@ class Run:
         return self._finished.csv("summary")
 
     @cached_property
-    def question_share(self) -> pl.DataFrame:
-        """Λ: how much of the evidence needs the question's key words, per cut, place, layer and group."""
-        return self._finished.csv_where_made("question_share", SHARE_SCHEMA)
+    def evidence_parts(self) -> pl.DataFrame:
+        """The parts of the probe's evidence, per intervention, place, layer and over the band."""
+        return self._finished.csv_where_made("evidence_parts", PART_SCHEMA)
 
     @cached_property
-    def question_share_items(self) -> pl.DataFrame:
-        """Evidence lost and had by every item; the share of any set of items is the ratio of their sums."""
-        return self._finished.parquet("question_share_items")
+    def evidence_items(self) -> pl.DataFrame:
+        """The terms of every item; need of any set is (Σ lost / Σ label_left) / (Σ had / Σ label)."""
+        return self._finished.parquet("evidence_items")
 
     @cached_property
-    def question_share_tests(self) -> pl.DataFrame:
-        """What follows from Λ at the headline layer: differences, nulls, features, with interval and p-value."""
-        return self._finished.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA)
+    def evidence_tests(self) -> pl.DataFrame:
+        """Numbers beside the parts: differences to the random cut, displacement, AUCs, counts."""
+        return self._finished.csv_where_made("evidence_tests", EVIDENCE_TEST_SCHEMA)
 
     @cached_property
     def experiments(self) -> pl.DataFrame:
@@ -109,7 +109,7 @@ class Run:
 
     @cached_property
     def experiment_items(self) -> pl.DataFrame:
-        """What the further experiments found of single items."""
+        """Per-item results of the further experiments."""
         return self._finished.parquet("experiment_items")
 
     @property
@@ -125,11 +125,10 @@ class Run:
         site: str | None = None,
         position: str | None = None,
     ) -> "Tensor":
-        """States [item, d_model] of one layer that were kept (`--keep states,states-cut,detection`).
+        """Kept states [item, d_model] of one layer (`--keep states,states-cut,detection`).
 
-        `state_items` names the rows. Site and position are the chart's where they are not named; the runs of
-        `detection` (`question-only`, `boost-answer-1` …) have these only. The file is memory-mapped: no other layer is
-        read.
+        `state_items` names the rows. Site and position default to the chart's; the runs of `detection`
+        (`question-only`, `boost-answer-1` …) have only these. The file is memory-mapped: no other layer is read.
         """
         from anchorscope.kept_states import read_layer
 
@@ -153,7 +152,7 @@ class Run:
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
 
-        Log-probabilities of the answer, clean and cut, P(True), how far sampled answers agree (`docs/run-folder.md`).
+        Log-probabilities of the answer, clean and cut, P(True), agreement of sampled answers (`docs/run-folder.md`).
         """
         from anchorscope.kept_states import features_place
 
@@ -178,10 +177,7 @@ class Run:
         return tuple(self._displays)
 
     def figure(self, name: str = "delta_p") -> "Figure":
-        """A figure of the report by its name: the ΔP chart, or another of `figures`.
-
-        It is a matplotlib `Figure`, to change and to save; a notebook shows it as an image.
-        """
+        """A figure of the report by name, as a matplotlib `Figure`: the ΔP chart, or another of `figures`."""
         if name not in self._displays:
             raise unknown("figure", name, self.figures)
         return self._displays[name].plot()
@@ -217,8 +213,7 @@ def run(
     options["datasets"] = datasets if isinstance(datasets, str) else question_files(datasets)
     for name in ("datasets", "columns", "evidence", "keep"):
         if isinstance(options.get(name), str):
-            split = split_specs if name == "datasets" else split_names
-            options[name] = split([options[name]])
+            options[name] = split_specs([options[name]]) if name == "datasets" else split_list(options[name])
     loaded = None
     if isinstance(model, str):
         options["model"] = model
@@ -245,7 +240,7 @@ def run(
 
 
 def _complete(run: Callable[..., Run]) -> None:
-    """Signature and docstring get every option of a recipe: for `help`, and for what a notebook's Tab key offers."""
+    """Adds every recipe option to signature and docstring, for `help` and a notebook's Tab key."""
     signature = inspect.signature(run)
     *own, _ = signature.parameters.values()
     recipe = [
@@ -263,7 +258,7 @@ _complete(run)
 
 @faults_as_user_errors()
 def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
-    """Checks every file of a run, finished or not, of a comparison, a validation, detectors or a bundle."""
+    """Checks every file of a run (finished or not), comparison, validation, detectors or bundle."""
     folder, listener = named_folder(path), chosen_listener(progress)
     try:
         return verify_folder(folder, listener)

@@ -1,7 +1,7 @@
-"""What exists: every intervention, experiment, detector and grader, one entry each, and the names of plug-ins.
+"""Every intervention, experiment, detector and grader, one entry each, and the names of plug-ins.
 
-Free of torch and of everything that computes, so that help texts, recipes, reports and docs can read it. Adding an
-experiment takes its own file, with its section of the report, and its entry here; or an entry point of another package.
+Free of torch, so that help, recipes, reports and docs can read it. A new experiment is one file, with its section of
+the report, and an entry here; or an entry point of another package.
 """
 
 from collections.abc import Sequence
@@ -10,83 +10,78 @@ from dataclasses import dataclass
 from anchorscope.plugins import WithPlugins, plugins_of
 
 POSITIONS = ("final", "answer_end", "answer_before")
-"""Where probes can read: the answer's last token; the last token of the entity in it; the token just before that."""
+"""Where probes can read: the answer's last token; the last token of its entity; the token just before that."""
 EXACT_TOKENS = ("auto", "rules", "model")
-"""Who chooses the question's exact words: the user's spans, else the dataset's subject and property, else rules; the
-rules alone; the model itself."""
+"""Who chooses the question's exact words: the user's spans, else the dataset, else rules; rules alone; the model."""
 BALANCE = ("relation", "dataset", "none")
 """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
 GROUP_BY = ("subject", "answer")
-"""What may tie items together: question and subject, or (as a leak check) the model's answer."""
+"""What ties items together: question and subject, or (as a leak check) the model's answer."""
 KEEP = ("states", "states-cut", "detection")
-"""What `--keep` takes: states of the clean run; states under the knockout and the random controls; and what detectors
-read beside them (confidence, sampled answers, P(True), strengthened attention, question or answer alone)."""
+"""States of the clean run; under the knockout and the random controls; and what else detectors read (confidence,
+sampled answers, P(True), strengthened attention, question or answer alone)."""
 ON_BAD_ROW = ("fail", "skip")
-"""What a row that cannot be used does: it is refused, or left out and counted."""
+"""What an unusable row does: it is refused, or left out and counted."""
 MOST_BATCH_TOKENS = 100_000_000
-"""Tokens that may be run together."""
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
 LOADED = "an object already loaded"
-"""The source of a model that was given to `anchorscope.run` in memory: no command line can name it."""
+"""The source of a model object given to `anchorscope.run`."""
 RANDOM = "random"
 """Its control: other tokens cut that receive as much attention."""
 CUT, REWRITE = "cut", "rewrite"
-"""What an intervention changes: attention edges are cut, or the text is written anew."""
+"""Attention edges are cut, or the text is rewritten."""
 
 
 @dataclass(frozen=True)
 class InterventionEntry:
-    """An intervention: one way to change the runs of the items."""
-
     name: str
     """As in the column `intervention` of the result files."""
     about: str
-    """What is done, for help texts and the dry run."""
+    """For help texts and the dry run."""
     label: str
-    """The same in a few words, for figures and tables."""
+    """In a few words, for figures and tables."""
     experiment: str
     """The experiment that it belongs to, as in `--evidence`."""
     kind: str = CUT
     control: bool = False
-    """Whether it should do little: what it does after all is a measure of how far to trust the rest."""
+    """Whether it should do little; its effect measures how far to trust the rest."""
 
 
 @dataclass(frozen=True)
 class DetectorEntry:
-    """A hallucination detector that `anchorscope detect` fits and compares."""
-
     name: str
     """As in the column `detector` of the result files."""
     about: str
-    """What it is, in one line."""
     passes: int
-    """Passes through the model per answer, beyond those that wrote the answer; samples and questions put count."""
+    """Passes through the model per answer, beyond those that wrote it, samples included."""
     baseline: bool = False
-    """Whether it needs no probe on the model's own states: what every detector has to beat."""
+    """Whether it needs no probe on the model's states: what every detector has to beat."""
     variant_of: str | None = None
-    """The detector of which it is a reading, a gate or a control."""
+    """The detector of which it is a control."""
     saved: bool = True
     """Whether it can be saved and score new answers; others can only be compared."""
+    runs: tuple[str, ...] = ()
+    """Runs beside the clean one whose states it reads: without them it can't be fitted."""
+    columns: tuple[str, ...] = ()
+    """Plain numbers per answer without which it can't be fitted (log-probabilities, samples, P(True))."""
 
 
 @dataclass(frozen=True)
 class ExperimentEntry:
-    """An experiment that can be asked for with `--evidence`."""
-
     name: str
     asks: str
     """The question that it answers."""
     docs: str
-    """Its page, below docs/."""
+    """Its page below docs/, with the heading."""
     home: str | None = None
-    """`module:name` of its `Experiment`; None for those that are made of interventions alone."""
+    """`module:name` of its `Experiment`; None if it consists of interventions alone."""
     rated: bool = True
-    """Whether it says something of single items that `anchorscope validate` can hold against what was planted."""
+    """Whether it says something of single items that `anchorscope validate` can compare with what was planted."""
     section: str | None = None
     """`module:name` of the `SectionSpec` that shows it; several may share one."""
     place: int = 1000
-    """Where its section stands among the others, lowest first."""
+    """Order of its section, lowest first."""
 
 
 _ENTRIES = (
@@ -160,148 +155,60 @@ _ENTRIES = (
         "none", "nothing is cut, in another batch order: the noise floor", "nothing cut", "knockout", control=True
     ),
 )
-INTERVENTIONS = {one.name: one for one in _ENTRIES}
-"""In the order in which a report shows them: ways to take the question away, then controls, then plug-ins."""
+INTERVENTIONS = {entry.name: entry for entry in _ENTRIES}
+"""In the order of the report: ways to remove the question, controls, plug-ins."""
 
-CONTROLS = tuple(one.name for one in _ENTRIES if one.control)
+CONTROLS = tuple(entry.name for entry in _ENTRIES if entry.control)
 """Interventions that should do little."""
-METHODS = tuple(one.name for one in _ENTRIES if not one.control and one.experiment != "exact-tokens")
-"""Interventions that take the whole question, or all of its key words, away: they can be asked for the same verdict."""
+METHODS = tuple(entry.name for entry in _ENTRIES if not entry.control and entry.experiment != "exact-tokens")
+"""Interventions that remove the whole question, or all of its key words."""
 
 _EXPERIMENTS = "anchorscope.experiments"
+
+
+def _of_cuts(name: str, asks: str, place: int, section: str = "SECTION", docs: str | None = None) -> ExperimentEntry:
+    """An experiment that consists of interventions alone."""
+    shown = f"{_EXPERIMENTS}.interventions:{section}"
+    return ExperimentEntry(name, asks, docs or f"evidence/interventions.md#{name}", None, True, shown, place)
+
+
+def _with_file(name: str, asks: str, page: str, place: int, rated: bool = True) -> ExperimentEntry:
+    """An experiment with a file of its own."""
+    file = f"{_EXPERIMENTS}.{name.replace('-', '_')}"
+    docs = f"evidence/{page}.md#{name}"
+    return ExperimentEntry(name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", place)
+
+
 _OWN_EXPERIMENTS = {
-    one.name: one
-    for one in (
-        ExperimentEntry(
-            "knockout",
-            "does the probe need the question's key words?",
-            "method.md",
-            section=f"{_EXPERIMENTS}.interventions:SECTION",
-            place=10,
-        ),
-        ExperimentEntry(
-            "exact-tokens",
-            "does it matter which words are cut?",
-            "exact-tokens.md",
-            section=f"{_EXPERIMENTS}.interventions:WORDS",
-            place=15,
-        ),
-        ExperimentEntry(
-            "template",
-            "does it matter that they are the question's?",
-            "evidence/template.md",
-            section=f"{_EXPERIMENTS}.interventions:SECTION",
-            place=10,
-        ),
-        ExperimentEntry(
-            "edges",
-            "do the words reach the answer directly, or through other tokens?",
-            "evidence/edges.md",
-            section=f"{_EXPERIMENTS}.interventions:EDGES",
-            place=45,
-        ),
-        ExperimentEntry(
-            "zeroing",
-            "does it matter how an edge is cut?",
-            "evidence/zeroing.md",
-            section=f"{_EXPERIMENTS}.interventions:ZEROING",
-            place=60,
-        ),
-        ExperimentEntry(
-            "patching",
-            "what if another question's words are put in?",
-            "evidence/patching.md",
-            section=f"{_EXPERIMENTS}.interventions:PATCHING",
-            place=20,
-        ),
-        ExperimentEntry(
-            "answer-only",
-            "what if there is no question at all?",
-            "evidence/answer-only.md",
-            section=f"{_EXPERIMENTS}.interventions:ANSWER_ONLY",
-            place=30,
-        ),
-        ExperimentEntry(
-            "layers",
-            "in which layers does the cut matter?",
-            "evidence/layers.md",
-            f"{_EXPERIMENTS}.layers:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.layers:SECTION",
-            place=40,
-        ),
-        ExperimentEntry(
-            "heads",
-            "in which heads does the cut matter?",
-            "evidence/heads.md",
-            f"{_EXPERIMENTS}.heads:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.heads:SECTION",
-            place=50,
-        ),
-        ExperimentEntry(
-            "dose",
-            "does one key word carry it, or do all?",
-            "evidence/dose.md",
-            f"{_EXPERIMENTS}.dose:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.dose:SECTION",
-            place=55,
-            rated=False,
-        ),
-        ExperimentEntry(
-            "mediation",
-            "in which layers do the key words' states carry the truth?",
-            "evidence/mediation.md",
-            f"{_EXPERIMENTS}.mediation:EXPERIMENT",
-            rated=False,
-            section=f"{_EXPERIMENTS}.mediation:SECTION",
-            place=57,
-        ),
-        ExperimentEntry(
-            "saliency",
-            "what flows from question to answer, and is it two humps?",
-            "evidence/saliency.md",
-            f"{_EXPERIMENTS}.saliency:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.saliency:SECTION",
-            place=70,
-        ),
-        ExperimentEntry(
-            "boundary",
-            "what does the model know, per pathway?",
-            "evidence/boundary.md",
-            f"{_EXPERIMENTS}.boundary:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.boundary:SECTION",
-            place=80,
-        ),
-        ExperimentEntry(
-            "self-awareness",
-            "can the pathway be read from clean states?",
-            "evidence/self-awareness.md",
-            f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
-            section=f"{_EXPERIMENTS}.self_awareness:SECTION",
-            place=90,
-        ),
-        ExperimentEntry(
+    entry.name: entry
+    for entry in (
+        _of_cuts("knockout", "does the probe need the question's key words?", 10, docs="method.md"),
+        _of_cuts("exact-tokens", "does it matter which words are cut?", 15, "WORDS", "exact-tokens.md"),
+        _of_cuts("template", "does it matter that they are the question's?", 10),
+        _of_cuts("edges", "do the words reach the answer directly, or through other tokens?", 45, "EDGES"),
+        _of_cuts("zeroing", "does it matter how an edge is cut?", 60, "ZEROING"),
+        _of_cuts("patching", "what if another question's words are put in?", 20, "PATCHING"),
+        _of_cuts("answer-only", "what if there is no question at all?", 30, "ANSWER_ONLY"),
+        _with_file("layers", "in which layers does the cut matter?", "where", 40),
+        _with_file("heads", "in which heads does the cut matter?", "where", 50),
+        _with_file("dose", "does one key word carry it, or do all?", "where", 55, rated=False),
+        _with_file("mediation", "in which layers do the key words' states carry the truth?", "where", 57, rated=False),
+        _with_file("saliency", "what flows from question to answer, and is it two humps?", "where", 70),
+        _with_file("boundary", "what does the model know, per pathway?", "groups", 80),
+        _with_file("self-awareness", "can the pathway be read from clean states?", "groups", 90),
+        _with_file(
             "matched",
             "does the probe know truth where words cannot tell, and from the question?",
-            "evidence/matched.md",
-            f"{_EXPERIMENTS}.matched:EXPERIMENT",
+            "groups",
+            94,
             rated=False,
-            section=f"{_EXPERIMENTS}.matched:SECTION",
-            place=94,
         ),
-        ExperimentEntry(
-            "wordings",
-            "is an item's share its own, or noise of one wording?",
-            "evidence/wordings.md",
-            f"{_EXPERIMENTS}.wordings:EXPERIMENT",
-            rated=False,
-            section=f"{_EXPERIMENTS}.wordings:SECTION",
-            place=96,
-        ),
+        _with_file("wordings", "is an item's share its own, or noise of one wording?", "groups", 96, rated=False),
     )
 }
 OWN_EVIDENCE = frozenset((*_OWN_EXPERIMENTS, *INTERVENTIONS))
-"""Names that no plug-in may have for an intervention or an experiment."""
-_ADDED = {name: f"plug-in of {one.package}" for name, one in plugins_of("interventions", OWN_EVIDENCE).items()}
+"""Names that plug-ins can't use."""
+_ADDED = {name: f"plug-in of {plugin.package}" for name, plugin in plugins_of("interventions", OWN_EVIDENCE).items()}
 INTERVENTIONS |= {name: InterventionEntry(name, about, name, name) for name, about in _ADDED.items()}
 EXPERIMENTS = {
     **_OWN_EXPERIMENTS,
@@ -317,100 +224,27 @@ EXPERIMENTS = {
 """In the order in which they run."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
-RATED = tuple(name for name, one in EXPERIMENTS.items() if one.rated)
+RATED = tuple(name for name, entry in EXPERIMENTS.items() if entry.rated)
 """What `anchorscope validate` takes."""
 
 
 def chosen_evidence(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The experiments to run where these are asked for (`all` for all of them), in their order."""
+    """The experiments to run for these names (`all` for all), in their order."""
     asked = EVIDENCE if "all" in wanted else ("knockout", *wanted)
     return tuple(name for name in EVIDENCE if name in asked)
 
 
 def intervention_label(name: str) -> str:
-    """An intervention in a few words; one that has no entry here keeps its name."""
+    """An intervention in a few words; without an entry, its name."""
     return INTERVENTIONS[name].label if name in INTERVENTIONS else name
 
 
 def interventions_in(experiment: str) -> tuple[str, ...]:
-    """The names of the interventions that belong to one experiment."""
-    return tuple(one.name for one in INTERVENTIONS.values() if one.experiment == experiment)
+    return tuple(entry.name for entry in INTERVENTIONS.values() if entry.experiment == experiment)
 
 
-_MOP_READINGS = {
-    "hard": "experts fitted on one side of the gate each",
-    "soft": "items weighted by the gate",
-    "joint": "experts and gate fitted together",
-}
-_MOP_GATES = {
-    "predicted": "the gate is read from the clean state",
-    "measured": "the gate is measured by the cut",
-    "random": "control: the gate is drawn at random",
-    "constant": "control: both experts count equally",
-    "oracle": "diagnosis: the gate has seen the label, as the plain rule has",
-}
-_DETECTORS = (
-    DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0),
-    DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
-    DetectorEntry("mass-mean", "difference of the class means, whitened", 1),
-    DetectorEntry("mlp", "a network of two hidden layers on one layer's state", 1),
-    DetectorEntry("ensemble", "probes of all layers and sites, stacked", 1),
-    DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
-    DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1),
-    DetectorEntry("pr-attention", "Pathway Reweighting by attention to the question or the answer", 2),
-    DetectorEntry("pr-activation", "Pathway Reweighting by scaling the state's directions", 1),
-    DetectorEntry("pr-delta", "Pathway Reweighting by what the cut takes from the state", 2),
-    DetectorEntry("counterfactual", "probe and confidence, with and without the question's key words", 3),
-    DetectorEntry(
-        "anchor", "the best of these that pays for its passes; confidence where a state is unlike all seen", 2
-    ),
-    DetectorEntry("length", "the answer's number of tokens", 0, baseline=True),
-    DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
-    DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False),
-    DetectorEntry("question-only", "a probe on the state before the answer begins", 1, baseline=True),
-    DetectorEntry(
-        "random-weights", "a probe on a model of the same shape that knows nothing", 1, baseline=True, saved=False
-    ),
-    DetectorEntry("p-true", "the model asked whether its answer is true", 1, baseline=True, saved=False),
-    DetectorEntry("self-consistency-5", "how many of 5 sampled answers agree", 5, baseline=True, saved=False),
-    DetectorEntry("self-consistency-10", "how many of 10 sampled answers agree", 10, baseline=True, saved=False),
-    DetectorEntry("semantic-entropy-5", "entropy over clusters of 5 sampled answers", 5, baseline=True, saved=False),
-    DetectorEntry("semantic-entropy-10", "entropy over clusters of 10 sampled answers", 10, baseline=True, saved=False),
-    *(
-        DetectorEntry(
-            f"mop-{reading}-{gate}",
-            f"{said}; {by}",
-            2 if gate == "measured" else 1,
-            variant_of="mop",
-            saved=gate not in ("random", "oracle"),
-        )
-        for reading, said in _MOP_READINGS.items()
-        for gate, by in _MOP_GATES.items()
-    ),
-    DetectorEntry(
-        "ensemble-two",
-        "control: the two best layers' probes, as many weights as Mixture-of-Probes has",
-        1,
-        variant_of="ensemble",
-    ),
-    DetectorEntry(
-        "counterfactual-random-cut",
-        "control: a random cut in place of the knockout",
-        3,
-        variant_of="counterfactual",
-        saved=False,
-    ),
-    DetectorEntry("mop-random-cut", "control: a gate measured by a random cut", 1, variant_of="mop"),
-    DetectorEntry(
-        "pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta", saved=False
-    ),
-)
-OWN_DETECTORS = {one.name: one for one in _DETECTORS}
-DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
-"""In the order in which tables show them: detectors, baselines that need no probe, variants and controls, plug-ins."""
-OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
-GRADERS = {**OWN_GRADERS, **{name: one.reference for name, one in plugins_of("graders", OWN_GRADERS).items()}}
-"""`module:name` of every `Grader`, by name: what decides whether an answer is true."""
+SAMPLES = (5, 10)
+"""How many sampled answers self-consistency and semantic entropy use."""
 BOOSTS = (1.0, 3.0)
 """α of strengthened attention: scores get + log(1 + α) before the softmax."""
 
@@ -420,6 +254,68 @@ def boost_name(part: str, alpha: float) -> str:
     return f"boost-{part}-{alpha:g}"
 
 
+_LOG_PROBS = ("log_prob_mean",)
+_BOOSTED = (KNOCKOUT, *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS))
+_DETECTORS = (
+    DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0, columns=_LOG_PROBS),
+    DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
+    DetectorEntry("mass-mean", "difference of the class means, whitened", 1),
+    DetectorEntry("mlp", "a network of two hidden layers on one layer's state", 1),
+    DetectorEntry("ensemble", "probes of all layers and sites, stacked", 1),
+    DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
+    DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1, runs=(KNOCKOUT,)),
+    DetectorEntry("pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, runs=_BOOSTED),
+    DetectorEntry(
+        "counterfactual", "probe and confidence, with and without the question's key words", 3, runs=(KNOCKOUT,)
+    ),
+    DetectorEntry("auto", "probes and confidence, stacked on left-out domains; confidence where that is no better", 1),
+    DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
+    DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
+    DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False),
+    DetectorEntry(
+        "question-only", "a probe on the state before the answer begins", 1, baseline=True, runs=("question-only",)
+    ),
+    DetectorEntry(
+        "random-weights",
+        "a probe on a model of the same shape that knows nothing",
+        1,
+        baseline=True,
+        saved=False,
+        runs=("random-weights",),
+    ),
+    DetectorEntry(
+        "p-true", "the model asked whether its answer is true", 1, baseline=True, saved=False, columns=("p_true",)
+    ),
+    *(
+        DetectorEntry(
+            f"{kind}-{n}", about.format(n), n, baseline=True, saved=False, columns=(f"{kind.replace('-', '_')}_{n}",)
+        )
+        for kind, about in (
+            ("self-consistency", "how many of {} sampled answers agree"),
+            ("semantic-entropy", "entropy over clusters of {} sampled answers"),
+        )
+        for n in SAMPLES
+    ),
+    *(
+        DetectorEntry(f"{name}-{gate}-gate", f"control: {about}", passes, variant_of=name, saved=False, runs=runs)
+        for name, passes, runs in (("mop", 1, (KNOCKOUT,)), ("pr-attention", 2, _BOOSTED))
+        for gate, about in (("random", "the gate is drawn at random"), ("constant", "the gate is the same for all"))
+    ),
+    DetectorEntry(
+        "counterfactual-random-cut",
+        "control: a random cut in place of the knockout",
+        3,
+        variant_of="counterfactual",
+        saved=False,
+        runs=(KNOCKOUT, RANDOM),
+    ),
+)
+OWN_DETECTORS = {one.name: one for one in _DETECTORS}
+DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
+"""In the order in which tables show them: detectors, baselines that need no probe, variants and controls, plug-ins."""
+OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
+GRADERS = {**OWN_GRADERS, **{name: one.reference for name, one in plugins_of("graders", OWN_GRADERS).items()}}
+"""`module:name` of every `Grader`, by name: what decides whether an answer is true."""
 DETECTION_RUNS = (
     "answer-only",
     "question-only",
@@ -427,5 +323,3 @@ DETECTION_RUNS = (
     *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
 )
 """The runs whose states `--keep detection` keeps, beside those of `states` and `states-cut`."""
-SAMPLES = (5, 10)
-"""How many sampled answers self-consistency and semantic entropy look at."""

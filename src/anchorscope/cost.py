@@ -1,9 +1,9 @@
 """The cost of a run, estimated before it starts: operations, minutes, memory and disk.
 
-A pass takes 2 × parameters × tokens operations. Fits and tables are counted in operations as well: as many as a pass of
-the same duration. Their factors were measured on the demo (360 items, 30 layers of width 576, two Neoverse-N1 cores,
-6.2e10 operations per second in a matrix product). Minutes are operations divided by the rate of a matrix product of the
-model's width, measured on this machine under its current load. The ratios also serve the estimate of the time left.
+A pass takes 2 × parameters × tokens operations. Fits and tables count as the passes that take as long; their factors
+were measured on the demo (360 items, 30 layers of width 576, two Neoverse-N1 cores, 6.2e10 operations per second in a
+matrix product). Minutes are operations over the rate of a matrix product of the model's width on this machine. The
+estimate of the time left uses the same ratios.
 """
 
 import time
@@ -15,14 +15,14 @@ from anchorscope.answers.choose import LabelCounter
 from anchorscope.catalogue import EXPERIMENTS, INTERVENTIONS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
+from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.interventions.intervention import NOISE_ITEMS
-from anchorscope.question_share.principal import default_directions
 from anchorscope.recipe import Recipe
 
 REPORT = "report"
-"""The last step: result files, and where they are asked for, figures and the page."""
+"""The last step: result files and, on request, figures and the page."""
 MOST_RANDOM_CUTS = 5
-"""Random cuts of a run that does not say how many, on a machine that is fast enough."""
+"""Default number of random cuts on a fast machine."""
 CPU_CUT_OPERATIONS = 1e12
 """Budget of all random cuts together on a CPU: a quarter of a minute on two cores. The first cut shows whether random
 words do the same as key words; further ones only smooth its line."""
@@ -35,9 +35,9 @@ _USED = 0.6  # of all answers while labels are unknown: the demo's share after b
 _CUT = 0.85  # tokens of a cut item that are run again: those after the first cut one
 _ANSWER_ALONE = 0.4  # tokens of an item without its question
 _PROBE_FOLD, _REFIT_FOLD, _FINAL_PROBES, _PRINCIPAL = 7e3, 3.4e3, 8e3, 6e3  # operations per number of the states
-_CLEAN_EVIDENCE, _LOST_EVIDENCE = 1.2e3, 1.3e3  # per item and direction², of one layer at one place
+_CLEAN_EVIDENCE, _VIEW = 1.2e3, 0.7e3  # per item and direction², of one layer at one place
 _RESAMPLED = 7e3  # per resample, item and layer
-_ITEM_TESTS = 4e8  # per item: intervals and tests of the question share
+_ITEM_TESTS = 1e8  # per item: intervals and tests of the parts
 _REFERENCE_RATE = 6.2e10  # operations per second of the machine on which all this was measured
 _REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = 7.0, 1.0, 9.0  # there: page and figures, tables alone, imports
 _LOAD_RATE = 4e8  # bytes of weights per second: hashed, read, checked
@@ -54,10 +54,10 @@ class DatasetSize:
 
     questions: int
     to_answer: int
-    """Questions that bring no answer."""
+    """Questions without a supplied answer."""
     used: int
     tokens: float
-    """Own tokens of a question, those that it does not share with all others."""
+    """Tokens of a question that aren't shared with all others."""
 
 
 def dataset_size(questions: Sequence[Question], recipe: Recipe) -> DatasetSize:
@@ -73,15 +73,13 @@ def dataset_size(questions: Sequence[Question], recipe: Recipe) -> DatasetSize:
 
 
 class ModelSize(NamedTuple):
-    """What the cost of a pass depends on."""
-
     parameters: int
     n_layers: int
     width: int
 
 
 def choose_random_cuts(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize]) -> Recipe:
-    """The recipe with its number of random cuts: the one asked for, or as many as the device is given time for.
+    """The recipe with its number of random cuts: the given one, or what the device has time for.
 
     It depends on recipe, model, questions and kind of device only, so that the same command gives the same numbers.
     """
@@ -100,7 +98,7 @@ def _pass(model: ModelSize, size: DatasetSize) -> float:
 
 
 def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str, float]:
-    """Operations of every step of a dataset whose cost is known, in the order in which they are made."""
+    """Operations of every step of a dataset whose cost is known, in order."""
     once, cuts = _pass(model, size), recipe.random_cuts or 1
     places = len(SITES) * len({"final", recipe.position})
     layers, everywhere = model.n_layers, model.n_layers * places
@@ -108,7 +106,7 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
     k = min(recipe.directions or default_directions(size.used, model.width), max(1, size.used - 1), model.width)
     reduced = float(size.used * k * k)
     answered = size.to_answer * (size.tokens + _DECODING * (_ANSWER_TOKENS + 1))
-    known = {
+    costs = {
         "answers": 2.0 * model.parameters * answered,
         "labels": 0.0,
         "tokens": 0.01 * once,
@@ -120,24 +118,24 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "effects-knockout": once * (_CUT * (1 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1)),
         "principal-states": _PRINCIPAL * (2 * everywhere + cuts * layers) * states,
         "cut-states": 0.0,
-        "lost-evidence": (_CLEAN_EVIDENCE * (everywhere + layers) + _LOST_EVIDENCE * (everywhere + (cuts + 2) * layers))
+        "evidence-terms": (_CLEAN_EVIDENCE * (everywhere + layers) + _VIEW * (everywhere + (2 * cuts + 6) * layers))
         * reduced,
         "answer-alone": once * _ANSWER_ALONE,
         "null-scores": 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
         "log-probs": 0.0,
-        "question-share": _ITEM_TESTS * size.used,
+        "evidence-parts": _ITEM_TESTS * size.used,
         "refits": 2 * _REFIT_FOLD * recipe.folds * layers * states,
         "permuted-refits": _REFIT_FOLD * recipe.folds * states,
         "tables": _RESAMPLED * recipe.bootstrap * size.used * layers * places / len(SITES),
         "final-probes": _FINAL_PROBES * everywhere * states,
     }
     if recipe.random_weights:
-        known["lost-random-weights"] = 2 * once
+        costs["evidence-random-weights"] = 2 * once
     if "detection" in recipe.keep:
         written = max(SAMPLES) * _DECODING * (_ANSWER_TOKENS + 1) / (size.tokens + _ANSWER_TOKENS)
-        known |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
+        costs |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
     further = {f"experiment-{name}" for name in recipe.evidence} & set(_OTHER_EXPERIMENTS)
-    return known | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
+    return costs | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
 
 
 def unknown_steps(recipe: Recipe) -> list[str]:
@@ -149,14 +147,11 @@ def unknown_steps(recipe: Recipe) -> list[str]:
 
 
 def report_cost(recipe: Recipe) -> float:
-    """Operations of the last step."""
     return (_REPORT_SECONDS if recipe.report else _TABLES_SECONDS) * _REFERENCE_RATE
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a whole run is expected to take."""
-
     used: int
     """Answers that are used, a guess where labels are not known yet."""
     passes: int
@@ -169,12 +164,11 @@ class Cost:
     memory_bytes: float
     disk_bytes: float
     at_least: bool
-    """Whether the recipe has experiments whose cost was not measured; they come on top."""
+    """Whether the recipe has experiments of unknown cost."""
     fewer_random_cuts: bool
     """Whether a faster device would get more random cuts."""
 
     def record(self) -> dict[str, Any]:
-        """For programs."""
         return asdict(self)
 
     @property
@@ -194,17 +188,17 @@ class Cost:
 
 
 def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], asked: Recipe) -> Cost:
-    """The cost of a recipe in which every choice was made; `asked` is what the user wrote."""
+    """The cost of a resolved recipe; `asked` is what the user wrote."""
     itemsize = 4 if recipe.dtype == "float32" else 2
     cuts, places = recipe.random_cuts or 1, len(SITES) * len({"final", recipe.position})
     used, operations, memory, disk = 0, report_cost(recipe), 0.0, _FOLDER_BYTES
     for size in sizes:
         used += size.used
         operations += sum(step_costs(recipe, model, size).values())
-        place = float(model.n_layers * size.used * model.width * itemsize)
-        memory = max(memory, place * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
-        kept = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
-        disk += place * (places * (1 + kept) + 1 + cuts)  # with what is there only while it runs
+        states = float(model.n_layers * size.used * model.width * itemsize)
+        memory = max(memory, states * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
+        copies = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
+        disk += states * (places * (1 + copies) + 1 + cuts)  # with what is there only while it runs
     rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
     slower = _REFERENCE_RATE / rate if recipe.device == "cpu" else 1.0
     return Cost(
@@ -222,7 +216,7 @@ def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], ask
 
 
 def measured_rate(device: str, dtype: str, width: int, seconds: float = 0.15) -> float:
-    """Operations per second that a product of the model's width makes on this device, as it is loaded now."""
+    """Operations per second of a product of the model's width on this device, under its current load."""
     import torch
 
     where = torch.device("cuda" if device.startswith(("cuda", "balanced")) else device)

@@ -1,8 +1,7 @@
 """Errors in one line: what is wrong, what was found, what is allowed, what to do next.
 
-A `UserError` leaves the command line with exit code 2, `Incomplete` with 3. Faults of the machine (a full disk, a
-missing right, no memory) are recognised here too, also where a library wraps them in an exception of its own. Any other
-exception is a bug of ours and keeps its traceback.
+A `UserError` ends a command with exit code 2, `Incomplete` with 3. System faults (a full disk, missing permissions, no
+memory) are recognised too, also inside exceptions of libraries. Any other exception is a bug and keeps its traceback.
 """
 
 import difflib
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 STANDARD_OUTPUT = "standard output"
-"""Stands in for a file's name where a result could not be printed."""
+"""Instead of a file's name, for a result that couldn't be printed."""
 _IN_TEXT = re.compile(r"\(os error (\d+)\)")  # how libraries written in Rust (safetensors, polars, tokenizers) put it
 _NO_MEMORY = re.compile(r"not enough memory: you tried to allocate|Unable to allocate .* for an array|std::bad_alloc")
 _BREAKS_ANYTHING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
@@ -33,33 +32,32 @@ class UserError(Exception):
     """A mistake that the user can fix; its text is the whole message."""
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the one line, as everywhere."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class TooFewAnswers(UserError):
-    """A dataset gave too few true or too few false answers; a run's other datasets can go on without it."""
+    """A dataset gave too few true or false answers; a run's other datasets continue without it."""
 
 
 class Incomplete(Exception):
-    """Work that ended for want of workers; what is done is kept, and the same command resumes it."""
+    """Work that ended for lack of workers; the same command resumes it."""
 
 
 class MemoryRanOut(Exception):
-    """A planned batch does not fit into memory: its pass has to be planned again, with fewer tokens together."""
+    """A planned batch doesn't fit into memory: its pass must be planned again, with fewer tokens."""
 
 
 class InterventionNotApplied(RuntimeError):
-    """A cut that was asked for did not happen. Never the user's fault: a flat curve would look like a finding."""
+    """A requested cut did not happen. Never the user's fault: a flat curve would look like a finding."""
 
 
 def shorten(text: str, longest: int) -> str:
-    """The text without its middle where it is too long for a message."""
+    """The text without its middle, if it is too long."""
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
 
 
 def unknown(kind: str, name: str, allowed: Iterable[str], then: str = "") -> UserError:
-    """The error for a name that is not among the allowed ones, with the nearest allowed name as a hint."""
+    """The error for an unknown name, with the nearest allowed one as a hint."""
     names, name = sorted(allowed), shorten(name, 200)
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -67,7 +65,7 @@ def unknown(kind: str, name: str, allowed: Iterable[str], then: str = "") -> Use
 
 
 def system_fault(error: BaseException) -> OSError | None:
-    """The machine's fault behind an exception, as the system reports it; None where there is none."""
+    """The system fault behind an exception; None if there is none."""
     seen: list[BaseException] = []
     while error not in seen:
         seen.append(error)
@@ -96,7 +94,7 @@ def fault_in_words(fault: OSError) -> str:
 
 @contextmanager
 def naming(path: object) -> Iterator[None]:
-    """Adds the file to a fault that names none: libraries, and writes to an open file, don't."""
+    """Adds the file to a fault that names none."""
     try:
         yield
     except Exception as error:
@@ -108,7 +106,7 @@ def naming(path: object) -> Iterator[None]:
 
 @contextmanager
 def faults_as_user_errors() -> Iterator[None]:
-    """Turns a fault of the machine into a `UserError`; also a decorator, for functions that Python callers use."""
+    """Turns a system fault into a `UserError`; also a decorator."""
     try:
         yield
     except UserError:

@@ -1,7 +1,7 @@
 """Files and folders: opened safely, hashed once, written whole, locked while a process works in them.
 
-A file is written beside its place, brought to the disk (fsync), renamed, and the folder's entry is brought to the disk
-as well: a name always stands for a complete file, also after a power cut.
+A file is written beside its destination, synced, renamed, and the folder synced as well: a name always stands for a
+complete file, even after a power cut.
 """
 
 import contextlib
@@ -20,20 +20,18 @@ from typing import IO, Any
 from anchorscope.errors import UserError, naming
 
 PARTIAL = ".anchorscope-partial"
-"""Ending of what is still being written: nobody else has files of such names, so that what a killed process left of
-them can be removed."""
+"""Suffix of files being written: nobody else uses it, so leftovers of a killed process can be removed."""
 LOCK = ".lock"
 """Held while a process runs in the folder."""
 MOST_BYTES = 256 << 20
-"""Of a manifest or an index; the largest have some megabytes."""
+"""Limit for a manifest or an index; the largest have some megabytes."""
 _WAIT_FOR_LOCK = 0.5  # seconds: `is_locked` holds the lock for a moment
-_JUST_WRITTEN = 2_000_000_000  # ns: clocks of file systems tick too slowly to tell two writes apart that are nearer
+_JUST_WRITTEN = 2_000_000_000  # ns: clocks of file systems tick too slowly to separate nearer writes
 _MOST_REMEMBERED = 4096  # hashes on disk; the oldest go first
 _THREADS = 4  # hashing leaves the interpreter's lock alone
 _HEX = frozenset("0123456789abcdef")
 Stamp = list[int]
-"""Size, inode and both times of a file. The second (ctime) moves with every write and cannot be set back, so that a
-file whose content was changed under an old date is read again."""
+"""Size, inode and both times of a file; ctime can't be set back, so a changed file with an old date is read again."""
 _MEMORY: dict[str, tuple[Stamp, str]] = {}
 
 
@@ -41,32 +39,32 @@ _MEMORY: dict[str, tuple[Stamp, str]] = {}
 
 
 @contextlib.contextmanager
-def replacing(place: Path) -> Iterator[Path]:
-    """A path to write a file or a folder to; it takes the place of `place` only when all went well."""
-    with _beside(place) as half_made:
+def replacing(target: Path) -> Iterator[Path]:
+    """A path to write a file or a folder to; it replaces `place` only on success."""
+    with _path_beside(target) as half_made:
         yield half_made
         sync_tree(half_made)
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
-        os.replace(half_made, place)
-        sync_folder(place.parent)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        os.replace(half_made, target)
+        sync_folder(target.parent)
 
 
 @contextlib.contextmanager
-def folder_beside(place: Path) -> Iterator[Path]:
-    """An empty folder to write into, named after `place`; it is gone afterwards, with whatever is still in it."""
-    with _beside(place) as half_made:
+def folder_beside(target: Path) -> Iterator[Path]:
+    """An empty folder to write into, named after `place`; removed afterwards."""
+    with _path_beside(target) as half_made:
         make_folder(half_made)
         yield half_made
 
 
 @contextlib.contextmanager
-def _beside(place: Path) -> Iterator[Path]:
-    """A path beside `place` at which nothing stands, before and afterwards; errors name `place`."""
-    half_made = place.with_name(f"{place.name}{PARTIAL}")
+def _path_beside(target: Path) -> Iterator[Path]:
+    """An unused path beside `place`; errors name `place`."""
+    half_made = target.with_name(f"{target.name}{PARTIAL}")
     _remove(half_made)
     try:
-        with naming(place):
+        with naming(target):
             yield half_made
     finally:
         with contextlib.suppress(OSError):
@@ -80,50 +78,50 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_json(place: Path, record: Any, indent: int | None = 1) -> None:
-    """A JSON file; NaN is refused, since JSON has none. Without an indent it is written several times as fast."""
-    with replacing(place) as half_made:
+def write_json(path: Path, record: Any, indent: int | None = 1) -> None:
+    """A JSON file without NaN; without an indent it is written several times as fast."""
+    with replacing(path) as half_made:
         half_made.write_text(json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False), encoding="utf-8")
 
 
-def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
-    """Moves files, which are on the disk already, to the same names in another folder; its other files stay."""
-    folders = {(place / name).parent for name in names}
+def move_files(made: Path, folder_to: Path, names: Iterable[str]) -> None:
+    """Moves files, already synced, to the same names in another folder."""
+    folders = {(folder_to / name).parent for name in names}
     for folder in folders:
         make_folder(folder)
     for name in names:
-        os.replace(made / name, place / name)
+        os.replace(made / name, folder_to / name)
     for folder in folders:
         sync_folder(folder)
 
 
-def move_aside(place: Path) -> Path:
-    """Gives a file that is not ours, or was changed, another name beside its place; that name."""
-    numbered = (place.with_name(f"{place.name}.changed-{number}") for number in range(1, 10_000))
+def move_aside(original: Path) -> Path:
+    """Renames a file that isn't ours, or was changed; the new name."""
+    numbered = (original.with_name(f"{original.name}.changed-{number}") for number in range(1, 10_000))
     aside = next(path for path in numbered if not os.path.lexists(path))
-    os.replace(place, aside)
-    sync_folder(place.parent)
+    os.replace(original, aside)
+    sync_folder(original.parent)
     return aside
 
 
 def remove_files(folder: Path, names: Iterable[str]) -> None:
-    """Removes files of a folder, and those below it that are empty then; nothing outside it, whatever links say."""
+    """Removes files of a folder, and folders that become empty; nothing outside it, whatever links say."""
     home = os.path.realpath(folder)
     for name in names:
-        place = folder / name
-        if not Path(os.path.realpath(place.parent)).is_relative_to(home) or (place.is_dir() and not place.is_symlink()):
+        path = folder / name
+        if not Path(os.path.realpath(path.parent)).is_relative_to(home) or (path.is_dir() and not path.is_symlink()):
             continue  # a folder in its place is none of ours
         with contextlib.suppress(NotADirectoryError):  # a file stands where its folder was
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # until one is not empty
-            for below in place.parents:
+            for below in path.parents:
                 if below == folder:
                     break
                 below.rmdir()
 
 
 def make_folder(path: Path) -> None:
-    """A folder and those above it, there after a power cut."""
+    """A folder and its parents, synced."""
     if not path.is_dir():
         make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
@@ -134,7 +132,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Brings a file, or a folder with all its members, to the disk."""
+    """Syncs a file, or a folder with all its members."""
     if not path.is_dir():
         with path.open("rb") as written:
             os.fsync(written.fileno())
@@ -145,7 +143,7 @@ def sync_tree(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Brings the names in a folder to the disk; systems that cannot open a folder do it by themselves."""
+    """Syncs a folder's entries; systems that can't open a folder do it by themselves."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -159,7 +157,7 @@ def sync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[None]:
-    """Makes a folder and those above it; where what follows fails, those that were not there and are empty go again."""
+    """Makes a folder and its parents; on failure, removes those it made if they are empty."""
     missing: list[Path] = []
     try:
         with writable(path):
@@ -175,7 +173,7 @@ def new_folder(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writable(path: Path) -> Iterator[None]:
-    """Reports in one line why a folder cannot be read, made or written."""
+    """Reports in one line why a folder can't be read, made or written."""
     try:
         yield
     except OSError as error:
@@ -185,7 +183,7 @@ def writable(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else works in the folder meanwhile; the lock is gone with this process, however it ends."""
+    """Holds the folder's lock, which ends with the process."""
     from filelock import FileLock, Timeout
 
     if (path / LOCK).is_file() and (path / LOCK).stat().st_size:  # ours is empty, and taking it would empty this one
@@ -213,12 +211,12 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process works in the folder just now; nothing is written."""
+    """Whether a process works in the folder now; nothing is written."""
     try:
         import fcntl
 
         handle = os.open(path / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ImportError):  # nobody was ever here, or the system has other locks
+    except (OSError, ImportError):  # never locked, or the system has other locks
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -239,9 +237,9 @@ class NotRegular(OSError):
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """A regular file, open to be read; anything else raises `NotRegular`.
+    """A regular file, open for reading; anything else raises `NotRegular`.
 
-    A link to a device never ends, and a pipe waits for ever; so opening does not wait, and the type is checked first.
+    A device never ends and a pipe waits for ever, so opening doesn't block and the type is checked first.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -260,7 +258,7 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def files_below(folder: Path) -> list[str]:
-    """The files of a folder and those below it, by their relative paths, written with `/`."""
+    """The files below a folder, as relative paths with `/`."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
@@ -268,28 +266,27 @@ def files_below(folder: Path) -> list[str]:
 
 
 def canonical_hash(record: Any) -> str:
-    """Hash of a record of plain values: the same for equal records, whatever the order of their keys."""
+    """Hash of a record of plain values, independent of key order."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
-    """Hash of a file's content."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def known_sha256(paths: Sequence[Path], remembered: Path | None = None) -> list[str]:
-    """Hashes of files, several at once; those that are the same as last time are not read again.
+    """Hashes of files, several at once; unchanged files aren't read again.
 
-    `remembered` is the file in which hashes outlive the process. Where it cannot be written, nothing is lost but time.
+    `remembered` is the file in which hashes outlive the process; it is optional.
     """
     stamps = [_stamp(path) for path in paths]
     on_disk = _read_hashes(remembered) if remembered is not None else {}
     hashes = {
-        str(path): known[1]
+        str(path): remembered_entry[1]
         for path, stamp in zip(paths, stamps, strict=True)
-        for known in (_MEMORY.get(str(path)), on_disk.get(str(path)))
-        if known is not None and known[0] == stamp
+        for remembered_entry in (_MEMORY.get(str(path)), on_disk.get(str(path)))
+        if remembered_entry is not None and remembered_entry[0] == stamp
     }
     unknown = [path for path in paths if str(path) not in hashes]
     if unknown:
@@ -316,10 +313,10 @@ def _stamp(path: Path) -> Stamp:
     return [facts.st_size, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns]
 
 
-def _read_hashes(place: Path) -> dict[str, tuple[Stamp, str]]:
-    """What is remembered; nothing, where the file is not exactly what was written."""
+def _read_hashes(path: Path) -> dict[str, tuple[Stamp, str]]:
+    """The remembered hashes; none, if the file isn't exactly what was written."""
     try:
-        record = json.loads(place.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
         if record["seal"] != canonical_hash(record["files"]):
             return {}
         return {

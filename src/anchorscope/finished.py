@@ -1,4 +1,4 @@
-"""A finished run, read back from its folder: what `compare`, `show` and the report need, without a model and torch."""
+"""A finished run, read from its folder: what `compare`, `show` and the report need, without a model and torch."""
 
 import json
 import shlex
@@ -20,11 +20,11 @@ from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_re
 from anchorscope.report.findings import Findings, headline_effects
 from anchorscope.report.statements import read
 from anchorscope.schema import (
+    EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
+    PART_SCHEMA,
     SCHEMA_VERSION,
-    SHARE_SCHEMA,
-    SHARE_TEST_SCHEMA,
     UNAVAILABLE_SCHEMA,
     empty,
 )
@@ -49,7 +49,7 @@ class _StepFacts(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """What a reader of `manifest.json` relies on, where it is there; it has more."""
+    """What readers of `manifest.json` rely on, where present; it has more."""
 
     model_config = ConfigDict(strict=True)
 
@@ -67,22 +67,19 @@ class _Manifest(BaseModel):
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The result files of one run."""
-
     path: Path
-    """Where the files are."""
+    """Where the files are now."""
     manifest: dict[str, Any]
     recipe: Recipe
     home: Path | None = None
-    """Where they will be, if that is elsewhere."""
+    """Where they will be, if elsewhere."""
 
     @cached_property
     def findings(self) -> Findings:
-        """Everything that the report of this run is made from."""
         needed = ("model", "counts", "steps", "reference_layers", "unavailable")
         missing = [name for name in needed if name not in self.manifest]
         if missing:
-            raise self._unusable(f"no {missing[0]} in its manifest.json")
+            raise self._unusable_error(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
         layers = self.manifest["reference_layers"]
         return Findings(
@@ -98,7 +95,7 @@ class FinishedRun:
             reference_curves=self.csv("reference_curves"),
             summary=self.csv("summary"),
             counts=pl.DataFrame(self.manifest["counts"]),
-            reference_layers={name: tuple(found) for name, found in layers.items()},
+            reference_layers={name: tuple(per_fold) for name, per_fold in layers.items()},
             facts=self.manifest.get("facts", {}),
             command=self._again,
             steps=pl.DataFrame(
@@ -110,8 +107,8 @@ class FinishedRun:
             unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
             curve_samples=self.parquet("curve_samples"),
             effects=self._headline_effects(),
-            question_share=self.csv_where_made("question_share", SHARE_SCHEMA),
-            question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
+            evidence_parts=self.csv_where_made("evidence_parts", PART_SCHEMA),
+            evidence_tests=self.csv_where_made("evidence_tests", EVIDENCE_TEST_SCHEMA),
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
@@ -132,7 +129,7 @@ class FinishedRun:
 
     @property
     def older_columns(self) -> str | None:
-        """A line for the reader where an older version wrote columns of items.parquet that are no longer made."""
+        """A line about columns of items.parquet that only older versions wrote."""
         version = version_of(self.manifest)
         if version == SCHEMA_VERSION:
             return None
@@ -144,56 +141,52 @@ class FinishedRun:
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings, as they were written."""
-        found: list[dict[str, Any]] = json.loads(self.place("observations.json").read_text(encoding="utf-8"))
-        return found
+        observations: list[dict[str, Any]] = json.loads(self.place("observations.json").read_text(encoding="utf-8"))
+        return observations
 
     def place(self, name: str) -> Path:
-        """Where a result file is; one that is not what was written is refused. What is known to be whole is not read.
-
-        While results are written, nothing is sealed yet, and they are taken as they are.
-        """
-        known = self.manifest.get("sha256", {}).get(name)
-        wrong = None if known is None else damage(self.path, {name: {"sha256": known}})
+        """Path of a result file; a damaged one is refused. While results are being written, nothing is sealed yet."""
+        expected = self.manifest.get("sha256", {}).get(name)
+        wrong = None if expected is None else damage(self.path, {name: {"sha256": expected}})
         if wrong is not None:
             raise _damaged(self.path, wrong)
         return self.path / name
 
     def _headline_effects(self) -> pl.DataFrame:
-        """Only those rows are read from the file; it holds every site, position and probe."""
+        """Reads only those rows; the file holds every site, position and probe."""
         site, position = self.recipe.site, self.recipe.position
-        return self._read("effects.parquet", lambda place: headline_effects(pl.scan_parquet(place), site, position))
+        return self._read("effects.parquet", lambda path: headline_effects(pl.scan_parquet(path), site, position))
 
     def parquet(self, name: str) -> pl.DataFrame:
-        """A table of the folder."""
         return self._read(f"{name}.parquet", pl.read_parquet)
 
     def csv(self, name: str, schema: Any = None) -> pl.DataFrame:
-        """A table of the folder that was written as text; columns that an older version added are left out."""
+        """A CSV table; columns that only older versions wrote are left out."""
 
-        def read(place: Path) -> pl.DataFrame:
-            table = pl.read_csv(place, schema_overrides=schema, infer_schema_length=None)
+        def read(path: Path) -> pl.DataFrame:
+            table = pl.read_csv(path, schema_overrides=schema, infer_schema_length=None)
             return table if schema is None else table.select(list(schema))
 
         return self._read(f"{name}.csv", read)
 
     def csv_where_made(self, name: str, schema: Any) -> pl.DataFrame:
-        """A table that older runs do not have: then it is empty."""
+        """A table that older runs lack: then it is empty."""
         file = f"{name}.csv"
         is_there = file in self.manifest.get("sha256", {}) or (self.path / file).is_file()
         return self.csv(name, schema) if is_there else empty(schema)
 
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
-        place = self.place(name)
-        if not place.is_file():
-            raise self._unusable(f"no {name}: it was made by an older version, or the file was taken away")
+        path = self.place(name)
+        if not path.is_file():
+            raise self._unusable_error(f"no {name}: it was made by an older version, or the file was taken away")
         try:
-            return read(place)
+            return read(path)
         except pl.exceptions.PolarsError:
-            raise self._unusable(f"a damaged {name}") from None
+            raise self._unusable_error(f"a damaged {name}") from None
 
     @property
     def _options(self) -> dict[str, Any]:
-        """The options of the recipe that are not the defaults, as a call in Python takes them."""
+        """The recipe's non-default options, for a call in Python."""
         return self.recipe.model_dump(exclude_defaults=True, exclude={"model", "device", "dtype"})
 
     @property
@@ -205,15 +198,14 @@ class FinishedRun:
         recipe = shlex.quote(str((self.home or self.path) / "recipe.toml"))
         return f"anchorscope run {recipe} --out NEW_FOLDER"
 
-    def _unusable(self, what: str) -> UserError:
+    def _unusable_error(self, what: str) -> UserError:
         return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {self._again}")
 
 
 def open_finished(path: Path, checked: bool = True) -> FinishedRun:
-    """The run in a folder; anything else is refused, and so is a run whose files are not what was written.
+    """The run in a folder; anything else, and a damaged run, is refused.
 
-    Only who has just written it, or shows a list of many, does without the check, which reads every file; each is
-    checked then when it is read.
+    Without `checked`, files are checked when they are read, not all at once: for a run just written, or a list of many.
     """
     path = named_folder(path)
     manifest = read_manifest(path)
@@ -230,7 +222,7 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
 
 
 def _refuse_unusable(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuses a manifest in which something that a reader relies on is of another type."""
+    """Refuses a manifest with values of wrong types."""
     try:
         _Manifest.model_validate(manifest)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""An item: a question that was asked, with all that is known of it before any probe."""
+"""An item: a question with its answer, label and tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,6 @@ from anchorscope.spans.question_spans import QuestionSpans
 
 @dataclass(frozen=True)
 class Item:
-    """A question, its answer, whether that is true, and its tokens."""
-
     question: Question
     answer: Answer
     label: Label

@@ -1,9 +1,8 @@
 """States that a run keeps on request (`--keep states,states-cut,detection`): one file per dataset and run of the items.
 
 `states/DATASET/clean.safetensors` (and `knockout`, `random`) holds a tensor [item, d_model] per `SITE/POSITION/LAYER`,
-in the model's precision; those of `detection` (`question-only`, `boost-answer-1` …) have the headline site and position
-only. Files are memory-mapped when they are opened: one layer is read without the others. The items are named, in order,
-in the file's header.
+in the model's precision; those of `detection` (`question-only`, `boost-answer-1` …) only at the headline site and
+position. Files are memory-mapped, so one layer is read without the others; the header names the items in order.
 """
 
 import json
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
+from anchorscope.progress import Progress
 from anchorscope.recipe import named_layers
 
 CLEAN = "clean"
@@ -34,7 +34,6 @@ class KeptStates:
     states: Float[Tensor, "position site layer item d_model"]
     positions: tuple[str, ...]
     layers: tuple[int, ...]
-    """The layers that are kept."""
     item_ids: tuple[str, ...]
     key: str
     """Of the step that made them."""
@@ -42,11 +41,9 @@ class KeptStates:
 
     @property
     def place(self) -> str:
-        """The file, relative to the run folder."""
         return place_of(self.dataset, self.intervention)
 
     def write(self, folder: Path) -> None:
-        """Writes the file below a folder."""
         tensors = {
             f"{site}/{position}/{layer}": self.states[q, s, layer].contiguous()
             for q, position in enumerate(self.positions)
@@ -60,44 +57,48 @@ class KeptStates:
             "layers": self.layers,
             "sites": self.sites,
         }
-        place = folder / self.place
-        place.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, place, metadata={"anchorscope": json.dumps(header)})
+        path = folder / self.place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
+
+
+def write_states(kept: KeptStates, folder: Path, device: str, progress: Progress) -> None:
+    """Writes the file; a worker does it where workers made the states."""
+    kept.write(folder)
 
 
 def place_of(dataset: str, intervention: str) -> str:
-    """Where states are kept, relative to the run folder."""
+    """Relative to the run folder."""
     return f"states/{dataset}/{intervention}.safetensors"
 
 
 def features_place(dataset: str) -> str:
-    """Where the numbers that detectors read are kept, relative to the run folder."""
     return f"states/{dataset}/features.parquet"
 
 
-def read_header(place: Path) -> dict[str, list[str] | list[int] | str]:
+def read_header(path: Path) -> dict[str, list[str] | list[int] | str]:
     """Key, items, positions and layers of a file of states."""
-    with safe_open(place, "pt") as handle:
+    with safe_open(path, "pt") as handle:
         return dict(json.loads(handle.metadata()["anchorscope"]))
 
 
-def read_layer(place: Path, site: str, position: str, layer: int) -> Float[Tensor, "item d_model"]:
+def read_layer(path: Path, site: str, position: str, layer: int) -> Float[Tensor, "item d_model"]:
     """The states of one layer; nothing else is read."""
-    with safe_open(place, "pt") as handle:
+    with safe_open(path, "pt") as handle:
         name = f"{site}/{position}/{layer}"
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
-            held = ", ".join(sorted({one.rsplit("/", 1)[0] for one in handle.keys()}))  # noqa: SIM118
+            held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
             layers = json.loads(handle.metadata()["anchorscope"])["layers"]
-            raise UserError(f"{place} has no states at {name}; it has {held}, at layers {_ranges(layers)}.")
+            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {_format_ranges(layers)}.")
         return handle.get_tensor(name)
 
 
-def read_whole(place: Path, key: str, n_layers: int) -> Float[Tensor, "position site layer item d_model"] | None:
+def read_whole(path: Path, key: str, n_layers: int) -> Float[Tensor, "position site layer item d_model"] | None:
     """All states of a file, if it holds every layer of the step with this key; else None."""
-    header = read_header(place)
+    header = read_header(path)
     if header["key"] != key or header["layers"] != list(range(n_layers)):
         return None
-    with safe_open(place, "pt") as handle:
+    with safe_open(path, "pt") as handle:
         return torch.stack(
             [
                 torch.stack(
@@ -112,12 +113,12 @@ def read_whole(place: Path, key: str, n_layers: int) -> Float[Tensor, "position 
 
 
 def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:
-    """How large kept states will be; `n_places` are the sites and positions of all files together."""
+    """Size of kept states; `n_places` counts sites and positions of all files."""
     return n_places * n_layers * n_items * d_model * itemsize
 
 
 def refuse_full_disk(folder: Path, passing: int, size: int) -> None:
-    """A run must not end for lack of space after hours: told before anything is run.
+    """Refuses a run without enough disk space, before anything is run.
 
     `passing` bytes are states that are dropped at the end, `size` those that are kept.
     """
@@ -135,23 +136,23 @@ def refuse_full_disk(folder: Path, passing: int, size: int) -> None:
 
 
 def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
-    """Layers as `--keep-layers` names them: `3,10-14`; all where nothing is named."""
+    """Layers as in `--keep-layers 3,10-14`; all by default."""
     if text is None:
         return tuple(range(n_layers))
-    found: set[int] = set()
+    layers: set[int] = set()
     for first, last in named_layers(text):
         if last >= n_layers or first > last:
             part = str(first) if first == last else f"{first}-{last}"
             raise UserError(f"--keep-layers names layer {part}; the model has layers 0 to {n_layers - 1}.")
-        found |= set(range(first, last + 1))
-    return tuple(sorted(found))
+        layers |= set(range(first, last + 1))
+    return tuple(sorted(layers))
 
 
-def _ranges(layers: Sequence[int]) -> str:
-    found: list[list[int]] = []
+def _format_ranges(layers: Sequence[int]) -> str:
+    ranges: list[list[int]] = []
     for layer in layers:
-        if found and layer == found[-1][-1] + 1:
-            found[-1] = [found[-1][0], layer]
+        if ranges and layer == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], layer]
         else:
-            found.append([layer])
-    return ", ".join("–".join(map(str, one)) for one in found)
+            ranges.append([layer])
+    return ", ".join("–".join(map(str, ends)) for ends in ranges)

@@ -1,7 +1,6 @@
 """How an option of a run is declared: once, as a field of `Recipe` with type, limits, default, and help as docstring.
 
-The command line, the signature of `anchorscope.run`, the reference in the docs, study files and error messages are made
-from that.
+The command line, the signature of `anchorscope.run`, the docs' reference, study files and error messages come from it.
 """
 
 from dataclasses import dataclass
@@ -23,25 +22,25 @@ class Rule:
 
     treatment: Literal["refuse", "flag", "ignore"]
     reason: str
-    """What the difference does; part of a message, so it begins with a small letter."""
+    """Part of a message, so it begins with a small letter."""
 
 
 refuse = partial(Rule, "refuse")
-"""The runs measured something else: they are compared only where the user allows it by name."""
+"""The runs measured something else: compared only if the user allows it by name."""
 flag = partial(Rule, "flag")
 """The runs measured the same thing in another way: the comparison says so."""
 ignore = partial(Rule, "ignore")
-"""The difference concerns no number that is compared."""
+"""The difference affects no compared number."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """What a field of `Recipe` says about itself beside type, default and help."""
+    """What a field of `Recipe` declares beside type, default and help."""
 
     panel: str
     compared: Rule
     choices: tuple[str, ...] = ()
-    """The words that it takes; empty where it takes others."""
+    """The allowed words; empty for any."""
     is_common: bool = False
     """Whether `run --help` shows it; `run --help-all` shows every option."""
 
@@ -57,7 +56,11 @@ def option(
 
 
 def option_of(field: "FieldInfo") -> Option:
-    """What a field says about itself."""
     extra = field.json_schema_extra
     assert isinstance(extra, dict), "every field of a recipe is declared with `option`"
     return extra["option"]  # type: ignore[return-value]
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas, each once."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))

@@ -1,17 +1,16 @@
 """The main job, from top to bottom.
 
-questions → answers → truth labels → exact tokens → clean states → probes → interventions → question share
-→ tables → experiments → report
+questions → answers → truth labels → exact tokens → clean states → probes → interventions → parts of the
+evidence → tables → experiments → report
 
 `steps_of` is the table of these steps: what each needs, which options change it, and what makes it (`steps/make.py`). A
 step is read from the run folder or made: a run that was stopped resumes, and one that is asked for more does only that.
 """
 
 import contextlib
-import errno
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,9 +23,9 @@ from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, KNOCKOUT, chosen_evidence
 from anchorscope.cost import REPORT, choose_random_cuts, dataset_size, report_cost, run_cost, step_costs
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.errors import Incomplete, TooFewAnswers, UserError, fault_in_words
+from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.ray_executor import WorkerGroups, WorkerJob, shared
+from anchorscope.execute.ray_executor import WorkerGroups, WorkerJob, full_disk_is_incomplete, shared
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments
@@ -51,6 +50,7 @@ _HEADLINE = ("positions", "headline")
 _FITS = ("folds", "seed", "fit_device")
 _REDUCED = (*_CUTS, "headline", "directions", "fit_device")
 _SAMPLED = ("site", "position", "bootstrap", "seed")
+_EVIDENCE = ("evidence-terms", "clean-scores", "log-probs", "null-scores")
 _TABLES = (*_SAMPLED, "fit_device", "model_name")
 _EXPERIMENTS = (*_SAMPLED, "edges", "evidence_items", "window", "max_new_tokens", "solver")
 _OF_QUESTIONS = ("questions", "answers", "labels", "tokens")  # work on every question; all others on the used items
@@ -60,13 +60,13 @@ def steps_of(recipe: Recipe) -> list[Step]:
     """The steps of every dataset, each after those that it needs: name, needs, options, and what makes it."""
     effects = [_effects(name) for name in recipe.evidence if of_experiments([name])]
     effect_names = [step.name for step in effects]
-    weights = ("lost-random-weights",) if recipe.random_weights else ()
+    weights = ("evidence-random-weights",) if recipe.random_weights else ()
     formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
         Pass("answers", ("questions", MODEL), ("prompt", "max_new_tokens"), make.answers, epoch=2),
         Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
-        Step("tokens", ("answers",), ("exact_tokens",), make.tokens),
+        Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, epoch=2),
         Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True, shares="clean"),
         Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
         Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
@@ -75,14 +75,14 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True, shares="clean"),
         *effects,
         Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True, "cuts"),
-        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 2, True, "cuts"),
-        Fit("lost-evidence", ("principal-states", "probes", "labels"), _FITS, make.lost_evidence),
+        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True, "cuts"),
+        Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms),
         Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
         Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),
         Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
         Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
-        Pass("lost-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.lost_by_random_weights),
-        Table("question-share", ("lost-evidence", "log-probs", "null-scores", *weights), _TABLES, make.share_tables),
+        Pass("evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms),
+        Table("evidence-parts", (*_EVIDENCE, *weights), _TABLES, make.part_tables),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
             "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 2
@@ -92,7 +92,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, epoch=2),
     ]
     optional = {
-        "lost-random-weights": recipe.random_weights,
+        "evidence-random-weights": recipe.random_weights,
         "detection-samples": "detection" in recipe.keep,
         "detection-columns": "detection" in recipe.keep,
         "detection-states": "detection" in recipe.keep,
@@ -140,9 +140,9 @@ def run_recipe(
         raise UserError("A model that is in memory runs in this process; leave the executor out, or name the model.")
     asked, recipe = recipe, resolve(recipe, elsewhere=chosen.kind == "ray")
     if fresh:
-        rehearse(recipe, loaded is not None, listener)
+        rehearse(recipe, loaded is not None)
     with (
-        room_may_run_out(chosen),
+        contextlib.nullcontext() if chosen.is_local else full_disk_is_incomplete(),
         open_run(out, listener) as folder,
         few_collections(),
         shared(groups) as known,
@@ -157,6 +157,7 @@ def run_recipe(
         model = WorkerJob(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0)
         workers = None if chosen.is_local else known.of(chosen, model, listener.note)
         job = Job(folder, recipe, loaded, listener, workers, chosen.mixed, first_chart(folder, recipe))
+        held.callback(job.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})  # all files are read before anything slow
         sizes = [dataset_size(run["questions"].questions, recipe) for run in datasets]
@@ -170,6 +171,7 @@ def run_recipe(
         if not folder.is_published(key):
             listener.plan(_plan(datasets))
             results, left_out = _results(datasets)
+            counts = None if workers is None else workers.counts()
             facts = RunFacts(
                 job.record.identity,
                 recipe,
@@ -179,9 +181,12 @@ def run_recipe(
                 job.template.value if recipe.keep else None,
                 job.record.files,
                 asdict(job.record.numerics),
-                None if workers is None else workers.counts(),
+                counts,
             )
-            publish(folder, facts, results, left_out, key, listener)
+            publish(folder, facts, results, left_out, key, listener, job.fits)
+            if counts is not None:
+                through, stayed = counts["coordinator_bytes"] / 1e6, counts["states_bytes"] / 1e6
+                listener.note(f"{through:,.1f} MB went through this process; {stayed:,.1f} MB of states did not")
     return out
 
 
@@ -226,18 +231,6 @@ def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:
                 cost = 0.0 if name == "questions" else costs.get(name)
                 plan.append(PlannedStep(f"{run.name}/{name}", "answers" if kind else "items", cost, seconds))
     return [*plan, PlannedStep(REPORT, "items", report_cost(datasets[0].job.recipe))]
-
-
-@contextlib.contextmanager
-def room_may_run_out(choice: Choice) -> Iterator[None]:
-    """A disk that is full ends a run on many workers as any other want of means: what is done is kept."""
-    try:
-        yield
-    except OSError as error:
-        if choice.is_local or error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        told = fault_in_words(error)
-        raise Incomplete(f"{told} What is done is kept; the same command goes on.") from error
 
 
 def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:

@@ -1,7 +1,7 @@
 """What other packages add by entry points: families, dataset formats, interventions, experiments, detectors, graders.
 
-Only their names are read until one is used: then it's imported and checked, and its functions are wrapped, so that an
-error in one names the plug-in. How to write one: docs/extending.md.
+Only names are read until a plug-in is used: then it's imported and checked, and its functions are wrapped, so that
+errors name the plug-in. How to write one: docs/extending.md.
 """
 
 import traceback
@@ -19,13 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind:
-    """What the plug-ins of one group are."""
-
     about: str
     type: str
-    """`module:name` of the class that an entry point must refer to an object of."""
+    """`module:name` of the class of its objects."""
     own: str
-    """`module:name` of what anchorscope has itself: a mapping by name, or objects with a `name`."""
+    """`module:name` of our own: a mapping by name, or objects with a `name`."""
 
 
 KINDS = {
@@ -37,23 +35,21 @@ KINDS = {
     "experiments": Kind(
         "experiment", "anchorscope.experiments.experiment:Experiment", "anchorscope.catalogue:OWN_EVIDENCE"
     ),
-    "detectors": Kind("detector", "anchorscope.detectors.single:DetectorPlugin", "anchorscope.catalogue:OWN_DETECTORS"),
+    "detectors": Kind("detector", "anchorscope.detectors.fits:DetectorPlugin", "anchorscope.catalogue:OWN_DETECTORS"),
     "graders": Kind("grader", "anchorscope.answers.grade:Grader", "anchorscope.catalogue:OWN_GRADERS"),
 }
 """By the last part of the entry-point group's name."""
 _TOGETHER = {"interventions": ("interventions", "experiments"), "experiments": ("interventions", "experiments")}
-"""Groups that share one set of names: both are asked for with `--evidence`."""
+"""Groups that share one set of names, for `--evidence`."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One entry point."""
-
     group: str
     """The last part of the group's name."""
     name: str
     package: str
-    """The distribution that it comes with."""
+    """Its distribution."""
     version: str
     reference: str
     """`module:name` of the object."""
@@ -68,23 +64,22 @@ class Plugin:
 
 @cache
 def installed() -> tuple[Plugin, ...]:
-    """Every plug-in; none is imported."""
-    found = metadata.entry_points()
+    points = metadata.entry_points()
     return tuple(
         Plugin(group, point.name, point.dist.name, point.dist.version, point.value)
         for group in KINDS
-        for point in sorted(found.select(group=f"anchorscope.{group}"), key=lambda point: point.name)
+        for point in sorted(points.select(group=f"anchorscope.{group}"), key=lambda point: point.name)
         if point.dist is not None
     )
 
 
 def plugins_of(group: str, own: Collection[str] = ()) -> dict[str, Plugin]:
-    """The plug-ins of a group by name; one whose name is taken is left out, and refused when plug-ins are checked."""
-    found: dict[str, Plugin] = {}
+    """The plug-ins of a group by name, except those whose name is taken (`check` refuses them)."""
+    by_name: dict[str, Plugin] = {}
     for plugin in installed():
         if plugin.group == group and plugin.name not in own:
-            found.setdefault(plugin.name, plugin)
-    return found
+            by_name.setdefault(plugin.name, plugin)
+    return by_name
 
 
 def check(groups: Collection[str], names: Collection[str] = ()) -> None:
@@ -106,18 +101,17 @@ def problem(plugin: Plugin) -> str | None:
 
 
 def load_all(group: str) -> list[Any]:
-    """What all plug-ins of a group add."""
     return [load(plugin) for plugin in plugins_of(group).values()]
 
 
 @cache
 def load(plugin: Plugin) -> Any:
-    """What a plug-in adds, checked; an error in one of its functions names it."""
+    """The plug-in's object, checked and wrapped."""
     try:
         thing = metadata.EntryPoint(plugin.name, plugin.reference, plugin.group).load()
     except Exception as error:
-        raise plugin.error(f"failed to import: {_in_a_line(error)}") from error
-    kind = _at(KINDS[plugin.group].type)
+        raise plugin.error(f"failed to import: {_format_error(error)}") from error
+    kind = _load_reference(KINDS[plugin.group].type)
     if not isinstance(thing, kind):
         raise plugin.error(f"is a {type(thing).__name__} and must be a {kind.__name__} ({KINDS[plugin.group].type})")
     if thing.name != plugin.name:
@@ -125,26 +119,26 @@ def load(plugin: Plugin) -> Any:
     try:
         broken = _LAWS[plugin.group](thing)
     except Exception as error:
-        raise plugin.error(f"failed its first check: {_in_a_line(error)}") from error
+        raise plugin.error(f"failed its first check: {_format_error(error)}") from error
     if broken is not None:
         raise plugin.error(broken)
-    return _guarded(plugin, thing)
+    return _wrap_functions(plugin, thing)
 
 
 def load_at(group: str, name: str, home: str) -> Any:
-    """What the catalogue names by `module:name`, our own or a plug-in's."""
+    """The object at `module:name`, our own or a plug-in's."""
     plugin = plugins_of(group).get(name)
-    return load(plugin) if plugin is not None and plugin.reference == home else _at(home)
+    return load(plugin) if plugin is not None and plugin.reference == home else _load_reference(home)
 
 
 def packages_of(group: str, name: str | None = None) -> tuple[str, ...]:
-    """The packages of a group's plug-ins, or of the one with this name: their versions are part of a step's key."""
-    found = {plugin.package for plugin in plugins_of(group).values() if name in (None, plugin.name)}
-    return tuple(sorted(found))
+    """The packages of a group's plug-ins, or of the one with this name; their versions are part of a step's key."""
+    packages = {plugin.package for plugin in plugins_of(group).values() if name in (None, plugin.name)}
+    return tuple(sorted(packages))
 
 
 class WithPlugins(Mapping[str, T], Generic[T]):
-    """Our own things by name, then those of plug-ins, each imported when it is first asked for."""
+    """Our own objects by name, then those of plug-ins, each imported on first use."""
 
     def __init__(self, own: Mapping[str, T], group: str, get: Callable[[Any], T] = lambda thing: thing) -> None:
         self.own, self.plugins, self._get = own, plugins_of(group, own), get
@@ -163,12 +157,14 @@ class WithPlugins(Mapping[str, T], Generic[T]):
         return len(self.own) + len(self.plugins)
 
 
-def _guarded(plugin: Plugin, value: Any) -> Any:
+def _wrap_functions(plugin: Plugin, value: Any) -> Any:
     """The same with every function in it wrapped."""
     if isinstance(value, tuple):
-        return tuple(_guarded(plugin, part) for part in value)
+        return tuple(_wrap_functions(plugin, part) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _guarded(plugin, getattr(value, field.name)) for field in fields(value)})
+        return replace(
+            value, **{field.name: _wrap_functions(plugin, getattr(value, field.name)) for field in fields(value)}
+        )
     return partial(_call, plugin, value) if callable(value) and not isinstance(value, type) else value
 
 
@@ -180,10 +176,10 @@ def _call(plugin: Plugin, function: Callable[..., Any], /, *given: Any, **named:
     except Exception as error:
         if type(error).__module__.startswith("anchorscope."):  # raised on purpose: a bad row, a mistake of the user
             raise
-        raise plugin.error(f"failed: {_in_a_line(error)}") from error
+        raise plugin.error(f"failed: {_format_error(error)}") from error
 
 
-def _in_a_line(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     """An exception, and where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     text = (str(error).splitlines() or [""])[0].rstrip(".")
@@ -191,7 +187,7 @@ def _in_a_line(error: Exception) -> str:
 
 
 def _refuse_taken(plugin: Plugin) -> None:
-    if plugin.name in {getattr(thing, "name", thing) for thing in _at(KINDS[plugin.group].own)}:
+    if plugin.name in {getattr(thing, "name", thing) for thing in _load_reference(KINDS[plugin.group].own)}:
         raise plugin.error("has the name of one that anchorscope has itself")
     together = _TOGETHER.get(plugin.group, (plugin.group,))
     first = next(other for other in installed() if other.name == plugin.name and other.group in together)
@@ -199,7 +195,7 @@ def _refuse_taken(plugin: Plugin) -> None:
         raise plugin.error(f"has the name of a plug-in of package {first.package}")
 
 
-def _at(reference: str) -> Any:
+def _load_reference(reference: str) -> Any:
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
@@ -208,7 +204,7 @@ def _check_family(family: Any) -> str | None:
     kinds = family.model_types
     if not isinstance(kinds, tuple) or not kinds or not all(isinstance(kind, str) for kind in kinds):
         return f"has model_types {kinds!r}, and they must be a tuple of names"
-    own = {kind for other in _at(KINDS["families"].own) for kind in other.model_types}
+    own = {kind for other in _load_reference(KINDS["families"].own) for kind in other.model_types}
     taken = [kind for kind in kinds if kind in own]
     return f"lays out the model type {taken[0]!r}, which anchorscope does itself" if taken else None
 
@@ -240,4 +236,4 @@ _LAWS: dict[str, Callable[[Any], str | None]] = {
     "detectors": lambda thing: _check_functions(thing, "fit"),
     "graders": _check_grader,
 }
-"""What is wrong with an object, before it's used for the first time; None if nothing is."""
+"""Why an object can't be used; None if it can."""

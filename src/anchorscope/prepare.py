@@ -1,4 +1,4 @@
-"""Before a run: the choices that depend on the machine or the folder, and the questions that will be asked."""
+"""Before a run: choices that depend on the machine or the folder, and the questions that will be asked."""
 
 import hashlib
 import json
@@ -15,18 +15,17 @@ from anchorscope.files import make_folder, replacing
 from anchorscope.models.embedded import EMBEDDED, cache_dir
 from anchorscope.models.sources import is_shape, locate
 from anchorscope.plugins import check
-from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 
 CPU_ITEMS = 120
-"""Items of the experiments that take many passes, where the machine has no GPU."""
+"""Items of the many-pass experiments, without a GPU."""
 _READ_TWICE = 100_000_000  # bytes of a file that is read once to find mistakes, and again by the run
 
 
 def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
     """The recipe with every choice that depends on the machine or the current folder made.
 
-    `elsewhere` says that other machines run the model: a device that is named need not be here.
+    `elsewhere`: other machines run the model, so a named device need not be here.
     """
     import torch  # only here: mistakes are reported before it is imported
 
@@ -39,7 +38,7 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
         checked_device(device)
     return recipe.model_copy(
         update={
-            "model": _absolute(recipe.model),
+            "model": _make_absolute(recipe.model),
             "datasets": tuple(absolute(text) for text in recipe.datasets),
             "device": device,
             "evidence_items": recipe.evidence_items or (CPU_ITEMS if device == "cpu" else None),
@@ -49,9 +48,9 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
     )
 
 
-def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = None) -> None:
-    """Finds the user's mistakes before an earlier run is deleted: every file is read, weights are not."""
-    refuse_too_few(recipe, {spec.name: ask(recipe, spec, progress) for spec in map(parse_spec, recipe.datasets)})
+def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
+    """Finds the user's mistakes before an earlier run is deleted: files are read, weights aren't."""
+    refuse_too_few(recipe, {spec.name: ask(recipe, spec) for spec in map(parse_spec, recipe.datasets)})
     if not model_at_hand:
         from anchorscope.models.loading import read_facts
 
@@ -59,10 +58,10 @@ def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = No
 
 
 def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = False) -> None:
-    """Finds mistakes in model, files and questions without torch: a name that stands for nothing, too few questions.
+    """Finds mistakes in model, files and questions without torch.
 
-    A `dry` run shows itself that there are too few. Datasets of the hub, and files of more than 100 MB, are left to the
-    run: reading them twice costs more than it saves.
+    A `dry` run reports too few questions itself. Datasets of the hub, and files of more than 100 MB, are left to the
+    run.
     """
     _refuse_random_weights(recipe)
     _check_plugins(recipe)
@@ -96,25 +95,25 @@ def _refuse_random_weights(recipe: Recipe) -> None:
 
 
 def default_folder(recipe: Recipe) -> Path:
-    """Where a run goes whose folder is not named."""
+    """Default run folder."""
     names = "-".join(parse_spec(text).name for text in recipe.datasets)
     shape = recipe.model.removeprefix("shape:").replace("/", "-") if is_shape(recipe.model) else ""
     return Path("runs") / f"{shape or Path(recipe.model).resolve().name}-{names}"
 
 
 def question_files(datasets: Any) -> list[str]:
-    """Datasets as a recipe names them, from names and from questions in memory, which are written to the cache.
+    """Dataset names for a recipe, from names and from questions in memory, which are written to the cache.
 
-    `datasets` is a list of names, of questions (dicts), or of both kinds of lists and tables; or one table.
+    `datasets` is a list of names, of questions (dicts), of lists and tables; or one table.
     """
     is_table = hasattr(datasets, "columns") or hasattr(datasets, "column_names")
     if is_table or (datasets and all(isinstance(question, Mapping) for question in datasets)):
         datasets = [datasets]
-    return [text if isinstance(text, str) else f"file:{_written(text)}" for text in datasets]
+    return [text if isinstance(text, str) else f"file:{_write_questions(text)}" for text in datasets]
 
 
-def _written(table: Any) -> Path:
-    """Questions in memory as a file of the cache, which has the same name for the same questions."""
+def _write_questions(table: Any) -> Path:
+    """Questions in memory as a cached file, whose name depends on the questions."""
     if hasattr(table, "to_dicts"):  # polars
         rows = table.to_dicts()
     elif hasattr(table, "to_list"):  # a datasets.Dataset
@@ -138,13 +137,13 @@ def _written(table: Any) -> Path:
 
 
 def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
-    """Refuses a run whose questions alone make it impossible; `asked` are those of each dataset."""
-    outlooks = {name: LabelCounter(one.questions).outlook(recipe.balance) for name, one in asked.items()}
+    """Refuses a run whose questions alone make it impossible."""
+    outlooks = {name: LabelCounter(sample.questions).outlook(recipe.balance) for name, sample in asked.items()}
     require_possible(outlooks, recipe.limit)
 
 
-def _absolute(model: str) -> str:
-    """A folder or file written out, so that a recipe works from everywhere; names stay names."""
+def _make_absolute(model: str) -> str:
+    """An absolute path for a folder or file, so that a recipe works from everywhere; names stay names."""
     if model in EMBEDDED or is_shape(model):
         return model
     try:
@@ -154,7 +153,7 @@ def _absolute(model: str) -> str:
 
 
 def solver_device(device: str) -> str:
-    """Where probes are fitted when no model is at hand: a model that is spread over all GPUs has its first for that."""
+    """Where probes are fitted without a model; for a model on all GPUs, the first one."""
     import torch
 
     from anchorscope.models.loading import BALANCED
@@ -164,25 +163,18 @@ def solver_device(device: str) -> str:
     return "cuda" if device == BALANCED else device
 
 
-def ask(
-    recipe: Recipe, spec: DatasetSpec, progress: Progress | None = None, sha256: str | None = None
-) -> QuestionSample:
+def ask(recipe: Recipe, spec: DatasetSpec, sha256: str | None = None) -> QuestionSample:
     """The questions of one dataset that a recipe asks; `sha256` is the hash that its file must have."""
     reading = open_dataset(
-        spec,
-        recipe.on_bad_row,
-        parse_columns(recipe.columns),
-        large=recipe.large_files,
-        sha256=sha256,
-        progress=progress,
+        spec, recipe.on_bad_row, parse_columns(recipe.columns), large=recipe.large_files, sha256=sha256
     )
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
     if not is_shape(recipe.model):
         return asked
-    kept = [one for one in asked.questions if one.model_answer is not None and one.truthful is not None]
-    if not kept:
+    usable = [row for row in asked.questions if row.model_answer is not None and row.truthful is not None]
+    if not usable:
         raise UserError(
             f"Dataset {spec.name!r} has {len(asked.questions)} questions without model_answer or truthful; a model "
             f"with random weights can answer none: give both columns (the items.parquet of another run has them)."
         )
-    return replace(asked, questions=kept, bad=asked.bad + len(asked.questions) - len(kept))
+    return replace(asked, questions=usable, bad=asked.bad + len(asked.questions) - len(usable))

@@ -1,7 +1,6 @@
 """The dry run: what the model would see, token by token, and what would be run. No weights are loaded.
 
-Prompts, exact tokens and probe positions come from the very functions that a run uses, so that what is shown here is
-what a run does. Answers are only shown where the dataset brings them; the others do not exist yet.
+Prompts, exact tokens and probe positions come from the functions that a run uses. Answers are shown only if supplied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,11 +29,11 @@ from anchorscope.stats.streams import drawn, priorities
 
 
 def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
-    """The dry run of a recipe: its questions are read and its tokenizer is loaded, nothing else."""
+    """The dry run of a recipe: reads its questions and loads its tokenizer."""
     written, recipe = recipe, resolve(recipe)
     asked = [(spec.name, ask(recipe, spec)) for spec in map(parse_spec, recipe.datasets)]
     facts = read_facts(recipe.model, recipe.trust_remote_code)
-    sizes = [dataset_size(one.questions, recipe) for _, one in asked]
+    sizes = [dataset_size(sample.questions, recipe) for _, sample in asked]
     model = ModelSize(facts.parameters, facts.n_layers, facts.d_model)
     recipe = choose_random_cuts(recipe, model, sizes)
     return replace(build_preview(recipe, facts, asked, shown), cost=run_cost(recipe, model, sizes, written))
@@ -42,36 +41,29 @@ def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
 
 @dataclass(frozen=True)
 class ShownToken:
-    """One token as it is shown."""
-
     id: int
     text: str
-    """The characters that it adds to the text; the token's name where it stands for no character."""
+    """The characters that it adds to the text; the token's name if none."""
     exact: str
     """`question` for a token of E_Q, `answer` for one of E_A, else empty."""
     reads: tuple[str, ...]
-    """The probe positions that are at this token."""
+    """The probe positions at this token."""
 
 
 @dataclass(frozen=True)
 class ShownItem:
-    """One item as the model would see it."""
-
     item_id: str
     rule: str
-    """What found the exact question tokens."""
     shared: int
-    """Leading tokens that all questions of the dataset share."""
+    """Leading tokens shared by all questions of the dataset."""
     own: int
-    """Tokens after them, up to where the answer begins."""
+    """Further tokens, up to the answer."""
     tokens: tuple[ShownToken, ...]
-    """All tokens, with the answer's where the dataset brings it."""
+    """With a supplied answer's."""
 
 
 @dataclass(frozen=True)
 class ShownDataset:
-    """One dataset: how many questions would be asked, and a few of them."""
-
     name: str
     questions: int
     counts: Mapping[str, int]
@@ -79,74 +71,66 @@ class ShownDataset:
     given_answers: int
     given_labels: int
     shared: int
-    """Leading tokens that all prompts share: their keys and values are computed once."""
+    """Leading tokens shared by all prompts: their keys and values are computed once."""
     own: tuple[int, float, int]
-    """Shortest, median and longest prompt after them, in tokens; zeros where none fits."""
+    """Shortest, median and longest prompt after them, in tokens."""
     too_long: str
-    """How many questions do not fit the model's context and would be left out; empty where all fit."""
+    """How many questions don't fit the model's context; empty if all fit."""
     enough: bool
-    """Whether a run is possible with so many questions and with these labels."""
+    """Whether a run is possible with these questions and labels."""
     needed: int
-    """Questions that it needs at the least."""
     outlook: str
-    """What to say of that; empty where there is nothing to warn of."""
+    """A warning, or empty."""
     items: tuple[ShownItem, ...]
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A dry run."""
-
     model: str
     n_layers: int
     d_model: int
     parameters: int
     random_weights: bool
-    """Whether the model knows nothing: its weights would be drawn at random."""
     prompt: str
     max_new_tokens: int
     context: int | None
-    """How many tokens the model reads at once; None for no limit."""
+    """Tokens that the model reads at once; None for no limit."""
     datasets: tuple[ShownDataset, ...]
     passes: Mapping[str, str]
     """Every pass over the used items, and what it does."""
     most_items: int
-    """At most so many items of a dataset are used."""
+    """Most items of a dataset that are used."""
     balance: str
-    """Where true and false answers are balanced."""
     sites: tuple[str, ...]
     positions: tuple[str, ...]
     headline: tuple[str, str]
-    """Site and position of the chart."""
     edges: str
     folds: int
     probes: int
     """Probes to fit per dataset: sites × positions × layers × folds × kinds."""
     cost: Cost | None = None
-    """What it would take."""
 
     def record(self) -> dict[str, Any]:
-        """The same for programs."""
         return asdict(self)
 
 
 def build_preview(
     recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, QuestionSample]], shown: int = 3
 ) -> Preview:
-    """The dry run of a recipe; `asked` are the questions of each dataset, `shown` how many of each to show."""
+    """The dry run of a recipe; `shown` items of each dataset."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
     positions = tuple(dict.fromkeys(("final", recipe.position)))
     passes = {"clean": "states at every site and position are kept, to train the probes"}
-    for one in of_experiments(recipe.evidence):
-        if one.edges == recipe.edges:
+    for intervention in of_experiments(recipe.evidence):
+        if intervention.edges == recipe.edges:
             continue  # the knockout does the same
-        many = one.many_passes or one.rewrite is not None
-        most = one.max_items or (recipe.evidence_items if many else None)
+        many = intervention.many_passes or intervention.rewrite is not None
+        most = intervention.max_items or (recipe.evidence_items if many else None)
         fewer = f" (at most {most} items)" if most is not None else ""
-        draws = f", {recipe.random_cuts} times" if one.repeats and (recipe.random_cuts or 1) > 1 else ""
-        refit = "; probes are also fitted on its states" if one.keeps_states else ""
-        passes[one.name] = one.entry.about + draws + fewer + refit
-    passes |= {one.name: one.about for one in chosen_experiments(recipe.evidence)}
+        draws = f", {recipe.random_cuts} times" if intervention.repeats and (recipe.random_cuts or 1) > 1 else ""
+        refit = "; probes are also fitted on its states" if intervention.keeps_states else ""
+        passes[intervention.name] = intervention.entry.about + draws + fewer + refit
+    passes |= {experiment.name: experiment.about for experiment in chosen_experiments(recipe.evidence)}
     return Preview(
         model=facts.name,
         n_layers=facts.n_layers,
@@ -156,7 +140,7 @@ def build_preview(
         prompt=template.kind,
         max_new_tokens=recipe.max_new_tokens,
         context=facts.context,
-        datasets=tuple(_dataset(name, one, template, facts, recipe, shown) for name, one in asked),
+        datasets=tuple(_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked),
         passes=passes,
         most_items=2 * recipe.max_per_class,
         balance=recipe.balance,
@@ -169,19 +153,19 @@ def build_preview(
     )
 
 
-def _dataset(
+def _show_dataset(
     name: str, asked: QuestionSample, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
 ) -> ShownDataset:
     questions, tokenizer, context = asked.questions, facts.tokenizer, facts.context
     prompts = build_prompts(tokenizer, questions, template, context)
-    known = known_answers(tokenizer, template, questions, prompts, recipe.max_new_tokens, context)
-    fitting = [index for index in range(len(questions)) if index not in known or known[index].status != TOO_LONG]
+    answers = known_answers(tokenizer, template, questions, prompts, recipe.max_new_tokens, context)
+    fitting = [index for index in range(len(questions)) if index not in answers or answers[index].status != TOO_LONG]
     shared = prefix_length([prompts[index] for index in fitting]) if fitting else 0
     own = [len(prompts[index].ids) - shared for index in fitting] or [0]
     chosen = drawn(priorities(recipe.seed, "preview", [questions[index].item_id for index in fitting]), shown)
     nothing = Answer("", (), None, "")  # not known yet
     outlook = LabelCounter(questions[index] for index in fitting).outlook(recipe.balance)
-    counts = {one.name: value for one in fields(asked) if isinstance(value := getattr(asked, one.name), int)}
+    counts = {field.name: value for field in fields(asked) if isinstance(value := getattr(asked, field.name), int)}
     return ShownDataset(
         name=name,
         questions=len(questions),
@@ -190,13 +174,13 @@ def _dataset(
         given_labels=sum(question.truthful is not None for question in questions),
         shared=shared,
         own=(min(own), float(median(own)), max(own)),
-        too_long=do_not_fit((known.get(index, nothing) for index in range(len(questions))), context),
+        too_long=do_not_fit((answers.get(index, nothing) for index in range(len(questions))), context),
         enough=outlook.is_enough,
         needed=NEEDED,
         outlook=outlook.sentence,
         items=tuple(
-            _item(questions[i], prompts[i], known.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
-            for i in (fitting[place] for place in chosen)
+            _item(questions[i], prompts[i], answers.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
+            for i in (fitting[row] for row in chosen)
         ),
     )
 
@@ -209,10 +193,10 @@ def _item(
     reads: dict[int, tuple[str, ...]] = {}
     ids, texts = prompt.ids, _prompt_texts(tokenizer, prompt)
     if answer.status == "answered":
-        found = locate(tokenizer, question, words, prompt, answer)
-        ids, texts = found.input_ids, texts + _answer_texts(tokenizer, answer.ids)
-        marks |= dict.fromkeys(found.answer_tokens, "answer")
-        for name, at in zip(POSITIONS, found.positions, strict=True):
+        located = locate(tokenizer, question, words, prompt, answer)
+        ids, texts = located.input_ids, texts + _answer_texts(tokenizer, answer.ids)
+        marks |= dict.fromkeys(located.answer_tokens, "answer")
+        for name, at in zip(POSITIONS, located.positions, strict=True):
             reads[at] = (*reads.get(at, ()), name)
     tokens = (
         ShownToken(token, text, marks.get(at, ""), reads.get(at, ()))
@@ -225,7 +209,7 @@ def _item(
 
 
 def _prompt_texts(tokenizer: Any, prompt: Prompt) -> list[str]:
-    """What each token adds to the prompt's text, so that together they are the text, special tokens apart."""
+    """What each token adds to the prompt's text."""
     texts, written = [], 0
     for token, (start, end) in zip(prompt.ids, prompt.offsets, strict=True):
         name = "" if end > start else str(tokenizer.convert_ids_to_tokens(token))
@@ -251,9 +235,9 @@ def render_preview(preview: Preview) -> str:
         "What would be run",
         f"  model      {preview.model}: {layers} layers of width {preview.d_model}, {size}",
         f"  prompt     {preview.prompt}; greedy answers of at most {preview.max_new_tokens} tokens",
-        *(f"  dataset    {_counted(one)}" for one in preview.datasets),
-        *(f"  enough?    {one.name}: {one.outlook}" for one in preview.datasets if one.outlook),
-        *(f"  too long   {one.name}: {one.too_long}" for one in preview.datasets if one.too_long),
+        *(f"  dataset    {_describe_counts(dataset)}" for dataset in preview.datasets),
+        *(f"  enough?    {dataset.name}: {dataset.outlook}" for dataset in preview.datasets if dataset.outlook),
+        *(f"  too long   {dataset.name}: {dataset.too_long}" for dataset in preview.datasets if dataset.too_long),
         f"  items      at most {preview.most_items:,} of each dataset, once answered; balance: {preview.balance}",
         *(f"  pass       {name}: {about}" for name, about in preview.passes.items()),
         f"  cut        in every layer; edges: {preview.edges}",
@@ -274,7 +258,7 @@ def render_preview(preview: Preview) -> str:
     return "\n".join([*lines, "", "Nothing was run: no weights were loaded and no file was written."])
 
 
-def _counted(dataset: ShownDataset) -> str:
+def _describe_counts(dataset: ShownDataset) -> str:
     left_out = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in dataset.counts.items() if count)
     given = f"; {dataset.given_answers:,} answers and {dataset.given_labels:,} labels are given"
     low, middle, high = dataset.own
@@ -286,7 +270,7 @@ def _counted(dataset: ShownDataset) -> str:
 
 
 def _quoted(item: ShownItem, whole: bool) -> list[str]:
-    """The text with its marks, every line behind a bar."""
+    """The text with its marks, every line after a bar."""
     brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
     tokens = item.tokens if whole else item.tokens[item.shared :]
     text = "".join(token.text.join(brackets[token.exact]) for token in tokens)
@@ -295,4 +279,4 @@ def _quoted(item: ShownItem, whole: bool) -> list[str]:
 
 def _reading_places(item: ShownItem) -> list[tuple[str, int, ShownToken]]:
     places = [(name, at, token) for at, token in enumerate(item.tokens) for name in token.reads]
-    return sorted(places, key=lambda place: POSITIONS.index(place[0]))
+    return sorted(places, key=lambda row: POSITIONS.index(row[0]))

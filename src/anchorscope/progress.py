@@ -1,4 +1,4 @@
-"""How a long job reports how far it is, without knowing who listens."""
+"""How a long job reports its progress to any listener."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ class PlannedStep:
     name: str
     """As the manifest names it: `atlas/probes`."""
     kind: str
-    """Steps of one kind are equally fast here: what one took tells how long the others will take."""
+    """Steps of one kind are equally fast: one's duration predicts the others'."""
     cost: float | None
-    """How much work it usually is; None where nobody has measured that."""
+    """Its usual amount of work; None if never measured."""
     seconds: float | None = None
-    """What it took, if it's there already."""
+    """Its duration, if it exists already."""
 
 
 class Progress:
     """A listener that shows nothing. The pipeline reports its steps, the engine and the solver the parts of a step."""
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
-        """The job's steps; those that have their `seconds` are there already."""
+        """The job's steps; those with `seconds` exist already."""
 
     def begin(self, step: str) -> None:
-        """This step is being made; others may be made on the way."""
+        """This step is being made; others may be made inside it."""
 
     def done(self, step: str) -> None:
         """This step was made."""
@@ -40,7 +40,7 @@ class Progress:
         """This part is over."""
 
     def note(self, text: str) -> None:
-        """Something that the user has to know."""
+        """A message for the user."""
 
 
 Silent = Progress

@@ -1,7 +1,6 @@
 """The recipe of a run: every option, declared once, checked, with defaults; `recipe.toml` in the run folder.
 
-Choices that depend on the machine (`auto`) are resolved once, before the first step, and written down: a resumed run
-and a repeated one use the same.
+Choices that depend on the machine (`auto`) are resolved once, before the first step, and written down.
 """
 
 import os
@@ -48,16 +47,14 @@ from anchorscope.options import (
 
 _MANY = 1_000_000_000  # questions or items: more than anyone has
 LARGEST_SEED = 2**63 - 1
-"""What TOML can write down, and every generator takes."""
+"""The largest that TOML can write."""
 MOST_RESAMPLES = 100_000
-"""Of a bootstrap: each has a weight per item in memory, and intervals have long settled."""
+"""Each has a weight per item in memory, and intervals have long settled."""
 _LONGEST_TEXT = 10_000  # letters
 _LARGEST_RECIPE = 20_000  # bytes: of a megabyte of dots the standard library would take hours
 
 
 class Recipe(BaseModel):
-    """One run."""
-
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str = option("smollm2-135m", DATA, ignore("it is what is compared"), common=True)
@@ -95,21 +92,15 @@ class Recipe(BaseModel):
     random_cuts: int | None = option(
         None, MEASUREMENT, flag("the random control is the mean of another number of cuts"), ge=1, le=1_000
     )
-    """Draws of the random control: the question share of each is computed; charts and tables show the first. Where not
+    """Draws of the random control: the parts of each are computed; charts and tables show the first. Where not
     given, five on a GPU, and on a CPU as many of them as take 1e12 operations, at least one."""
     directions: int | None = option(
-        None,
-        MEASUREMENT,
-        flag("the question share was computed in another number of principal directions"),
-        ge=2,
-        le=100_000,
+        None, MEASUREMENT, flag("the parts were computed in another number of principal directions"), ge=2, le=100_000
     )
-    """Principal directions that states are reduced to for the question share; where not given, one for every fourth
+    """Principal directions that states are reduced to for the parts; where not given, one for every fourth
     item and at most 192."""
-    random_weights: bool = option(
-        False, EVIDENCE, ignore("one more null of the question share, beside the same numbers")
-    )
-    """Whether the same items also go through random weights of the model's shape: the question share's null."""
+    random_weights: bool = option(False, EVIDENCE, ignore("one more null of the parts, beside the same numbers"))
+    """Whether the same items also go through random weights of the model's shape: a null of the parts."""
     evidence: tuple[str, ...] = option(
         ("knockout",),
         EVIDENCE,
@@ -160,7 +151,7 @@ class Recipe(BaseModel):
     )
     """Longest answer; longer ones count as truncated."""
     max_per_class: int = option(1500, STATISTICS, flag("another number of items may be used"), ge=30, le=_MANY)
-    """At most so many true, and so many false, answers per dataset."""
+    """At most this many true, and this many false, answers per dataset."""
     folds: int = option(5, STATISTICS, flag("probes learned from another share of the items"), ge=2, le=20)
     """Outer folds."""
     bootstrap: int = option(
@@ -178,12 +169,12 @@ class Recipe(BaseModel):
     """Whether figures and a page are made of the results; tables, answer.json and the manifest are written anyway."""
     trust_remote_code: bool = option(False, RUNNING, ignore("it says what may be loaded, not what is measured"))
     """Whether code that comes with a model may run."""
-    allow_random_weights: bool = option(False, RUNNING, ignore("the weights themselves are looked at; see FOUND"))
+    allow_random_weights: bool = option(False, RUNNING, ignore("the weights themselves are compared; see FOUND"))
     """Whether shape:NAME, a model that knows nothing, may be run; its answers and labels must be in the dataset."""
 
     @field_validator("*")
     @classmethod
-    def _known(cls, value: Any, info: Any) -> Any:
+    def _check_choices(cls, value: Any, info: Any) -> Any:
         choices = option_of(cls.model_fields[info.field_name]).choices
         for word in value if isinstance(value, tuple) else (value,):
             if choices and word not in choices:
@@ -192,21 +183,21 @@ class Recipe(BaseModel):
 
     @field_validator("evidence")
     @classmethod
-    def _experiments(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _sort_evidence(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return chosen_evidence(value)
 
     @field_validator("keep")
     @classmethod
-    def _keepable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _sort_keep(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in KEEP if name in value)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Recipe":
+    def _check_combinations(self) -> "Recipe":
         names = [parse_spec(text).name for text in self.datasets]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if not names or repeated:
-            found = f"{', '.join(repeated)} twice" if repeated else "none"
-            raise UserError(f"A run needs datasets with different names, found {found}; name each file differently.")
+            problem = f"{', '.join(repeated)} twice" if repeated else "none"
+            raise UserError(f"A run needs datasets with different names, found {problem}; name each file differently.")
         named_layers(self.keep_layers or "0")
         parse_columns(self.columns)
         if self.edges == "direct" and self.position == "answer_before":
@@ -236,7 +227,7 @@ def named_layers(text: str) -> list[tuple[int, int]]:
 
 
 def make_recipe(given: Mapping[str, Any]) -> Recipe:
-    """A recipe from options, whose names may have - or _; one clear line for the first mistake."""
+    """A recipe from options, whose names may have - or _; reports the first mistake in one line."""
     options = {name.replace("-", "_"): value for name, value in given.items()}
     for name, value in options.items():
         for text in value if isinstance(value, list | tuple) else [value]:
@@ -257,7 +248,7 @@ def make_recipe(given: Mapping[str, Any]) -> Recipe:
 
 
 def about(name: str) -> str:
-    """An option in words: what it is for, its choices and its default."""
+    """An option's help: purpose, choices and default."""
     field = Recipe.model_fields[name]
     text, choices = " ".join(str(field.description).split()), option_of(field).choices
     if choices:
@@ -287,25 +278,25 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def shortened(value: Any, longest: int = 120) -> str:
-    """A value as a message shows it, whatever its size."""
+    """A value for a message, shortened."""
     text = repr(value)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def is_plain_text(text: str) -> bool:
-    """Whether a text can stand in a file and name one: UTF-8, no zero in it, and not longer than any path."""
+    """Whether a text can be in a file and name one: UTF-8, no NUL, not too long."""
     return (
         len(text) <= _LONGEST_TEXT and "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
     )
 
 
 def to_toml(recipe: Recipe) -> str:
-    """The recipe as TOML; options that are not set are left out."""
+    """The recipe as TOML, without unset options."""
     return tomli_w.dumps({name: value for name, value in recipe.model_dump(mode="json").items() if value is not None})
 
 
 def named_folder(given: str | Path) -> Path:
-    """The folder of that name; an empty name, which a shell makes of a variable that is not set, is refused."""
+    """The folder of that name; an empty name, as from an unset shell variable, is refused."""
     if not str(given).strip():
         raise UserError(f"The folder's name is empty ({str(given)!r}); give one with --out, or '.' for this folder.")
     if not is_plain_text(str(given)):
@@ -313,4 +304,4 @@ def named_folder(given: str | Path) -> Path:
     path = Path(given)
     if ".." in path.parts and not path.exists():  # or folders would be made on the way that it leads out of again
         return Path(os.path.normpath(path))
-    return path.absolute() if str(path).startswith("~") else path  # polars would take it for somebody's home
+    return path.absolute() if str(path).startswith("~") else path  # polars would expand it to a home directory

@@ -1,4 +1,4 @@
-"""The result tables of a run, built from the records of its steps, with the columns of `schema`."""
+"""The result tables of a run, from the records of its steps, with the columns of `schema`."""
 
 import json
 import math
@@ -28,22 +28,20 @@ from anchorscope.schema import (
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
     PATHWAY_COLUMNS,
-    SHARE_CALL_SCHEMA,
     UNAVAILABLE_SCHEMA,
-    empty,
 )
 from anchorscope.spans.locate import ItemTokens
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
-    """Mean and minimum log-probability of the answer's tokens; None where they are not known."""
+    """Mean and minimum log-probability of the answer's tokens; None if unknown."""
     if not answer.log_probs:
         return None, None
     return float(np.mean(answer.log_probs)), float(np.min(answer.log_probs))
 
 
 def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[float | None]]:
-    """`confidence` of many answers at once: those of one length are one array."""
+    """`confidence` of many answers at once, one array per length."""
     means: list[float | None] = [None] * len(answers)
     least: list[float | None] = [None] * len(answers)
     by_length: dict[int, list[int]] = defaultdict(list)
@@ -58,58 +56,52 @@ def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[fl
 
 
 def items_frame(
-    items: Sequence[Item],
-    folds: Mapping[int, int],
-    pathways: pl.DataFrame,
-    headline: tuple[str, str],
-    shares: pl.DataFrame,
+    items: Sequence[Item], folds: Mapping[int, int], pathways: pl.DataFrame, headline: tuple[str, str]
 ) -> pl.DataFrame:
-    """items.parquet: one row per question that was asked, used or not; `folds` by index of the item."""
+    """items.parquet: one row per question asked, used or not; `folds` by index of the item."""
     questions, labels = [item.question for item in items], [item.label for item in items]
     answers, located = [item.answer for item in items], [item.tokens for item in items]
     site, position = headline
-    here = pathways.filter((pl.col("site") == site) & (pl.col("position") == position))
+    headline_pathways = pathways.filter((pl.col("site") == site) & (pl.col("position") == position))
     assigned = {
-        name: dict(here.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
+        name: dict(headline_pathways.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
         for name in ("plain", "corrected")
     }
-    of_items = {row[0]: row[1:] for row in shares.select(*SHARE_CALL_SCHEMA).iter_rows()}
-    unknown = (None,) * (len(SHARE_CALL_SCHEMA) - 1)
-    shared = zip(*(of_items.get(one.item_id, unknown) for one in questions), strict=True)
     means, least = _confidences(answers)
     to_json = json.JSONEncoder(ensure_ascii=False).encode
     columns: dict[str, Any] = {
-        "dataset": [one.dataset for one in questions],
-        "item_id": [one.item_id for one in questions],
-        "question": [one.question for one in questions],
-        "answers": _lists([one.answers for one in questions], _texts),
-        "subject": [one.subject for one in questions],
-        "relation": [one.relation for one in questions],
-        "property_words": _lists([one.property_words for one in questions], _texts),
-        "exact_question": _places([one.exact_spans for one in questions]),
-        "question_words": _places([place.words.spans if place and place.words else () for place in located]),
-        "group": [one.group for one in labels],
-        "model_answer": [one.text for one in answers],
-        "truthful": [one.truthful for one in labels],
+        "dataset": [question.dataset for question in questions],
+        "item_id": [question.item_id for question in questions],
+        "question": [question.question for question in questions],
+        "answers": _list_column([question.answers for question in questions], _text_series),
+        "subject": [question.subject for question in questions],
+        "relation": [question.relation for question in questions],
+        "property_words": _list_column([question.property_words for question in questions], _text_series),
+        "exact_question": _span_column([question.exact_spans for question in questions]),
+        "question_words": _span_column([tokens.words.spans if tokens and tokens.words else () for tokens in located]),
+        "group": [label.group for label in labels],
+        "model_answer": [answer.text for answer in answers],
+        "truthful": [label.truthful for label in labels],
         "confidence_mean": means,
         "confidence_min": least,
-        "status": [one.status for one in labels],
-        "weight": [one.weight for one in labels],
+        "status": [label.status for label in labels],
+        "weight": [label.weight for label in labels],
         "fold": [folds.get(index) for index in range(len(questions))],
-        "input_ids": _lists([place.input_ids if place else () for place in located], _whole_numbers),
-        "question_tokens": _lists([place.question_tokens if place else () for place in located], _whole_numbers),
-        "answer_tokens": _lists([place.answer_tokens if place else () for place in located], _whole_numbers),
-        "probe_positions": _positions(located),
-        "pathway": [assigned["plain"].get(one.item_id) for one in questions],
-        "pathway_corrected": [assigned["corrected"].get(one.item_id) for one in questions],
-        **dict(zip(list(SHARE_CALL_SCHEMA)[1:], shared, strict=True)),
-        "metadata": [to_json(dict(one.metadata)) for one in questions],
+        "input_ids": _list_column([tokens.input_ids if tokens else () for tokens in located], _integer_series),
+        "question_tokens": _list_column(
+            [tokens.question_tokens if tokens else () for tokens in located], _integer_series
+        ),
+        "answer_tokens": _list_column([tokens.answer_tokens if tokens else () for tokens in located], _integer_series),
+        "probe_positions": _position_column(located),
+        "pathway": [assigned["plain"].get(question.item_id) for question in questions],
+        "pathway_corrected": [assigned["corrected"].get(question.item_id) for question in questions],
+        "metadata": [to_json(dict(question.metadata)) for question in questions],
     }
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
 
 
-def _lists(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Series]) -> pl.Series:
-    """A column of lists; `column` makes one of all their entries. Polars would make one of every list, far slower."""
+def _list_column(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Series]) -> pl.Series:
+    """A column of lists; `column` makes one series of all entries, far faster than one per list."""
     sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     entries = column(list(chain.from_iterable(rows))).alias("entry")
     filled = pl.DataFrame([pl.Series("row", np.repeat(np.arange(len(rows)), sizes)), entries])
@@ -118,25 +110,24 @@ def _lists(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Serie
     return every["entry"].fill_null([]).rechunk()
 
 
-def _places(rows: Sequence[Sequence[Span]]) -> pl.Series:
-    """A column of lists of [start, end)."""
-    return _lists(rows, lambda spans: _lists(spans, _whole_numbers))
+def _span_column(rows: Sequence[Sequence[Span]]) -> pl.Series:
+    return _list_column(rows, lambda spans: _list_column(spans, _integer_series))
 
 
-def _texts(entries: list[Any]) -> pl.Series:
+def _text_series(entries: list[Any]) -> pl.Series:
     return pl.Series(entries, dtype=pl.String)
 
 
-def _whole_numbers(entries: list[Any]) -> pl.Series:
+def _integer_series(entries: list[Any]) -> pl.Series:
     return pl.Series(entries, dtype=pl.Int64)
 
 
-def _positions(located: Sequence[ItemTokens | None]) -> pl.Series:
-    """The column of probe positions; null where nothing was located."""
-    there = pl.Series([place is not None for place in located], dtype=pl.Boolean)
+def _position_column(located: Sequence[ItemTokens | None]) -> pl.Series:
+    """The column of probe positions; null if nothing was located."""
+    there = pl.Series([tokens is not None for tokens in located], dtype=pl.Boolean)
     fields = pl.DataFrame(
         {
-            name: pl.Series([place.positions[at] if place else None for place in located], dtype=pl.Int64)
+            name: pl.Series([tokens.positions[at] if tokens else None for tokens in located], dtype=pl.Int64)
             for at, name in enumerate(POSITIONS)
         }
     )
@@ -144,13 +135,13 @@ def _positions(located: Sequence[ItemTokens | None]) -> pl.Series:
 
 
 def unused_frames(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Items and counts of a dataset that has too few answers of either kind: none of its items is used."""
+    """Items and counts of a dataset with too few answers: none of its items is used."""
     unused = [
         replace(item, label=replace(item.label, status="too few", weight=0.0)) if item.is_used else item
         for item in items
     ]
     nowhere = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
-    return items_frame(unused, {}, nowhere, ("", ""), empty(SHARE_CALL_SCHEMA)), counts_frame(dataset, sample, unused)
+    return items_frame(unused, {}, nowhere, ("", "")), counts_frame(dataset, sample, unused)
 
 
 def effects_frame(
@@ -175,35 +166,34 @@ def effects_frame(
                             **{name: [value] * len(effect.items) for name, value in names.items()},
                             "variant": _variants(effect),
                             "n_cut": effect.n_cut,
-                            "n_candidates": _or_null(effect.n_candidates, pl.Int64, len(effect.items)),
-                            "attention_ratio": _or_null(effect.attention_ratio, pl.Float64, len(effect.items)),
-                            "logit_clean": _over_layers(clean[effect.items, q, s, p]),
-                            "logit_after": _over_layers(effect.logits[:, q, s, p]),
+                            "n_candidates": _nullable_column(effect.n_candidates, pl.Int64, len(effect.items)),
+                            "attention_ratio": _nullable_column(effect.attention_ratio, pl.Float64, len(effect.items)),
+                            "logit_clean": _layer_lists(clean[effect.items, q, s, p]),
+                            "logit_after": _layer_lists(effect.logits[:, q, s, p]),
                         }
                     )
                     frames.append(frame)
     return pl.concat(frames).select(*EFFECT_SCHEMA)
 
 
-def _or_null(values: np.ndarray | None, kind: type[pl.DataType], n: int) -> pl.Series:
-    """A column; of nulls where nothing is known."""
+def _nullable_column(values: np.ndarray | None, kind: type[pl.DataType], n: int) -> pl.Series:
+    """A column, or nulls."""
     return pl.Series([None] * n if values is None else values, dtype=kind)
 
 
 def _variants(effect: Effect) -> list[str]:
-    """What each row is called: the edges that were cut, or which donor it had."""
+    """Each row's name: the cut edges, or the number of its donor."""
     if effect.run is None or not effect.run.any():
         return [effect.variant] * len(effect.items)
     return [f"{effect.variant} {run + 1}" for run in effect.run]
 
 
-def _over_layers(log_odds: np.ndarray) -> pl.Series:
-    """A column of lists from [item, layer], without a Python number in between."""
+def _layer_lists(log_odds: np.ndarray) -> pl.Series:
+    """A column of lists from [item, layer], without Python numbers in between."""
     return pl.Series(np.ascontiguousarray(log_odds, dtype=np.float32)).arr.to_list()
 
 
 def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> pl.DataFrame:
-    """What became of the questions of one dataset."""
     labels, used = [item.label for item in items], [item for item in items if item.is_used]
     rules = [item.tokens.rule for item in used if item.tokens is not None]
     relations = {item.question.relation for item in items if item.question.relation is not None}
@@ -237,74 +227,78 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
 def probe_tensors(
     dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet], final: Mapping[str, FinalProbe]
 ) -> dict[str, Tensor]:
-    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer].
-
-    The probe `final`, which learned from all items, has no folds: [layer, d_model] and [layer].
-    """
+    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]; the
+    probe `final` has no folds."""
     tensors = {}
-    for place, one in final.items():
-        tensors[f"{dataset}/{place}/final/weight"] = one.weight.contiguous()
-        tensors[f"{dataset}/{place}/final/bias"] = one.bias.contiguous()
-    for place, found in fitted.items():
+    for location, probe_fit in final.items():
+        tensors[f"{dataset}/{location}/final/weight"] = probe_fit.weight.contiguous()
+        tensors[f"{dataset}/{location}/final/bias"] = probe_fit.bias.contiguous()
+    for location, probe_set in fitted.items():
         for index, probe in enumerate(probes):
-            name = f"{dataset}/{place}/{probe}"
-            tensors[f"{name}/weight"] = found.weight[index].contiguous()
-            tensors[f"{name}/bias"] = found.bias[index].contiguous()
+            name = f"{dataset}/{location}/{probe}"
+            tensors[f"{name}/weight"] = probe_set.weight[index].contiguous()
+            tensors[f"{name}/bias"] = probe_set.bias[index].contiguous()
     return tensors
 
 
-def experiments_frame(model: str, dataset: str, headline: tuple[str, str], found: Mapping[str, Found]) -> pl.DataFrame:
+def experiments_frame(
+    model: str, dataset: str, headline: tuple[str, str], results: Mapping[str, Found]
+) -> pl.DataFrame:
     """experiments.csv: one statistic per row."""
     site, position = headline
-    place = {"model": model, "dataset": dataset, "site": site, "position": position}
-    rows = [{**place, "experiment": name, **_row(one)} for name, result in found.items() for one in result.statistics]
+    headline_columns = {"model": model, "dataset": dataset, "site": site, "position": position}
+    rows = [
+        {**headline_columns, "experiment": name, **_statistic_row(statistic)}
+        for name, result in results.items()
+        for statistic in result.statistics
+    ]
     return pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA)
 
 
-def _row(one: Statistic) -> dict[str, object]:
-    estimate = one.estimate
+def _statistic_row(statistic: Statistic) -> dict[str, object]:
+    estimate = statistic.estimate
     return {
-        "variant": one.variant,
-        "against": one.against,
-        "assignment": one.assignment,
-        "group": one.group,
-        "truth": one.truth,
-        "layer": one.layer,
-        "probe_layer": one.probe_layer,
-        "quantity": one.quantity,
-        "value": _number(estimate.value),
-        "ci_low": _number(estimate.ci_low),
-        "ci_high": _number(estimate.ci_high),
+        "variant": statistic.variant,
+        "against": statistic.against,
+        "assignment": statistic.assignment,
+        "group": statistic.group,
+        "truth": statistic.truth,
+        "layer": statistic.layer,
+        "probe_layer": statistic.probe_layer,
+        "quantity": statistic.quantity,
+        "value": _finite_or_none(estimate.value),
+        "ci_low": _finite_or_none(estimate.ci_low),
+        "ci_high": _finite_or_none(estimate.ci_high),
         "n": estimate.n,
-        "p_value": _number(one.p_value),
-        "q_value": _number(one.q_value),
+        "p_value": _finite_or_none(statistic.p_value),
+        "q_value": _finite_or_none(statistic.q_value),
         "method": estimate.method,
     }
 
 
-def experiment_items_frame(dataset: str, item_ids: Sequence[str], found: Mapping[str, Found]) -> pl.DataFrame:
+def experiment_items_frame(dataset: str, item_ids: Sequence[str], results: Mapping[str, Found]) -> pl.DataFrame:
     """experiment_items.parquet: one number of one item per row."""
     frames = [pl.DataFrame(schema=EXPERIMENT_ITEM_SCHEMA)]
-    for name, result in found.items():
-        for one in result.values:
+    for name, result in results.items():
+        for item_values in result.values:
             columns = {
-                "dataset": [dataset] * len(one.items),
-                "item_id": [item_ids[index] for index in one.items],
-                "experiment": [name] * len(one.items),
-                "variant": [one.variant] * len(one.items),
-                "quantity": [one.quantity] * len(one.items),
-                "value": [_number(float(value)) for value in one.values],
+                "dataset": [dataset] * len(item_values.items),
+                "item_id": [item_ids[index] for index in item_values.items],
+                "experiment": [name] * len(item_values.items),
+                "variant": [item_values.variant] * len(item_values.items),
+                "quantity": [item_values.quantity] * len(item_values.items),
+                "value": [_finite_or_none(float(value)) for value in item_values.values],
             }
             frames.append(pl.DataFrame(columns, schema=EXPERIMENT_ITEM_SCHEMA))
     return pl.concat(frames)
 
 
 def unavailable_frame(dataset: str, missing: Sequence[Missing]) -> pl.DataFrame:
-    """What was asked for and cannot be done on a dataset, with the reason."""
-    rows = [(dataset, one.experiment, one.reason) for one in missing]
+    """What can't be done on a dataset, with the reason."""
+    rows = [(dataset, entry.experiment, entry.reason) for entry in missing]
     return pl.DataFrame(rows, schema=UNAVAILABLE_SCHEMA, orient="row")
 
 
-def _number(value: float | None) -> float | None:
-    """A missing value is null in the tables, never NaN."""
+def _finite_or_none(value: float | None) -> float | None:
+    """Missing values are null in the tables, never NaN."""
     return value if value is not None and math.isfinite(value) else None

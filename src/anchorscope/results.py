@@ -1,9 +1,8 @@
-"""The results of a run: what its datasets hand over, and how the tables, the manifest and the report are written.
+"""The results of a run: what its datasets contribute, and how tables, manifest and report are written.
 
-Result files are written beside the old ones and put in place together; the manifest, written last, seals them. The
-facts say what happened, not what was asked for: a file may bring its own answers and labels, and may have no relations
-or subjects; then nothing was generated, graded, balanced by relation or kept together by subject, whatever the options
-say. The warnings say what may make the numbers worth less than they look; the page and the terminal show the same list.
+Result files are written beside the old ones and moved into place together; the manifest, written last, seals them.
+Facts say what happened, not what was asked for: a file may supply its own answers and labels, and may have no relations
+or subjects. Warnings say what may make the numbers less reliable; page and terminal show the same list.
 """
 
 import io
@@ -27,9 +26,10 @@ from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
+from anchorscope.execute.solver import Solver
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FinishedRun
-from anchorscope.kept_states import KeptStates, features_place
+from anchorscope.kept_states import KeptStates, features_place, write_states
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK, ModelFiles
 from anchorscope.plugins import installed
@@ -57,40 +57,36 @@ _CHART = "figures/delta_p.png"
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """Everything that one dataset contributes to the result files."""
+    """What one dataset contributes to the result files."""
 
     name: str
     items: pl.DataFrame
     effects: pl.DataFrame
     counts: pl.DataFrame
     tables: Mapping[str, pl.DataFrame]
-    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, question_share with items and tests."""
+    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, evidence_parts, _items and _tests."""
     probes: Mapping[str, Tensor]
     reference_layers: tuple[int, ...]
-    """l* of each fold at the headline place."""
+    """l* of each fold at the headline site and position."""
     balanced_by: str
-    """Where true and false answers were really balanced: within each `relation`, the `dataset`, or `none`."""
+    """Where true and false answers were actually balanced: within each `relation`, the `dataset`, or `none`."""
     grouped_by: str
-    """What really kept items in one fold: `subject`, `question` (nothing but itself) or `answer`."""
+    """What actually kept items in one fold: `subject`, `question` (only itself) or `answer`."""
     unconverged: tuple[str, ...]
     experiments: pl.DataFrame
-    """Statistics of the further experiments."""
     experiment_items: pl.DataFrame
-    """What they found of single items."""
+    """Their per-item results."""
     unavailable: pl.DataFrame
-    """What was asked for and cannot be done on this dataset, with the reason."""
+    """What can't be done on this dataset, with the reason."""
     kept: Sequence[KeptStates] = ()
-    """States that are kept."""
     features: pl.DataFrame | None = None
-    """What detectors read beside them, where it is kept."""
+    """What detectors read beside the states, if kept."""
     notes: tuple[str, ...] = ()
-    """What happened on the way: questions left out because they are too long, memory that ran out."""
+    """Events: questions that are too long, memory that ran out."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A dataset that could not be measured."""
-
     name: str
     reason: str
     items: pl.DataFrame
@@ -99,24 +95,22 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the manifest says of a run beside its results."""
-
     identity: ModelIdentity
     recipe: Recipe
     inputs: Mapping[str, str]
-    """sha256 of every question file, as it was when it was read."""
+    """sha256 of every question file, as read."""
     batch_tokens: tuple[int, int]
-    """What the run began and ended with."""
+    """First and final value."""
     seconds: float
     """Since the command began."""
     template: Template | None = None
-    """The text around every question, where states are kept."""
+    """The text around every question, if states are kept."""
     model_files: ModelFiles = field(default_factory=dict)
     """Size and sha256 of the files that the model was loaded from."""
     numerics: Mapping[str, Any] = field(default_factory=dict)
-    """What the last digits hang on: device, precision, threads, versions, and the hash of a small fixed batch."""
+    """What the last digits depend on: device, precision, threads, versions, and the hash of a small fixed batch."""
     workers: Mapping[str, Any] | None = None
-    """What became of shards and workers, where passes were not run in one process."""
+    """Shards and workers, where passes ran in several processes."""
 
 
 def publish(
@@ -126,11 +120,12 @@ def publish(
     left_out: Sequence[LeftOut],
     key: str,
     progress: Progress,
+    fits: Solver,
 ) -> None:
-    """Writes the run's results beside the old ones, reads them back for the report, and puts all in place at once."""
+    """Writes the run's results, reads them back for the report, and moves all into place at once."""
     progress.begin(REPORT)
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
-        _publish(made, folder, run, results, left_out, key, progress)
+        _publish(made, folder, run, results, left_out, key, progress, fits)
     progress.done(REPORT)
 
 
@@ -142,15 +137,16 @@ def _publish(
     left_out: Sequence[LeftOut],
     key: str,
     progress: Progress,
+    fits: Solver,
 ) -> None:
     began = time.monotonic()
     frames = {
-        "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
-        "effects": pl.concat([one.effects for one in results]),
-        **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
-        **{name: pl.concat([getattr(one, name) for one in results]) for name in _OF_EXPERIMENTS},
+        "items": pl.concat([*(dataset.items for dataset in results), *(dataset.items for dataset in left_out)]),
+        "effects": pl.concat([dataset.effects for dataset in results]),
+        **{name: pl.concat([dataset.tables[name] for dataset in results]) for name in results[0].tables},
+        **{name: pl.concat([getattr(dataset, name) for dataset in results]) for name in _OF_EXPERIMENTS},
     }
-    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "question_share_items"):
+    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "evidence_items"):
         frames[name].write_parquet(made / f"{name}.parquet")
     for name in (
         "curves",
@@ -158,30 +154,32 @@ def _publish(
         "probe_scores",
         "summary",
         "experiments",
-        "question_share",
-        "question_share_tests",
+        "evidence_parts",
+        "evidence_tests",
     ):
         frames[name].write_csv(made / f"{name}.csv")
-    save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")
-    for kept in (kept for one in results for kept in one.kept):
-        kept.write(made)
-    for one in results:
-        if one.features is not None:
-            place = made / features_place(one.name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            one.features.write_parquet(place)
+    save_file(
+        {name: tensor for dataset in results for name, tensor in dataset.probes.items()}, made / "probes.safetensors"
+    )
+    for states in (states for dataset in results for states in dataset.kept):
+        fits(write_states, states, made, title="states")
+    for dataset in results:
+        if dataset.features is not None:
+            path = made / features_place(dataset.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            dataset.features.write_parquet(path)
     (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
     steps = [
         {
             "step": name,
-            "seconds": one.seconds,
-            "peak_memory_mb": max(one.peak_memory_mb.values()),
-            "peaks": one.peak_memory_mb,
-            "key": one.key,
+            "seconds": step.seconds,
+            "peak_memory_mb": max(step.peak_memory_mb.values()),
+            "peaks": step.peak_memory_mb,
+            "key": step.key,
         }
-        for name, one in folder.steps.items()
+        for name, step in folder.steps.items()
     ]
-    counts = pl.concat([*(one.counts for one in results), *(one.counts for one in left_out)])
+    counts = pl.concat([*(dataset.counts for dataset in results), *(dataset.counts for dataset in left_out)])
     manifest: dict[str, Any] = {
         "versions": versions(),
         "seed": run.recipe.seed,
@@ -190,12 +188,12 @@ def _publish(
         "inputs": dict(run.inputs),
         "counts": counts.to_dicts(),
         "facts": facts_in_words(run, results),
-        "balanced_by": {one.name: one.balanced_by for one in results},
-        "grouped_by": {one.name: one.grouped_by for one in results},
-        "reference_layers": {one.name: list(one.reference_layers) for one in results},
+        "balanced_by": {dataset.name: dataset.balanced_by for dataset in results},
+        "grouped_by": {dataset.name: dataset.grouped_by for dataset in results},
+        "reference_layers": {dataset.name: list(dataset.reference_layers) for dataset in results},
         "unavailable": frames["unavailable"].to_dicts(),
         "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
-        "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_of_mixed_workers(run)],
+        "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_warn_of_mixed_workers(run)],
         "events": list(folder.events),
         "numerics": dict(run.numerics),
         **({} if run.workers is None else {"workers": dict(run.workers)}),
@@ -210,8 +208,8 @@ def _publish(
     folder.publish(made, manifest, key)
 
 
-def _of_mixed_workers(run: RunFacts) -> list[str]:
-    """That not all numbers are of one numerics class, where the user allowed that."""
+def _warn_of_mixed_workers(run: RunFacts) -> list[str]:
+    """Warns of workers of different numerics classes, where the user allowed them."""
     others = () if run.workers is None else run.workers["other_classes"]
     return [
         f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits depend on "
@@ -220,7 +218,6 @@ def _of_mixed_workers(run: RunFacts) -> list[str]:
 
 
 def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str, str]:
-    """One line per fact."""
     recipe, identity, (first, final) = run.recipe, run.identity, run.batch_tokens
     lowered = f", lowered to {final} when memory ran out" if final != first else ""
     return {
@@ -228,13 +225,13 @@ def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str,
         f"{identity.parameters / 1e6:,.0f} million parameters)",
         "weights": f"{identity.source}, fingerprint {identity.fingerprint[:16]}",
         "questions": ", ".join(recipe.datasets) + (f", at most {recipe.limit} each" if recipe.limit else ""),
-        "prompt": f"{recipe.prompt}, {_examples(recipe.prompt)}",
-        "answers": _per_dataset({one.name: _answers(one, recipe.max_new_tokens) for one in results}),
-        "labels": _per_dataset({one.name: _labels(one) for one in results}),
-        "exact tokens": _exact_tokens(results),
+        "prompt": f"{recipe.prompt}, {_describe_examples(recipe.prompt)}",
+        "answers": _join_by_dataset({dataset.name: _answers(dataset, recipe.max_new_tokens) for dataset in results}),
+        "labels": _join_by_dataset({dataset.name: _describe_labels(dataset) for dataset in results}),
+        "exact tokens": _describe_exact_tokens(results),
         "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
-        "balance": _per_dataset(
-            {one.name: f"{_BALANCED[one.balanced_by]}; {_GROUPED[one.grouped_by]}" for one in results}
+        "balance": _join_by_dataset(
+            {dataset.name: f"{_BALANCED[dataset.balanced_by]}; {_GROUPED[dataset.grouped_by]}" for dataset in results}
         ),
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
         "device": f"{identity.device}, {identity.dtype}, batches of {first} tokens{lowered}",
@@ -242,86 +239,86 @@ def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str,
     }
 
 
-def _examples(prompt: str) -> str:
+def _describe_examples(prompt: str) -> str:
     if prompt == "zero-shot":
         return "no examples"
     return f"{len(FEW_SHOT)} examples" + (" as earlier turns" if prompt == "chat" else "")
 
 
-def _answers(one: DatasetResult, longest: int) -> str:
-    """How many answers the model wrote, and how many came with the questions."""
-    (asked,), (supplied,) = one.counts["asked"], one.counts["supplied"]
+def _answers(dataset: DatasetResult, longest: int) -> str:
+    """How many answers were generated, and how many supplied."""
+    (asked,), (supplied,) = dataset.counts["asked"], dataset.counts["supplied"]
     generated = f"{asked - supplied:,} generated (greedy, at most {longest} tokens)" if asked > supplied else ""
     return ", ".join(filter(None, (generated, f"{supplied:,} supplied" if supplied else "")))
 
 
-def _labels(one: DatasetResult) -> str:
-    """How many answers were compared with the accepted ones, and how many labels came with them."""
-    counts = one.counts.row(0, named=True)
+def _describe_labels(dataset: DatasetResult) -> str:
+    """How many answers were graded, and how many labels supplied."""
+    counts = dataset.counts.row(0, named=True)
     graded = counts["true"] + counts["false"] - counts["supplied_labels"]
-    told = {"graded against the accepted answers": graded, "supplied": counts["supplied_labels"]}
-    return ", ".join(f"{count:,} {how}" for how, count in told.items() if count)
+    counted = {"graded against the accepted answers": graded, "supplied": counts["supplied_labels"]}
+    return ", ".join(f"{count:,} {how}" for how, count in counted.items() if count)
 
 
-def _exact_tokens(results: Sequence[DatasetResult]) -> str:
+def _describe_exact_tokens(results: Sequence[DatasetResult]) -> str:
     """How many questions' key words were found in which way."""
     names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules", "model": "the model"}
-    totals = {name: sum(int(one.counts[f"words_by_{name}"].sum()) for one in results) for name in names}
+    totals = {name: sum(int(dataset.counts[f"words_by_{name}"].sum()) for dataset in results) for name in names}
     return ", ".join(f"{count:,} questions by {names[name]}" for name, count in totals.items() if count)
 
 
-def _per_dataset(told: Mapping[str, str]) -> str:
+def _join_by_dataset(facts: Mapping[str, str]) -> str:
     """What is the same for all datasets once, anything else with its dataset's name."""
-    different = set(told.values())
-    return different.pop() if len(different) == 1 else "; ".join(f"{name}: {text}" for name, text in told.items())
+    different = set(facts.values())
+    return different.pop() if len(different) == 1 else "; ".join(f"{name}: {text}" for name, text in facts.items())
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes."""
-    found = {"python": platform.python_version()}
+    """Versions of the libraries that compute."""
+    found_versions = {"python": platform.python_version()}
     for name in _NAMED_VERSIONS:
         try:
-            found[name] = metadata.version(name)
+            found_versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed as a package"
-    return found | {plugin.package: plugin.version for plugin in installed()}
+            found_versions[name] = "not installed as a package"
+    return found_versions | {plugin.package: plugin.version for plugin in installed()}
 
 
 def run_warnings(
     identity: ModelIdentity, balance: str, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]
 ) -> list[str]:
     """Every warning of a run; `balance` is the recipe's."""
-    found = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
-    found += [f"not measured: {one.reason}" for one in left_out]
-    for one in results:
-        named = f"{one.name}: " if len(results) > 1 else ""
-        found += [named + text for text in _of_data(one, balance)]
-    for one in results:
-        found += _unavailable(one)
-        found += [f"probe not converged: {name}" for name in one.unconverged]
-        found += one.notes
-    return found
+    warnings = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
+    warnings += [f"not measured: {dataset.reason}" for dataset in left_out]
+    for dataset in results:
+        named = f"{dataset.name}: " if len(results) > 1 else ""
+        warnings += [named + text for text in _warn_of_data(dataset, balance)]
+    for dataset in results:
+        warnings += _warn_of_unavailable(dataset)
+        warnings += [f"probe not converged: {name}" for name in dataset.unconverged]
+        warnings += dataset.notes
+    return warnings
 
 
-def _of_data(one: DatasetResult, balance: str) -> Iterator[str]:
-    """What a dataset's questions and answers do not allow."""
-    (supplied,), (asked,) = one.counts["supplied"], one.counts["asked"]
-    used = one.items.filter(pl.col("status") == "used")
+def _warn_of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
+    """What a dataset's questions and answers don't allow."""
+    (supplied,), (asked,) = dataset.counts["supplied"], dataset.counts["asked"]
+    used = dataset.items.filter(pl.col("status") == "used")
     if supplied:
         yield (
             f"{supplied:,} of {asked:,} answers were supplied: the probe reads the model's states on texts that it did "
             "not write"
         )
-    if one.balanced_by == "none":
+    if dataset.balanced_by == "none":
         yield f"true and false answers are not balanced (--balance none), {_BASE_RATES}"
-    elif one.balanced_by == "dataset":
+    elif dataset.balanced_by == "dataset":
         why = "no relations: balanced" if balance == "relation" else "balanced (--balance dataset)"
         yield f"{why} over the whole dataset, {_BASE_RATES}"
     elif missing := used["relation"].null_count():
         yield f"{missing:,} of {used.height:,} used questions have no relation: they are balanced as if they had one"
-    if one.grouped_by == "question":
+    if dataset.grouped_by == "question":
         yield "no subjects: every question is its own group, so questions about one thing may stand in several folds"
-    elif one.grouped_by == "subject" and (missing := used["subject"].null_count()):
+    elif dataset.grouped_by == "subject" and (missing := used["subject"].null_count()):
         yield (
             f"{missing:,} of {used.height:,} used questions have no subject: each is its own group, so questions about "
             "one thing may stand in several folds"
@@ -331,11 +328,11 @@ def _of_data(one: DatasetResult, balance: str) -> Iterator[str]:
             f"{used.height:,} answers used, fewer than {FOR_A_CHART}: intervals are wide, and small differences stay "
             "undecided"
         )
-    yield from _thin_folds(used)
+    yield from _warn_of_thin_folds(used)
 
 
-def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
-    """The fold that holds fewest true or fewest false answers, if these are very few."""
+def _warn_of_thin_folds(used: pl.DataFrame) -> Iterator[str]:
+    """The fold with the fewest true or false answers, if these are very few."""
     true, every = Counter(used.filter(pl.col("truthful"))["fold"]), Counter(used["fold"])
     fewest, kind = min(
         (count, kind) for fold in every for count, kind in ((true[fold], "true"), (every[fold] - true[fold], "false"))
@@ -347,20 +344,19 @@ def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
         )
 
 
-def _unavailable(one: DatasetResult) -> Iterator[str]:
-    """What was asked for and cannot be done."""
-    for (experiment,), rows in one.unavailable.group_by("experiment", maintain_order=True):
+def _warn_of_unavailable(dataset: DatasetResult) -> Iterator[str]:
+    for (experiment,), rows in dataset.unavailable.group_by("experiment", maintain_order=True):
         more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
         reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")
-        yield f"not available on {one.name}, {experiment}: {reason}{more}"
+        yield f"not available on {dataset.name}, {experiment}: {reason}{more}"
 
 
 @dataclass
 class FirstChart:
     """The first chart: ΔP of all datasets measured so far, drawn again when the random control is measured.
 
-    It has the path of the report's chart, is marked as preliminary, and is listed in the index like any other file of
-    the run: the report replaces it, and `verify` accepts a run that was stopped before that.
+    It has the path of the report's chart, is marked as preliminary, and is in the index: the report replaces it, and
+    `verify` accepts a run that was stopped before that.
     """
 
     folder: RunFolder
@@ -368,7 +364,7 @@ class FirstChart:
     layers: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def draw(self, dataset: str, curves: pl.DataFrame, layers: tuple[int, ...], n_layers: int) -> None:
-        """Draws it with the curves of one more dataset, or with more curves of one that it has."""
+        """Draws it with the curves of one more dataset, or with more curves of one."""
         from anchorscope.report.charts.delta_p import DeltaPChart  # only here: matplotlib takes a second
 
         is_first, has_random = not self.curves, "random" in set(curves["intervention"])
@@ -390,5 +386,5 @@ class FirstChart:
 
 
 def first_chart(folder: RunFolder, recipe: Recipe) -> FirstChart | None:
-    """Where a page is wanted and the folder has no finished run, whose chart would be replaced too early."""
+    """If a page is wanted and the folder has no finished run, whose chart would be replaced too early."""
     return FirstChart(folder) if recipe.report and MANIFEST not in folder.results else None

@@ -1,7 +1,7 @@
 """The columns of every file of a run folder, and the version of the whole.
 
-Other programs rely on these names. A column is added at will; one that is renamed, dropped or given another meaning
-raises `SCHEMA_VERSION`, and folders of other versions are then read as what they are or refused in one line.
+Other programs rely on these names. Columns may be added; one that is renamed, dropped or given another meaning raises
+`SCHEMA_VERSION`, and folders of other versions are then read as what they are or refused.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,9 @@ import polars as pl
 from anchorscope.catalogue import POSITIONS, SAMPLES
 
 Schema = dict[str, pl.DataType]
-SCHEMA_VERSION = 4
-"""1 had no index of its own files, no keys of steps and no version; 2 had `pathway_retained` in items.parquet."""
+SCHEMA_VERSION = 5
+"""1 had no index of its own files, no keys of steps and no version; 2 had `pathway_retained` in items.parquet; 4 had
+question_share.csv in place of evidence_parts.csv."""
 
 
 def _texts(*names: str) -> Schema:
@@ -28,7 +29,6 @@ def _counts(*names: str) -> Schema:
 
 
 def empty(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
-    """A table of these columns without rows."""
     return pl.DataFrame(schema=schema)
 
 
@@ -51,11 +51,9 @@ ITEM_SCHEMA = {
     "answer_tokens": pl.List(pl.Int64()),
     "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
     **_texts("pathway", "pathway_corrected"),
-    **_numbers("question_share", "question_share_low", "question_share_high"),
-    **_texts("pathway_call", "metadata"),
+    "metadata": pl.String(),
 }
-"""items.parquet; `exact_question` are the user's own spans, `question_words` those that were used for E_Q, `metadata`
-is a JSON object."""
+"""items.parquet; `exact_question` are the user's own spans, `question_words` those used for E_Q, `metadata` is JSON."""
 EFFECT_SCHEMA = {
     **_texts("dataset", "item_id", "intervention", "variant", "probe", "site", "position"),
     **_counts("n_cut", "n_candidates"),
@@ -63,8 +61,8 @@ EFFECT_SCHEMA = {
     "logit_clean": pl.List(pl.Float32()),
     "logit_after": pl.List(pl.Float32()),
 }
-"""effects.parquet; `n_candidates` tokens there were to draw the cut ones from, `attention_ratio` is the attention that
-the cut tokens receive in the clean run over that of E_Q; null where it does not apply."""
+"""effects.parquet; `n_candidates` is the number of tokens that cut ones were drawn from, `attention_ratio` the
+attention that the cut tokens receive in the clean run over that of E_Q; null where it doesn't apply."""
 CURVE_COLUMNS = (
     *_texts("model", "dataset", "intervention", "variant", "site", "position", "assignment", "group", "truth"),
     "layer",
@@ -85,38 +83,27 @@ SCORE_COLUMNS = (
     *_counts("n", "n_groups"),
 )
 """probe_scores.csv."""
-SHARE_SCHEMA = {
-    **_texts("model", "dataset", "intervention", "site", "position"),
-    "layer": pl.Int64(),
-    **_texts("group", "truth"),
+PART_SCHEMA = {
+    **_texts("model", "dataset", "intervention", "site", "position", "layer", "part"),
     **_numbers("share", "ci_low", "ci_high"),
     **_counts("n", "n_groups"),
     "method": pl.String(),
 }
-"""question_share.csv: Λ per cut, place, layer and group."""
-SHARE_COLUMNS = tuple(SHARE_SCHEMA)
-"""The same, names alone."""
-SHARE_ITEM_SCHEMA = {
-    **_texts("dataset", "item_id", "intervention", "site", "position"),
-    "lost": pl.List(pl.Float32()),
-    "had": pl.List(pl.Float32()),
+"""evidence_parts.csv: `together`, `question`, `answer` and `either` sum to 1; `layer` is a number or `BAND`."""
+BAND = "band"
+"""In the place of a layer: the mean over all layers whose AUC is within one standard error of the best."""
+EVIDENCE_ITEM_SCHEMA = {
+    **_texts("dataset", "item_id", "intervention", "view", "site", "position"),
+    **dict.fromkeys(("lost", "label_left", "had", "label"), pl.List(pl.Float32())),
 }
-"""question_share_items.parquet: lists over layers; the share of any set of items is sum(lost) / sum(had)."""
-SHARE_TEST_SCHEMA = {
-    **_texts("model", "dataset", "site", "position"),
-    "layer": pl.Int64(),
-    **_texts("quantity", "intervention", "group"),
+"""evidence_items.parquet: lists over layers; need of a set of items is (Σ lost / Σ label_left) / (Σ had / Σ label)."""
+EVIDENCE_TEST_SCHEMA = {
+    **_texts("model", "dataset", "site", "position", "layers", "quantity", "intervention", "group"),
     **_numbers("value", "ci_low", "ci_high", "p_value"),
     "n": pl.Int64(),
     "method": pl.String(),
 }
-"""question_share_tests.csv: what follows from the share at the headline place and layer, one number per row."""
-SHARE_CALL_SCHEMA = {
-    "item_id": pl.String(),
-    **_numbers("question_share", "question_share_low", "question_share_high"),
-    "pathway_call": pl.String(),
-}
-"""What items.parquet says of a used item's share."""
+"""evidence_tests.csv: numbers beside the parts at the headline place, over the band's `layers`."""
 SUMMARY_COLUMNS = (
     *_texts("dataset", "site", "position", "assignment", "intervention", "group", "quantity"),
     *_numbers("value", "ci_low", "ci_high"),
@@ -149,7 +136,7 @@ FEATURE_SCHEMA = {
 }
 """states/DATASET/features.parquet (`--keep detection`): what detectors read of the used items beside their states."""
 UNAVAILABLE_SCHEMA = _texts("dataset", "experiment", "reason")
-"""What was asked for and cannot be done, with the reason; in the manifest."""
+"""What can't be done, with the reason; in the manifest."""
 
 DETECTION_VERSION = 1
 """Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
@@ -158,9 +145,8 @@ DETECTOR_SCHEMA = {
     **_numbers("value", "ci_low", "ci_high"),
     **_counts("n", "passes"),
 }
-"""detectors.csv: one number per row. `train` and `test` are datasets; `train` is `all but X` where every dataset but
-the tested one was learned from, `test` is `X (prompt NAME)` where the questions were put another way. The metric
-`auroc-spread` is the standard deviation of the AUROC over the seeds of the folds."""
+"""detectors.csv: one number per row. `train` and `test` are datasets; `train` may be `all but X`, `test` may be `X
+(prompt NAME)`. The metric `auroc-spread` is the standard deviation of the AUROC over the seeds of the folds."""
 DETECTOR_DIFFERENCE_SCHEMA = {
     **_texts("detector", "against", "train", "test", "metric", "prevalence"),
     **_numbers("difference", "ci_low", "ci_high"),
@@ -176,7 +162,6 @@ DETECTOR_CONTROL_SCHEMA = {
     **_numbers("value", "low", "high"),
     "n": pl.Int64(),
 }
-"""controls.csv: `permuted-labels`, the mean AUROC with labels tossed and its interval, for all detectors together
-(Bonferroni); `random-cut`, the AUROC with the knockout minus that of the same detector with a random cut, and its
-interval; `label-noise`, the AUROC and the band that the grader's error leaves for it. `train` is the dataset that was
-learned and tested."""
+"""controls.csv: `permuted-labels`, the mean AUROC with permuted labels and its interval, for all detectors together
+(Bonferroni); `random-cut`, the AUROC with the knockout minus that with a random cut, and its interval; `label-noise`,
+the AUROC and the band that the grader's error leaves for it."""

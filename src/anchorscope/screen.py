@@ -27,14 +27,14 @@ _TRUST_STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
 
 
 def say(text: str, quiet: bool = False) -> None:
-    """One message on standard error; never wrapped and never read as markup, so that paths survive."""
+    """One message on standard error, neither wrapped nor read as markup, so that paths survive."""
     if not quiet:
         lines = "\n".join(map(harmless, text.split("\n")))
         console.print(lines, markup=False, highlight=False, soft_wrap=True)
 
 
 def harmless(text: str | None) -> str:
-    """The text with a visible sign for every control character; as long as before, so that positions hold."""
+    """The text with a visible sign for every control character, equally long."""
     return "".join(map(_sign, text or ""))
 
 
@@ -55,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 def chosen_listener(progress: Progress | Literal["auto"] | None) -> Progress:
-    """`auto`: a bar in a terminal, lines in a notebook, nothing where output goes elsewhere; None: nothing."""
+    """`auto`: a bar in a terminal, lines in a notebook, else nothing."""
     if progress != "auto":
         return progress or Silent()
     return ScreenProgress() if _in_notebook() or sys.stderr.isatty() else Silent()
@@ -67,13 +67,13 @@ def _in_notebook() -> bool:
 
 
 def clear_screen() -> None:
-    """Takes down a bar that is still there."""
+    """Removes a remaining bar."""
     while _bars:
         _bars.pop().stop()
 
 
 class ScreenProgress(Progress):
-    """A bar for the present part on a terminal; elsewhere a line when a part begins and ends, and every few seconds."""
+    """A bar on a terminal; elsewhere a line when a part begins and ends, and every few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, every: float = 5.0) -> None:
         self._clock, self._every = clock, every
@@ -136,10 +136,7 @@ class ScreenProgress(Progress):
 
 
 class TimeLeft:
-    """Which step a job is at, and how long it still takes.
-
-    What steps took tells how fast this machine is at each kind of step; what remains is its usual work at that speed.
-    """
+    """Which step a job is at, and how long it still takes, from the speed of earlier steps of each kind."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -149,7 +146,7 @@ class TimeLeft:
         self._counted = clock()
         self._n_made = 0
         self.seconds_of_part = 0.0
-        """What the present part of the present step still takes, at its own speed."""
+        """What the current part of the current step still takes, at its own speed."""
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
         """The job's steps; a later plan replaces this one, and what was made since the first still counts."""
@@ -163,7 +160,7 @@ class TimeLeft:
         self._open[step] = 0.0
 
     def done(self, step: str) -> None:
-        """A step that was not begun came along with another."""
+        """A step that wasn't begun was made together with another."""
         self._count()
         self.seconds_of_part = 0.0
         own = self._open.pop(step, 0.0)
@@ -187,7 +184,7 @@ class TimeLeft:
         return f"step {self._n_made + 1} of {self._n_made + remaining}" if remaining else ""
 
     def left(self) -> str:
-        """`about 2 min left`; `at least` where some steps have no usual cost; or that it's unknown."""
+        """`about 2 min left`; `at least` if some steps have no usual cost; or that it's unknown."""
         remaining = self._remaining()
         if not remaining:
             return ""
@@ -217,7 +214,7 @@ def print_card(card: "AnswerCard", console: Console) -> None:
 
 
 def card_text(card: "AnswerCard", width: int) -> Text:
-    """The card as lines of at most `width` columns; a command stands on a line of its own and is never wrapped."""
+    """The card as lines of at most `width` columns; a command has its own line and is never wrapped."""
     width, lines = max(min(width, _WIDEST_CARD), 20), list[Text]()
 
     def add(text: str, style: str = "", first: str = "", indent: str = "    ") -> None:

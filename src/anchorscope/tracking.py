@@ -1,8 +1,4 @@
-"""Finished runs in the experiment trackers that people already have: MLflow, Weights & Biases, Trackio.
-
-`anchorscope.log_run(run, to="mlflow")` hands a finished run to the tracker: parameters, tags, numbers, curves over
-layers, files. Every number goes with its interval: NAME, NAME.low, NAME.high. A curve's steps are the layers.
-"""
+"""Finished runs in experiment trackers: MLflow, Weights & Biases, Trackio."""
 
 import contextlib
 import importlib
@@ -24,23 +20,23 @@ from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.recipe import named_folder
-from anchorscope.schema import SHARE_SCHEMA
+from anchorscope.schema import BAND, PART_SCHEMA
 
 _SUMMARY = ("quantity", "intervention", "assignment", "group", "site", "position")
 _FILES = ("report.html", "report.md", "recipe.toml", "manifest.json", "answer.json", "observations.json")
-_TABLES = ("summary", "probe_scores", "curves", "question_share", "question_share_tests", "experiments")
+_TABLES = ("summary", "probe_scores", "curves", "evidence_parts", "evidence_tests", "experiments")
 _OF_MODEL = ("name", "source", "fingerprint", "tokenizer", "n_layers", "dtype", "device")
 _LETTERS = re.compile(r"[^\w\-. /]")  # what names may not have in one tracker or another
 
 
 @faults_as_user_errors()
 def log_run(run: Any, to: str, *, project: str = "anchorscope", name: str | None = None, **options: Any) -> str:
-    """Logs a finished run, `Run` or its folder, and gives the id that the tracker knows it by.
+    """Logs a finished run, `Run` or its folder, and returns the tracker's id of it.
 
     The recipe becomes parameters; model, question files and versions tags; numbers of the summary metrics, each with
-    the ends of its interval (NAME.low, NAME.high); curves metrics whose steps are layers; tables, figures and report
-    files. `project` is MLflow's experiment; `options` are the library's own: `tracking_uri` for MLflow; `mode`,
-    `entity`, `dir`, `group` for W&B; `space_id`, `server_url`, `group`, `private` for Trackio.
+    its interval (NAME.low, NAME.high); curves metrics whose steps are layers; tables, figures and report files.
+    `project` is MLflow's experiment; `options` are the library's own: `tracking_uri` for MLflow; `mode`, `entity`,
+    `dir`, `group` for W&B; `space_id`, `server_url`, `group`, `private` for Trackio.
     """
     if to not in TRACKERS:
         raise unknown("tracker", to, TRACKERS)
@@ -62,30 +58,25 @@ def log_run(run: Any, to: str, *, project: str = "anchorscope", name: str | None
 
 @dataclass(frozen=True)
 class RunRecords:
-    """A finished run, as trackers take it."""
-
     name: str
     parameters: dict[str, str]
-    """The recipe."""
     tags: dict[str, str]
-    """Model, weights, question files, versions: what makes two runs the same or not."""
+    """Model, weights, question files, versions."""
     metrics: dict[str, float]
     """Single numbers, each with the ends of its interval."""
     curves: dict[int, dict[str, float]]
-    """Numbers by layer."""
     files: list[tuple[Path, str]]
-    """Report, figures, tables, recipe, manifest: each with the folder that it goes into."""
+    """Each with the folder that it goes into."""
 
 
 def records_of(run: FinishedRun) -> RunRecords:
-    """Everything that is logged of a run."""
     scores, curves = run.csv("probe_scores"), run.csv("curves")
-    shares = run.csv_where_made("question_share", SHARE_SCHEMA)
+    shares = run.csv_where_made("evidence_parts", PART_SCHEMA)
     metrics: dict[str, float] = {}
     for row in run.csv("summary").iter_rows(named=True):
-        metrics |= _with_interval(_name(row["dataset"], *(row[column] for column in _SUMMARY)), row, "value")
+        metrics |= _add_interval(_metric_name(row["dataset"], *(row[column] for column in _SUMMARY)), row, "value")
     for row in scores.filter(pl.col("layer").is_null()).iter_rows(named=True):
-        metrics |= _with_interval(_name(row["dataset"], "auc", row["kind"], row["intervention"]), row, "auc")
+        metrics |= _add_interval(_metric_name(row["dataset"], "auc", row["kind"], row["intervention"]), row, "auc")
     headline = (pl.col("site") == run.recipe.site) & (pl.col("position") == run.recipe.position)
     in_layer = pl.col("layer").is_not_null() & headline
     all_answers = in_layer & (pl.col("truth") == "all")
@@ -93,11 +84,11 @@ def records_of(run: FinishedRun) -> RunRecords:
     for rows, value, title, columns in (
         (scores.filter(in_layer), "auc", "auc by layer", ("kind", "intervention")),
         (curves.filter(all_answers), "delta_p", "delta_p", ("intervention", "variant", "assignment", "group")),
-        (shares.filter(all_answers), "share", "question share", ("intervention", "group")),
+        (shares.filter(headline & (pl.col("layer") != BAND)), "share", "evidence", ("intervention", "part")),
     ):
         for row in rows.iter_rows(named=True):
-            name = _name(row["dataset"], title, *(row[column] for column in columns))
-            by_layer.setdefault(int(row["layer"]), {}).update(_with_interval(name, row, value))
+            name = _metric_name(row["dataset"], title, *(row[column] for column in columns))
+            by_layer.setdefault(int(row["layer"]), {}).update(_add_interval(name, row, value))
     files = [(run.path / name, "") for name in _FILES]
     files += [(run.path / f"{name}.csv", "tables") for name in _TABLES]
     files += [(path, "figures") for path in sorted((run.path / "figures").glob("*"))]
@@ -115,27 +106,27 @@ def records_of(run: FinishedRun) -> RunRecords:
 
 
 def tags_of(manifest: Mapping[str, Any], manifest_sha256: str) -> dict[str, str]:
-    """What the run was made of: the model with its fingerprint, the question files with theirs, versions."""
+    """The model and the question files with their fingerprints, and versions."""
     model = manifest["model"]
     tags = {f"model.{name}": str(model[name]) for name in _OF_MODEL if model.get(name) is not None}
-    tags |= {f"dataset.{_name(name)}.sha256": str(value) for name, value in manifest.get("inputs", {}).items()}
+    tags |= {f"dataset.{_metric_name(name)}.sha256": str(value) for name, value in manifest.get("inputs", {}).items()}
     tags |= {f"version.{name}": str(value) for name, value in manifest.get("versions", {}).items()}
     return tags | {"schema_version": str(manifest["schema_version"]), "manifest.sha256": manifest_sha256}
 
 
-def _with_interval(name: str, row: Mapping[str, Any], value: str) -> dict[str, float]:
+def _add_interval(name: str, row: Mapping[str, Any], value: str) -> dict[str, float]:
     numbers = {name: row[value], f"{name}.low": row["ci_low"], f"{name}.high": row["ci_high"]}
     return {
         key: float(number) for key, number in numbers.items() if isinstance(number, int | float) and isfinite(number)
     }
 
 
-def _name(*parts: object) -> str:
+def _metric_name(*parts: object) -> str:
     return "/".join(_LETTERS.sub("_", str(part)) for part in parts if part is not None)
 
 
 def _to_mlflow(library: Any, records: RunRecords, project: str, name: str, tracking_uri: str | None = None) -> str:
-    """Through its client, so that a run the caller has open there is left alone."""
+    """Through its client, so that the caller's open run is left alone."""
     client, entities, now = library.MlflowClient(tracking_uri=tracking_uri), library.entities, int(time.time() * 1000)
     existing = client.get_experiment_by_name(project)
     experiment = client.create_experiment(project) if existing is None else existing.experiment_id
@@ -185,7 +176,7 @@ def _to_wandb(library: Any, records: RunRecords, project: str, name: str, **opti
 
 
 def _to_trackio(library: Any, records: RunRecords, project: str, name: str, **options: Any) -> str:
-    """In a context of its own, so that a run the caller has open there is left alone."""
+    """In a context of its own, so that the caller's open run is left alone."""
     config = library.config  # the caller's
     try:
         return copy_context().run(_in_trackio, library, records, project, name, **options)
@@ -219,4 +210,4 @@ TRACKERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "wandb": (_to_wandb, ("mode", "entity", "dir", "group")),
     "trackio": (_to_trackio, ("space_id", "server_url", "group", "private")),
 }
-"""The trackers by the name of their library, with the options that `log_run` passes on."""
+"""By the library's name, with the options that `log_run` passes on."""

@@ -1,8 +1,7 @@
-"""Is a folder of ours whole? Every file that its list names, against size and sha256; and what nobody lists.
+"""Checks every listed file of a folder of ours against size and sha256, and reports unlisted ones.
 
-A run's list is its index, or its manifest where the index is lost. Comparisons, detectors and validations have a
-manifest with the hash of every file; a bundle vouches for itself. Folders of ours inside a folder are checked with it.
-Nothing is written.
+A run's list is its index or, if that is lost, its manifest. Comparisons, detectors and validations have a manifest with
+the hash of every file; a bundle vouches for itself. Folders of ours inside are checked too. Nothing is written.
 """
 
 import contextlib
@@ -53,12 +52,9 @@ RESULT = "result"
 
 @dataclass(frozen=True)
 class Problem:
-    """A file that is not what was written."""
-
     file: str
-    """Relative to the folder that was checked."""
     wrong: str
-    """How, in words that follow its name."""
+    """In words that follow its name."""
     part: str = RESULT
     """What it belongs to: `result`, or a step's name."""
 
@@ -72,24 +68,20 @@ class Verified:
     """`run`, `comparison`, `study`, `detectors`, `validation` or `detector`."""
     finished: bool
     files: int
-    """Files that are listed."""
     size: int
-    """Bytes that were read."""
     seconds: float
     problems: tuple[Problem, ...] = ()
     unlisted: tuple[str, ...] = ()
-    """Files that nobody lists: the user's own, which are never touched."""
+    """The user's own files, which are never touched."""
     commands: tuple[str, ...] = ()
     """What makes damaged files again."""
 
     @property
     def whole(self) -> bool:
-        """Whether every file is there and what was written."""
         return not self.problems
 
     @property
     def answer(self) -> str:
-        """One line."""
         checked = f"{self.size / 1e6:,.1f} MB checked in {self.seconds:.1f} s"
         if self.whole:
             so_far = "" if self.finished else " so far, the run is not finished"
@@ -97,16 +89,15 @@ class Verified:
         return f"damaged: {len(self.problems):,} of {self.files:,} files, {checked}"
 
     def lines(self) -> Iterator[str]:
-        """The answer, then every file that is not what was written, then what nobody lists."""
+        """The answer, then every damaged file, then unlisted ones."""
         yield f"{self.path}: {self.answer}"
-        for one in self.problems:
-            yield f"  {one.file} {one.wrong} ({one.part})"
+        for problem in self.problems:
+            yield f"  {problem.file} {problem.wrong} ({problem.part})"
         if self.unlisted:
             named = ", ".join(self.unlisted[:_NAMED]) + (" …" if len(self.unlisted) > _NAMED else "")
             yield f"  not listed, and never touched: {len(self.unlisted):,} ({named})"
 
     def record(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "folder": str(self.path),
             "kind": self.kind,
@@ -115,7 +106,7 @@ class Verified:
             "files": self.files,
             "bytes": self.size,
             "seconds": round(self.seconds, 3),
-            "damaged": [vars(one) for one in self.problems],
+            "damaged": [vars(problem) for problem in self.problems],
             "unlisted": list(self.unlisted),
             "commands": list(self.commands),
         }
@@ -123,16 +114,12 @@ class Verified:
 
 @dataclass
 class _Listing:
-    """What a folder should hold."""
-
     kind: str
     finished: bool = True
     files: dict[str, tuple[FileFacts, str]] = field(default_factory=dict)
-    """Facts and part of every file."""
     markers: set[str] = field(default_factory=set)
-    """Files of ours that no list names: the list itself, the lock, what is on its way."""
+    """Our files that no list names: the list itself, the lock, files being written."""
     problems: list[Problem] = field(default_factory=list)
-    """Of the lists themselves."""
     command: str = ""
     """What makes damaged files again."""
 
@@ -141,12 +128,12 @@ class _Listing:
 
 
 def verify(path: str | Path, progress: Progress | None = None) -> Verified:
-    """Checks every file of a run, comparison, validation, detectors or a bundle, and of what lies inside it."""
+    """Checks every file of a run, comparison, validation, detectors or a bundle, and of folders inside."""
     folder, listener = Path(path), progress or Silent()
-    if not folder.is_dir() or _kind(folder) is None:
-        found = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
+    if not folder.is_dir() or _kind_of_folder(folder) is None:
+        reason = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
         raise UserError(
-            f"{str(folder)!r} is no folder of anchorscope's ({found}); name a run, a comparison, a study, a "
+            f"{str(folder)!r} is no folder of anchorscope's ({reason}); name a run, a comparison, a study, a "
             f"validation, detectors or a bundle."
         )
     for _ in range(_AGAIN):
@@ -158,13 +145,13 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
 
 
 def _verify(folder: Path, progress: Progress) -> Verified:
-    began, listing = time.monotonic(), _listing(folder)
+    began, listing = time.monotonic(), _list_files(folder)
     problems, size = _check(folder, listing.files, progress)
     problems = [*listing.problems, *problems]
     commands = [listing.command] if problems else []
     unlisted = [name for name in _names_below(folder) if name not in listing.files and name not in listing.markers]
     n_files = len(listing.files) + len({problem.file for problem in listing.problems})
-    for name in _inner(folder, unlisted):
+    for name in _find_inner_folders(folder, unlisted):
         inner, below = _verify(folder / name, progress), f"{name}/"
         problems += [replace(problem, file=below + problem.file) for problem in inner.problems]
         commands += inner.commands
@@ -176,7 +163,7 @@ def _verify(folder: Path, progress: Progress) -> Verified:
 
 
 def _check(folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: Progress) -> tuple[list[Problem], int]:
-    """Files that are not what was written, and how many bytes were read."""
+    """Damaged files, and how many bytes were read."""
     progress.start(f"check {folder}", len(files))
     problems, size = list[Problem](), 0
     with ThreadPoolExecutor(_THREADS) as threads:
@@ -191,19 +178,19 @@ def _check(folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: P
     return problems, size
 
 
-def _kind(folder: Path) -> str | None:
+def _kind_of_folder(folder: Path) -> str | None:
     return kind_of(folder) or (BUNDLE if (folder / _JSON).is_file() and (folder / _WEIGHTS).is_file() else None)
 
 
-def _listing(folder: Path) -> _Listing:
-    kind = _kind(folder)
+def _list_files(folder: Path) -> _Listing:
+    kind = _kind_of_folder(folder)
     if kind == RUN:
-        return _listed_by_run(folder)
-    return _listed_by_itself(folder) if kind == BUNDLE else _listed_by_manifest(folder, str(kind))
+        return _list_run(folder)
+    return _list_bundle(folder) if kind == BUNDLE else _list_by_manifest(folder, str(kind))
 
 
-def _listed_by_run(folder: Path) -> _Listing:
-    """By the index; without one, by the manifest, which knows the results and what the index said at the end."""
+def _list_run(folder: Path) -> _Listing:
+    """By the index; without one, by the manifest, which has the results and the final index."""
     listing = _Listing(RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder))
     run = manifest = unusable = None
     try:
@@ -234,7 +221,7 @@ def _listed_by_run(folder: Path) -> _Listing:
     return listing
 
 
-def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
+def _list_by_manifest(folder: Path, kind: str) -> _Listing:
     (name,) = (marker for marker, marked in MARKERS.items() if marked == kind)
     markers = {name, LOCK} if kind == STUDY else {name}
     listing = _Listing(kind, markers=markers, command=f"anchorscope {_MAKERS[kind]}")
@@ -254,7 +241,7 @@ def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
     return listing
 
 
-def _listed_by_itself(folder: Path) -> _Listing:
+def _list_bundle(folder: Path) -> _Listing:
     from anchorscope.detectors.bundle import read_bundle  # only here: it brings torch
 
     listing = _Listing(BUNDLE, markers={_JSON, _WEIGHTS}, command="anchorscope detect")
@@ -266,7 +253,7 @@ def _listed_by_itself(folder: Path) -> _Listing:
 
 
 def _names_below(folder: Path) -> Iterator[str]:
-    """Everything below a folder that is no folder; half-made folders of a run at work, or killed, are left out."""
+    """All files below a folder, except in half-made folders of a running or killed run."""
     for above, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.endswith(PARTIAL))
         links = [name for name in folders if (Path(above) / name).is_symlink()]
@@ -274,13 +261,13 @@ def _names_below(folder: Path) -> Iterator[str]:
             yield (Path(above) / name).relative_to(folder).as_posix()
 
 
-def _inner(folder: Path, unlisted: Sequence[str]) -> list[str]:
-    """Folders of ours inside a folder, the outermost ones."""
+def _find_inner_folders(folder: Path, unlisted: Sequence[str]) -> list[str]:
+    """Outermost folders of ours inside a folder."""
     inner: list[str] = []
     for name in unlisted:
         above = [str(part) for part in reversed(PurePosixPath(name).parents[:-1])]
         if not any(part in inner for part in above):
-            inner += [part for part in above if _kind(folder / part) is not None][:1]
+            inner += [part for part in above if _kind_of_folder(folder / part) is not None][:1]
     return inner
 
 

@@ -23,14 +23,6 @@ def test_every_intervention_of_the_catalogue_is_registered_and_the_other_way_rou
         assert entry.kind == (CUT if REGISTERED[name].rewrite is None else REWRITE)
 
 
-def test_every_intervention_belongs_to_an_experiment_and_says_what_it_does_in_one_line() -> None:
-    for entry in INTERVENTIONS.values():
-        assert entry.experiment in EXPERIMENTS
-        for text in (entry.about, entry.label):
-            assert text
-            assert "\n" not in text
-
-
 def test_every_experiment_computes_something_or_has_interventions() -> None:
     of_interventions = {one.experiment for one in INTERVENTIONS.values()}
     assert of_interventions | set(WITH_HOME) == set(EXPERIMENTS)
@@ -58,28 +50,8 @@ def test_an_experiments_page_is_there_and_names_it(name: str) -> None:
     entry = EXPERIMENTS[name]
     assert entry.name == name
     assert entry.asks.endswith("?")
-    page = (DOCS / entry.docs).read_text(encoding="utf-8")
+    page = (DOCS / entry.docs.partition("#")[0]).read_text(encoding="utf-8")
     assert name in page.lower()
-
-
-def test_controls_are_flagged_and_shown_below_everything_that_takes_the_question_away() -> None:
-    controls = {name for name, one in INTERVENTIONS.items() if one.control}
-    assert controls == {"random", "template", "patch-control", "patch-self", "none"}
-    assert set(list(INTERVENTIONS)[-len(controls) :]) == controls
-    assert {name for name, one in REGISTERED.items() if not one.changes} <= controls
-
-
-def test_no_two_interventions_look_the_same_in_a_figure() -> None:
-    labels = [one.label for one in INTERVENTIONS.values()]
-    assert len(set(labels)) == len(labels)
-
-
-def test_experiments_run_in_their_order_and_always_with_the_knockout() -> None:
-    assert chosen_evidence(()) == ("knockout",)
-    assert chosen_evidence(("all",)) == EVIDENCE
-    for name in EVIDENCE:
-        assert set(chosen_evidence((name,))) == {"knockout", name}
-        assert chosen_evidence((*reversed(EVIDENCE), name)) == EVIDENCE
 
 
 def test_the_knockout_and_its_controls_are_among_the_interventions_of_any_run() -> None:

@@ -1,12 +1,9 @@
 """What a run costs: told before it begins, from recipe, model, questions and kind of device alone."""
 
-import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
-from anchorscope.cli.main import app
 from anchorscope.cost import (
     CPU_CUT_OPERATIONS,
     MOST_RANDOM_CUTS,
@@ -14,7 +11,6 @@ from anchorscope.cost import (
     ModelSize,
     choose_random_cuts,
     dataset_size,
-    measured_rate,
     run_cost,
     step_costs,
 )
@@ -85,27 +81,3 @@ def test_experiments_of_unknown_cost_make_it_a_lower_bound() -> None:
     assert not run_cost(plain, SMALL, [DEMO], plain).at_least
     assert run_cost(more, SMALL, [DEMO], more).at_least
     assert "at least" in run_cost(more, SMALL, [DEMO], more).sentence
-
-
-def test_who_gets_fewer_random_cuts_is_told_how_to_ask_for_more() -> None:
-    asked = recipe()
-    chosen = choose_random_cuts(asked, SMALL, [DEMO])
-    assert "--random-cuts 5" in run_cost(chosen, SMALL, [DEMO], asked).sentence
-    assert "--random-cuts" not in run_cost(chosen, SMALL, [DEMO], chosen).sentence
-
-
-def test_the_rate_of_this_machine_is_measured_in_a_moment() -> None:
-    assert 1e8 < measured_rate("cpu", "float32", 64, seconds=0.02) < 1e14
-
-
-@pytest.mark.embedded
-def test_the_dry_run_tells_the_cost_to_people_and_programs() -> None:
-    words = ["run", "--device", "cpu", "--dtype", "float32", "--dry-run"]
-    shown = CliRunner().invoke(app, [*words, "--limit", "100"])
-    assert shown.exit_code == 0, shown.output
-    assert "  cost: 9 passes over about 60 used answers" in shown.stdout
-    told = CliRunner().invoke(app, [*words, "--limit", "500", "--json"])
-    cost = json.loads(told.stdout)["cost"]
-    assert (cost["random_cuts"], cost["passes"], cost["used"]) == (1, 5, 300)
-    assert cost["seconds"] == pytest.approx(cost["operations"] / cost["operations_per_second"], rel=0.5)
-    assert 1e9 < cost["memory_bytes"] < 3e9

@@ -100,10 +100,6 @@ def test_the_place_is_named_where_the_system_names_none(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_very_long_path_stays_one_short_line() -> None:
-    assert len(fault_in_words(OSError(errno.ENAMETOOLONG, "File name too long", "x" * 9000))) < 500
-
-
 def test_python_callers_get_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> None:
         raise OSError(errno.EDQUOT, "Disk quota exceeded", str(tmp_path))

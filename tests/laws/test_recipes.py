@@ -15,10 +15,6 @@ from repo import ROOT
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 
 
-def test_the_charts_of_both_families_have_a_recipe() -> None:
-    assert [path.name for path in RECIPES] == ["llama-3.2.toml", "qwen3.toml"]
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
 def test_a_recipe_names_known_datasets_and_a_hub_id_and_tells_the_other_model(path: Path) -> None:
     recipe = make_recipe(read_recipe(path))
@@ -43,10 +39,6 @@ def test_a_recipe_can_be_looked_at_with_another_model_and_other_questions(
 STUDIES = {path.stem: path for path in (ROOT / "recipes" / "studies").glob("*.toml")}
 
 
-def test_the_papers_grid_and_the_four_models_of_the_charts_are_studies() -> None:
-    assert {name: len(read_study(path).runs) for name, path in STUDIES.items()} == {"paper-grid": 12, "four-models": 4}
-
-
 @pytest.mark.parametrize("path", STUDIES.values(), ids=lambda path: path.name)
 def test_a_study_names_hub_ids_and_known_datasets_and_tells_its_commands(path: Path) -> None:
     study = read_study(path)
@@ -55,15 +47,3 @@ def test_a_study_names_hub_ids_and_known_datasets_and_tells_its_commands(path: P
     text = path.read_text(encoding="utf-8")
     assert f"anchorscope study run recipes/studies/{path.name} --out " in text
     assert "Access to the hub is needed" in text
-
-
-def test_the_four_models_are_those_of_the_recipes() -> None:
-    models = {run.recipe.model for run in read_study(STUDIES["four-models"]).runs}
-    assert models == {model for path in RECIPES for model in _models(path)}
-    assert models <= {run.recipe.model for run in read_study(STUDIES["paper-grid"]).runs}
-
-
-def _models(path: Path) -> set[str]:
-    """The model that a recipe sets, and the one that its second command names."""
-    words = path.read_text(encoding="utf-8").split()
-    return {make_recipe(read_recipe(path)).model, words[words.index("--model") + 1]}

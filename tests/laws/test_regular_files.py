@@ -12,13 +12,6 @@ from anchorscope.errors import UserError
 from anchorscope.files import read_regular
 
 
-def test_a_file_is_read_whole_and_a_longer_one_not_at_all(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"12345")
-    assert read_regular(tmp_path / "a", 5) == b"12345"
-    with pytest.raises(OSError, match="it has 5 bytes, at most 4 are read"):
-        read_regular(tmp_path / "a", 4)
-
-
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
 def test_what_has_no_end_is_refused_in_every_place(kind: str, tmp_path: Path) -> None:
     for name in ("a", "manifest.json", INDEX, "detector.json"):

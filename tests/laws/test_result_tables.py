@@ -10,7 +10,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Effect
 from anchorscope.items import Item
 from anchorscope.result_tables import confidence, effects_frame, items_frame
-from anchorscope.schema import ITEM_SCHEMA, SHARE_CALL_SCHEMA
+from anchorscope.schema import ITEM_SCHEMA
 from anchorscope.spans.locate import ItemTokens, QuestionParts
 
 NO_WAYS = pl.DataFrame(schema=dict.fromkeys(("site", "position", "assignment", "item_id", "pathway"), pl.String()))
@@ -30,9 +30,7 @@ def an_item(number: int) -> Item:
 
 def test_items_are_what_the_records_say() -> None:
     items = [an_item(number) for number in range(300)]
-    of_one = [(items[3].item_id, 0.25, 0.1, 0.5, "undetermined")]
-    shares = pl.DataFrame(of_one, schema=SHARE_CALL_SCHEMA, orient="row")
-    frame = items_frame(items, {3: 4}, NO_WAYS, ("mlp", "final"), shares)
+    frame = items_frame(items, {3: 4}, NO_WAYS, ("mlp", "final"))
     assert dict(frame.schema) == ITEM_SCHEMA
     rows = frame.to_dicts()
     for row, item in zip(rows, items, strict=True):
@@ -47,8 +45,6 @@ def test_items_are_what_the_records_say() -> None:
         assert row["probe_positions"] == (dict(zip(names, place.positions, strict=True)) if place else None)
         assert row["metadata"] == f'{{"é": {question.metadata["é"]}}}'
     assert [row["fold"] for row in rows[2:5]] == [None, 4, None]
-    assert [row["question_share"] for row in rows[2:5]] == [None, 0.25, None]
-    assert [row["pathway_call"] for row in rows[2:5]] == [None, "undetermined", None]
 
 
 @pytest.mark.parametrize("ran", [[0, 2], []])

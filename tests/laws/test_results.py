@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pytest
 
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
@@ -16,7 +15,7 @@ from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.recipe import make_recipe
 from anchorscope.result_tables import counts_frame, items_frame
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, facts_in_words, run_warnings
-from anchorscope.schema import PATHWAY_COLUMNS, SHARE_CALL_SCHEMA, UNAVAILABLE_SCHEMA, empty
+from anchorscope.schema import PATHWAY_COLUMNS, UNAVAILABLE_SCHEMA, empty
 from anchorscope.stats.streams import priorities
 
 MODEL = ModelIdentity("small", "small", "LlamaForCausalLM", 4, 32, 1_000_000, "cpu", "float32", "f" * 64, "t" * 64)
@@ -61,9 +60,7 @@ def dataset(
     sample = QuestionSample(questions, n, 0, 0, 0)
     asked = [questions[index] for index in used]
     known: dict[str, Any] = {
-        "items": items_frame(
-            items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", ""), empty(SHARE_CALL_SCHEMA)
-        ),
+        "items": items_frame(items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", "")),
         "counts": counts_frame(name, sample, items),
         "effects": pl.DataFrame(),
         "tables": {},
@@ -123,61 +120,3 @@ def test_what_a_file_without_relations_and_subjects_cannot_give_is_told() -> Non
     partly = warnings(dataset(without=40))
     assert partly[0] == "40 of 400 used questions have no relation: they are balanced as if they had one"
     assert partly[1].startswith("40 of 400 used questions have no subject: each is its own group")
-
-
-@pytest.mark.parametrize(
-    ("balance", "begins", "said"),
-    [
-        ("dataset", "balanced (--balance dataset) over the whole dataset, so base", "balanced over the whole dataset"),
-        ("none", "true and false answers are not balanced (--balance none), so base", "not balanced"),
-    ],
-)
-def test_a_balance_that_was_chosen_is_told_with_its_option(balance: str, begins: str, said: str) -> None:
-    chosen = dataset(balance=balance)
-    (warning,) = warnings(chosen, balance=balance)
-    assert warning.startswith(begins)
-    assert said in facts(chosen, balance=balance)["balance"]
-
-
-def test_answers_as_groups_are_told_and_need_no_warning() -> None:
-    by_answer = dataset(group_by="answer", subjects=None)
-    assert "folds and bootstrap by the model's answer" in facts(by_answer)["balance"]
-    assert not any("subjects" in one for one in warnings(by_answer))
-
-
-def test_few_answers_and_thin_folds_are_told() -> None:
-    assert warnings(dataset(300)) == []
-    assert warnings(dataset(296)) == [
-        "296 answers used, fewer than 300: intervals are wide, and small differences stay undecided"
-    ]
-    few, thin = warnings(dataset(64, folds=20))
-    assert few.startswith("64 answers used")
-    assert thin.startswith("one of 20 folds holds 1 false answer: what is measured in it depends on single ones")
-
-
-def test_of_several_datasets_each_is_named_where_they_differ() -> None:
-    own, bare = dataset(), dataset(name="bare", relations=0, supplied=400)
-    assert facts(own, bare)["answers"] == "mine: 400 generated (greedy, at most 16 tokens); bare: 400 supplied"
-    assert facts(own, dataset(name="more"))["answers"] == "400 generated (greedy, at most 16 tokens)"
-    assert all(one.startswith("bare: ") for one in warnings(own, bare))
-    assert len(warnings(own, bare)) == 2
-
-
-def test_the_whole_run_comes_first_and_what_went_wrong_last() -> None:
-    rows = [{"dataset": "mine", "experiment": "heads", "reason": "no heads"}] * 2
-    gone = pl.DataFrame(
-        [{name: row.get(name) for name in UNAVAILABLE_SCHEMA} for row in rows], schema=UNAVAILABLE_SCHEMA
-    )
-    found = dataset(200, unavailable=gone, unconverged=("mlp/final",), notes=("memory ran out",))
-    untrained = ModelIdentity(**{**MODEL.__dict__, "random_weights": True})
-    left_out = LeftOut("few", "Dataset 'few' has too few answers", pl.DataFrame(), pl.DataFrame())
-    told = run_warnings(untrained, "relation", [found], [left_out])
-    assert [one.split(":")[0].split(",")[0] for one in told] == [
-        "RANDOM WEIGHTS",
-        "not measured",
-        "200 answers used",
-        "not available on mine",
-        "probe not converged",
-        "memory ran out",
-    ]
-    assert told[3] == "not available on mine, heads: no heads (and 1 more, see the report)"

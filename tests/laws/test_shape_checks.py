@@ -7,9 +7,7 @@ import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
 
-from anchorscope.models.devices import copy_rows
 from anchorscope.probes.logistic import TrainingSets, fit_layers
-from anchorscope.question_share.evidence import Cells
 
 pytestmark = pytest.mark.skipif("SHAPES_CHECKED" not in os.environ, reason="shapes are not checked: SHAPES_CHECKED")
 
@@ -29,18 +27,6 @@ def test_a_function_refuses_a_dimension_too_few() -> None:
         fit_layers(states[0], SETS)
 
 
-def test_a_function_refuses_dimensions_that_differ_between_arguments() -> None:
-    states = torch.zeros(1, 1, 4, 3)
-    copy_rows(states, [0, 1], torch.ones(1, 1, 2, 3))
-    with pytest.raises(BeartypeCallHintViolation, match="dimension d_model is 5"):
-        copy_rows(states, [0, 1], torch.ones(1, 1, 2, 5))
-
-
 def test_a_dataclass_refuses_fields_that_do_not_fit_each_other() -> None:
     with pytest.raises(BeartypeCallHintViolation, match="dimension column is 3"):
         replace(SETS, scaling=torch.zeros(3, dtype=torch.long))
-
-
-def test_a_named_tuple_refuses_fields_that_do_not_fit_each_other() -> None:
-    with pytest.raises(BeartypeCallHintViolation, match="dimension place is 5"):
-        Cells(torch.zeros(2, 4, dtype=torch.long), torch.zeros(2, 5), 1, 1)

@@ -69,9 +69,9 @@ def test_several_datasets_make_a_matrix_and_each_is_left_out_once(several: Detec
 
 @pytest.mark.usefixtures("unprinted")
 def test_the_same_command_gives_the_same_tables_to_the_last_byte(run: Path, tmp_path: Path) -> None:
-    few = ("probe", "probe+confidence", "mlp", "mop", "anchor", "mop-random-cut")
+    few = ("probe", "probe+confidence", "mlp", "mop", "auto", "mop-random-gate")
     detected, again = (
-        story.detect([run], out=tmp_path / name, detectors=chosen, bundles=("anchor",), **QUICK)
+        story.detect([run], out=tmp_path / name, detectors=chosen, bundles=("auto",), **QUICK)
         for name, chosen in (("all", ()), ("again", few))
     )
     for name in ("detectors", "differences", "detector_curves"):
@@ -82,5 +82,5 @@ def test_the_same_command_gives_the_same_tables_to_the_last_byte(run: Path, tmp_
     # Where labels are tossed the interval is wider the more detectors are asked.
     values = [pl.read_csv(one.path / "controls.csv").drop("low", "high") for one in (again, detected)]
     assert values[0].equals(values[1].filter(pl.col("detector").is_in(few)))
-    bundle = "bundles/anchor/weights.safetensors"
+    bundle = "bundles/auto/weights.safetensors"
     assert (again.path / bundle).read_bytes() == (detected.path / bundle).read_bytes()

@@ -67,11 +67,11 @@ def runs_at_hand() -> set[str]:
 @pytest.fixture(scope="module")
 def bundles(sandbox: Sandbox) -> None:
     """Saved detectors, where the docs have them."""
-    sandbox.invoke(["detect", "runs/demo", "--fit-only", "--bundles", "anchor", "--out", "fitted"])
+    sandbox.invoke(["detect", "runs/demo", "--fit-only", "--bundles", "auto", "--out", "fitted"])
     put_bundles(sandbox)
 
 
-BUNDLES = ("BUNDLE", "runs/demo/detectors/anchor", "runs/mine-detectors/bundles/anchor")
+BUNDLES = ("BUNDLE", "runs/demo/detectors/auto", "runs/mine-detectors/bundles/auto")
 
 
 def put_bundles(sandbox: Sandbox) -> None:
@@ -79,7 +79,7 @@ def put_bundles(sandbox: Sandbox) -> None:
     for name in BUNDLES:
         (sandbox.path / name).parent.mkdir(parents=True, exist_ok=True)
         if not (sandbox.path / name).exists():
-            (sandbox.path / name).symlink_to(sandbox.path / "fitted" / "anchor", target_is_directory=True)
+            (sandbox.path / name).symlink_to(sandbox.path / "fitted" / "auto", target_is_directory=True)
 
 
 def take_bundles(sandbox: Sandbox) -> None:

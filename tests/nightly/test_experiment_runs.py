@@ -106,7 +106,7 @@ def test_exchanged_answers_and_other_wordings_are_run_by_a_real_model(model_fold
     reliable = wordings.filter(pl.col("quantity") == "reliability")
     assert reliable["truth"].to_list() == ["all", "true", "false"]
     values = pl.read_parquet(out / "experiment_items.parquet").filter(pl.col("experiment") == "wordings")
-    assert set(values["quantity"]) == {"item_share", "item_share_low", "item_share_high"}
+    assert set(values["quantity"]) == {"lost"}
     assert values["item_id"].n_unique() == 60
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Matched strings" in page

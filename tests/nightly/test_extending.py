@@ -15,7 +15,6 @@ DIFFS = [block for block in blocks(DOCS / "extending.md") if block.language == "
 CHECK = """
 from anchorscope.catalogue import DETECTORS, GRADERS
 from anchorscope.datasets.formats import recognise_format
-from anchorscope.detectors.fits import _reads
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.families import listed_family
@@ -26,7 +25,7 @@ assert build_tiny("glm4").family is listed_family("glm4")
 assert recognise_format({"front": "Q?", "back": ["A"]}).translate({"front": "Q?", "back": ["A"]})["answers"] == ["A"]
 assert "last-word" in [one.name for one in of_experiments(["exact-tokens"])]
 assert [one.name for one in chosen_experiments(["question-length"])] == ["question-length"]
-assert DETECTORS["least-likely-token"].passes == 0 and _reads("least-likely-token") == ((), ("log_prob_min",))
+assert DETECTORS["least-likely-token"].passes == 0 and DETECTORS["least-likely-token"].columns == ("log_prob_min",)
 assert load_at("graders", "exact-match", GRADERS["exact-match"]).grade(" paris", ["Paris"], None)
 """
 

@@ -45,11 +45,10 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscop
     assert run.pathways.height > 0
     assert run.probe_scores.height > 0
     assert run.summary.height > 0
-    assert set(run.question_share["intervention"]) >= {"knockout", "random", "none", "permuted"}
-    assert run.question_share_items["item_id"].n_unique() == (run.items["status"] == "used").sum()
-    assert "thirds_difference" in run.question_share_tests["quantity"]
+    assert (run.evidence_parts.height, run.evidence_items.height) == (0, 0)  # 80 answers, 300 are needed
+    assert run.evidence_tests.filter(pl.col("quantity") == "answers")["value"].to_list() == [80.0]
     assert run.figure().axes[0].get_title().startswith("plain")
-    assert run.figures[0] == "question_share"
+    assert run.figures[0] == "delta_p"
     assert run.card.record() == anchorscope.open_run(here).card.record()
     again = anchorscope.open_run(here)
     assert again.curves.equals(run.curves)

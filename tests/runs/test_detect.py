@@ -17,8 +17,7 @@ from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
-from anchorscope.detectors.evaluation import Dataset
-from anchorscope.detectors.judging import COMPARED, NAMES
+from anchorscope.detectors.evaluation import COMPARED, NAMES, Dataset
 from anchorscope.errors import UserError
 from anchorscope.report.charts.display import Display
 from anchorscope.report.detection import detection_page
@@ -152,7 +151,7 @@ def test_differences_are_those_of_the_values(detected: Detection) -> None:
     for name in set(DETECTORS) - {"probe", "probe+confidence"}:
         assert {"probe", "probe+confidence"} <= set(both.filter(pl.col("detector") == name)["against"]), name
     cut = both.filter(pl.col("against").str.ends_with("-random-cut"))
-    assert set(cut["detector"]) == {"mop", "pr-delta", "counterfactual"}
+    assert set(cut["detector"]) == {"counterfactual"}
 
 
 def test_bundles_say_what_was_measured(detected: Detection) -> None:
@@ -232,11 +231,11 @@ def nothing_new(folder: Path, before: Sequence[Path]) -> bool:
         (("--risk", 2), "--risk is 2; it is a share of the accepted answers, between 0 and 1."),
         (("--risk", "nan"), "--risk is nan; it is a share"),
         (("--risk", "x"), "--risk is 'x'; give shares between 0 and 1 with commas, like 0.1,0.2."),
-        (("--detectors", "prob"), "Unknown detector 'prob'; allowed: anchor, confidence, counterfactual"),
-        (("--bundles", "anker"), "Did you mean 'anchor'?"),
+        (("--detectors", "prob"), "Unknown detector 'prob'; allowed: auto, confidence, counterfactual"),
+        (("--bundles", "aut"), "Did you mean 'auto'?"),
         (("--bundles", "words"), "'words' cannot be saved"),
         (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),
-        (("--bundles", "mop-hard-oracle"), "'mop-hard-oracle' cannot be saved"),
+        (("--bundles", "mop-random-gate"), "'mop-random-gate' cannot be saved"),
         (("--bundles", ",", "--fit-only"), "--fit-only"),
         (("--device", "tpu"), "Device 'tpu' cannot be used here"),
         (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)"),

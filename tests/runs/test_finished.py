@@ -140,18 +140,18 @@ def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copi
     assert (checked.exit_code, "damaged" in checked.output) == (0, False), checked.output
 
 
-def test_a_run_from_before_the_question_share_is_read_without_it(copied: Path) -> None:
-    names = ("question_share.csv", "question_share_tests.csv", "question_share_items.parquet")
+def test_a_run_from_before_the_parts_is_read_without_them(copied: Path) -> None:
+    names = ("evidence_parts.csv", "evidence_tests.csv", "evidence_items.parquet")
 
     def without(manifest: dict[str, Any]) -> None:
         for name in names:
             manifest["sha256"].pop(name, None)
             (copied / name).unlink()
 
-    assert has_shares(open_finished(copied).findings)
+    assert open_finished(copied).findings.evidence_tests.height
     older = open_finished(rewritten(copied, without)).findings
     assert not has_shares(older)
-    assert (older.question_share.height, older.question_share_tests.height) == (0, 0)
+    assert (older.evidence_parts.height, older.evidence_tests.height) == (0, 0)
 
 
 def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> Non
 
 def test_a_run_of_a_newer_version_is_told(copied: Path) -> None:
     rewritten(copied, lambda manifest: manifest.update(schema_version=99))
-    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 4\)"):
+    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 5\)"):
         open_finished(copied)
 
 

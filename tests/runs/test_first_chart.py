@@ -19,7 +19,7 @@ def stopped(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> tu
     """A new run that is stopped when its cuts are measured; what it said."""
     out, notes = tmp_path_factory.mktemp("first") / "run", Notes()
     recipe = small_run.recipe.model_copy(update={"report": True, "random_cuts": None})
-    with stopping("facts/lost-evidence"), pytest.raises(Stop):
+    with stopping("facts/evidence-terms"), pytest.raises(Stop):
         run_recipe(recipe, out, progress=notes)
     return out, notes.lines
 

@@ -36,8 +36,8 @@ FILES = (
     "curve_samples.parquet",
     "observations.json",
     "answer.json",
-    "question_share.csv",
-    "question_share_items.parquet",
+    "evidence_parts.csv",
+    "evidence_items.parquet",
     "figures/delta_p.png",
     "figures/delta_p.svg",
     "figures/delta_p.pdf",
@@ -49,8 +49,7 @@ FILES = (
 ITEMS = (
     "dataset item_id question answers subject relation property_words exact_question question_words group "
     "model_answer truthful confidence_mean confidence_min status weight fold input_ids question_tokens "
-    "answer_tokens probe_positions pathway pathway_corrected question_share question_share_low "
-    "question_share_high pathway_call metadata"
+    "answer_tokens probe_positions pathway pathway_corrected metadata"
 )
 EFFECTS = (
     "dataset item_id intervention variant probe site position n_cut n_candidates attention_ratio logit_clean "
@@ -59,8 +58,8 @@ EFFECTS = (
 CURVES = (
     "model dataset intervention variant site position assignment group truth layer delta_p ci_low ci_high n n_groups"
 )
-SHARES = "model dataset intervention site position layer group truth share ci_low ci_high n n_groups method"
-SHARE_ITEMS = "dataset item_id intervention site position lost had"
+SHARES = "model dataset intervention site position layer part share ci_low ci_high n n_groups method"
+SHARE_ITEMS = "dataset item_id intervention view site position lost label_left had label"
 SCORES = "model dataset intervention kind site position layer auc ci_low ci_high log_loss brier n n_groups"
 PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
 TABLES = (
@@ -88,31 +87,20 @@ def test_every_file_of_the_contract_is_there_and_nothing_half_written(out: Path)
         "experiment_items.parquet",
         "reference_curves.csv",
         "summary.csv",
-        "question_share_tests.csv",
+        "evidence_tests.csv",
     }
     assert not list(out.rglob("*.anchorscope-partial"))
 
 
-def test_the_question_share_is_in_the_contracts_columns_and_adds_up(out: Path) -> None:
-    shares, items = table(out, "question_share.csv"), table(out, "question_share_items.parquet")
-    assert shares.columns == SHARES.split()
-    assert items.columns == SHARE_ITEMS.split()
-    assert set(shares["intervention"]) == {"knockout", "random", "none", "permuted"}
-    assert set(shares["group"]) == {"all", "lower third", "middle third", "upper third"}
-    sums = (
-        items.filter(pl.col("intervention") == "none")
-        .select(pl.col("lost").list.sum().abs().sum(), pl.col("had").list.sum().abs().sum())
-        .row(0)
-    )
-    assert sums[0] < 0.1 * sums[1]  # with nothing cut next to nothing is lost
-    for row in shares.filter((pl.col("truth") == "all") & (pl.col("group") == "all")).drop_nulls("share").to_dicts():
-        mine = items.filter(
-            (pl.col("intervention") == row["intervention"])
-            & (pl.col("site") == row["site"])
-            & (pl.col("position") == row["position"])
-        )
-        lost, had = (mine[name].list.get(row["layer"]).sum() for name in ("lost", "had"))
-        assert row["share"] == pytest.approx(lost / had, rel=1e-3, abs=1e-3)
+def test_too_few_answers_have_no_parts_but_say_how_many_there_are(out: Path) -> None:
+    shares, items = table(out, "evidence_parts.csv"), table(out, "evidence_items.parquet")
+    assert (shares.columns, shares.height) == (SHARES.split(), 0)
+    assert (items.columns, items.height) == (SHARE_ITEMS.split(), 0)
+    tests = table(out, "evidence_tests.csv")
+    answers = tests.filter(pl.col("quantity") == "answers")
+    assert answers["value"].to_list() == [float((table(out, "items.parquet")["status"] == "used").sum())]
+    assert "300 are needed" in answers["method"][0]
+    assert {"probe", "question only", "answer only"} <= set(tests.filter(pl.col("quantity") == "auc")["group"])
 
 
 def test_large_steps_are_dropped_at_the_end_and_the_others_kept(out: Path) -> None:
@@ -271,7 +259,7 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_fo
     results = {name: path for name, path in files.items() if name not in own and not name.startswith("work/")}
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in results.items()}
     assert manifest["sha256"] == hashes
-    assert manifest["schema_version"] == 4
+    assert manifest["schema_version"] == 5
     assert manifest["events"] == []
     assert manifest["seed"] == 0
     assert manifest["model"]["source"] == str(model_folder)

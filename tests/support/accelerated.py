@@ -22,7 +22,13 @@ NAME = "Accelerator 3000"
 class Accelerated(LocalExecutor):
     """Shards and parts travel as they do between machines; work on the accelerator is done on the processor."""
 
-    divides = True
+    folder = None
+
+    def divide(self, work: Any) -> Sequence[Any]:
+        return work.shards()
+
+    def forget_states(self) -> None:
+        """None were written."""
 
     def __init__(self, load: Callable[[], LanguageModel], **told: Any) -> None:
         super().__init__(load, **told)

@@ -1,10 +1,8 @@
 """One page of every kind from made-up numbers, and a measure of contrasts."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from anchorscope.progress import Silent
@@ -63,9 +61,7 @@ def write_run(findings: Findings, folder: Path) -> Path:
 
 def _run(folder: Path) -> Path:
     findings = with_shares(make_items(n=6, layers=30, datasets=("popqa",))[0])
-    columns = {"question_share": 0.5, "question_share_low": 0.1, "question_share_high": 0.9, "pathway_call": "question"}
-    items = findings.items.with_columns(*(pl.lit(value).alias(name) for name, value in columns.items()))
-    return write_run(replace(findings, items=items), folder)
+    return write_run(findings, folder)
 
 
 def _compare(folder: Path) -> Path:

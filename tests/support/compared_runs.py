@@ -99,7 +99,7 @@ def write_run(
         getattr(findings, name).write_parquet(folder / f"{name}.parquet")
     for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
         getattr(findings, name).write_csv(folder / f"{name}.csv")
-    for name in ("question_share", "question_share_tests"):
+    for name in ("evidence_parts", "evidence_tests"):
         if getattr(findings, name).height:
             getattr(findings, name).write_csv(folder / f"{name}.csv")
     if answer is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.report.detection.context import DatasetFacts, DetectionContext
+from anchorscope.report.detection.results import DatasetFacts, DetectionContext
 from anchorscope.schema import (
     DETECTOR_CONTROL_SCHEMA,
     DETECTOR_CURVE_SCHEMA,
@@ -26,10 +26,8 @@ TRUTH = {
     "probe+confidence": 0.86,
     "mop": 0.822,
     "pr-attention": 0.81,
-    "pr-activation": 0.821,
-    "pr-delta": 0.83,
     "counterfactual": 0.862,
-    "anchor": 0.861,
+    "auto": 0.861,
     "length": 0.58,
     "relation": 0.66,
     "words": 0.70,
@@ -40,20 +38,11 @@ TRUTH = {
     "self-consistency-10": 0.76,
     "semantic-entropy-5": 0.75,
     "semantic-entropy-10": 0.77,
-    "ensemble-two": 0.823,
     "counterfactual-random-cut": 0.8615,
-    "mop-random-cut": 0.821,
-    "pr-delta-random-cut": 0.829,
-} | {
-    f"mop-{reading}-{gate}": height
-    for reading in ("hard", "soft", "joint")
-    for gate, height in {
-        "predicted": 0.822,
-        "measured": 0.823,
-        "random": 0.8225,
-        "constant": 0.822,
-        "oracle": 0.97,
-    }.items()
+    "mop-random-gate": 0.8225,
+    "mop-constant-gate": 0.822,
+    "pr-attention-random-gate": 0.81,
+    "pr-attention-constant-gate": 0.81,
 }
 """A world in which confidence adds much, and pathways nothing."""
 WIDTH, PAIRED = 0.02, 0.004
@@ -109,7 +98,7 @@ def write_world(world: World, folder: Path) -> DetectionContext:
         (0, 1, 2, 3, 4),
         41.5,
         "anchorscope detect runs/a runs/b --out DIR",
-        {"anchor": "bundles/anchor", "probe": "bundles/probe"},
+        {"auto": "bundles/auto", "probe": "bundles/probe"},
         ("Labels of TriviaQA are strict.",),
         {"random-weights": "no states of random weights were kept"},
     )

@@ -8,11 +8,9 @@ import torch
 
 from anchorscope.answers.template import make_template
 from anchorscope.detectors.features import StateKey
-from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.fitted_parts import WeightedSum
+from anchorscope.detectors.fitted import LinearProbe, TrainingRange, WeightedSum
 from anchorscope.detectors.layer_probes import LayerProbes
-from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
-from anchorscope.detectors.training_range import TrainingRange
+from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.calibration import Calibration, Threshold
 
@@ -61,7 +59,6 @@ def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:
         ),
         (Threshold(0.2, 0.1, 0.45, 0.7, 60), Threshold(0.05, 0.1, None, 0.0, 60)),
         span,
-        Calibrated(probe(seed=5), Calibration(0.5, 0.1, 0.5)),
     )
     return replace(whole, **changes)
 

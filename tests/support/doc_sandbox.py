@@ -52,7 +52,7 @@ SIZES: dict[str, Any] = {
 """What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
 anew; tests/runs does that."""
 EVERYTHING = {"evidence": ("all",), "keep": ("states", "states-cut", "detection")}
-FEW_DETECTORS = ("confidence", "probe", "probe+confidence", "anchor")
+FEW_DETECTORS = ("confidence", "probe", "probe+confidence", "auto")
 CANADA = {"id": "capital-canada", "question": "What is the capital of Canada?", "subject": "Canada"}
 """The item that the docs show."""
 
@@ -180,7 +180,9 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         raise KeyboardInterrupt  # the server is up; the reader ends it
 
     patch.setattr(ViewServer, "serve_forever", at_once)
-    patch.setattr(serving, "serve", lambda *_: True)  # everything is checked by then; tests/runs/serve has the rest
+    patch.setattr(
+        serving, "run_server", lambda *_: True
+    )  # everything is checked by then; tests/runs/serve has the rest
     patch.setattr(webbrowser, "open", lambda address: True)
     patch.setattr(session, "run_benchmark", small_bench)
     patch.setattr(session, "matmul_peak", cache(session.matmul_peak))  # the machine's peak is measured once

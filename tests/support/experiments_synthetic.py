@@ -88,6 +88,7 @@ def make_inputs(
         for name, run in (("knockout", cut), ("random", elsewhere), ("none", still))
     }
     cut_states = {name: runs[name] for name in ("knockout", "random")}
+    before = torch.as_tensor(np.random.default_rng(seed).normal(size=clean.shape), dtype=torch.float32)
     measured = Measured(
         labels=labels,
         groups=groups,
@@ -105,6 +106,7 @@ def make_inputs(
         used=np.arange(n),
         states=lambda: clean,
         cut_states=lambda: cut_states,
+        states_before_answer=lambda: before,
         scoring=scoring,
         splits=splits,
         measured=measured,

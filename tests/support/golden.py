@@ -50,9 +50,8 @@ _NOT_STORED = re.compile(r"(figures|work)/|report\.(html|md)$|(index|manifest|co
 """Pages and figures are for people; intermediate steps and manifests hold times, keys and versions."""
 
 
-_DECIDED_BY_NOISE = re.compile(r"question_share\.csv n_groups|.*weights\.safetensors (fitted/)?range/.*")
-"""Columns and tensors that rounding decides, stored without their values: which items are in the thirds of a control
-that takes nothing away; principal directions, whose signs and order are free."""
+_DECIDED_BY_NOISE = re.compile(r".*weights\.safetensors (fitted/)?range/.*")
+"""Tensors that rounding decides, stored without their values: principal directions, whose signs and order are free."""
 
 
 def golden_texts(folder: Path) -> dict[str, str]:

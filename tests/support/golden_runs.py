@@ -51,8 +51,8 @@ _SMALL = {
 _ASKED = 80
 """Questions of a dataset; 60 have to be left after balancing."""
 _DETECTORS = (
-    "confidence,probe,probe+confidence,words,p-true,semantic-entropy-5,mass-mean,counterfactual,mop,mop-random-cut,"
-    "pr-attention,pr-delta,anchor"
+    "confidence,probe,probe+confidence,words,p-true,semantic-entropy-5,mass-mean,counterfactual,mop,mop-random-gate,"
+    "pr-attention,auto"
 )
 
 
@@ -219,7 +219,7 @@ def _detection(folder: Path) -> None:
         "tosses": 1,
         "resamples": 100,
         "device": "cpu",
-        "bundles": "probe,anchor",
+        "bundles": "probe,auto",
         "detectors": _DETECTORS,
     }
     _command(folder, "detect", golden_folder("supplied") / OUT, out=folder / OUT, **options)
@@ -232,7 +232,7 @@ def _scores(folder: Path) -> None:
         for number, one in enumerate(planted_items(16, seed=2))
     ]
     _write_rows(folder / "asked.jsonl", rows)
-    bundle = golden_folder("detection") / OUT / "bundles" / "anchor"
+    bundle = golden_folder("detection") / OUT / "bundles" / "auto"
     (folder / OUT).mkdir()
     _command(folder, "score", folder / "asked.jsonl", detector=bundle, out=folder / OUT / "scored.csv", device="cpu")
 

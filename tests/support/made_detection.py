@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
+from anchorscope.catalogue import boost_name
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
 from anchorscope.detectors.fits import DetectorFits, Texts
-from anchorscope.detectors.reweighting import boost_run
 from anchorscope.detectors.training import Examples, Training, nested_sets, whole_set
 
 RUNS = (
@@ -17,7 +17,7 @@ RUNS = (
     "question-only",
     "answer-only",
     "random-weights",
-    *(boost_run(side, alpha) for side in ("question", "answer") for alpha in (1.0, 3.0)),
+    *(boost_name(side, alpha) for side in ("question", "answer") for alpha in (1.0, 3.0)),
 )
 LAYERS, WIDTH = (3, 4), 12
 COLUMNS = (

@@ -27,7 +27,13 @@ ORDERS: dict[str, Order] = {
 class ManyWorkers:
     """Every shard goes to a worker of its own, as on another machine: pickled on its way there and back."""
 
-    divides = True
+    folder, n_workers = None, 1
+
+    def divide(self, work: Any) -> Sequence[Any]:
+        return work.shards()
+
+    def forget_states(self) -> None:
+        """None were written."""
 
     def __init__(self, lm: LanguageModel, order: str = "forwards", workers: Sequence[Worker] = ()) -> None:
         """Shards go to these workers in turn, where some are given."""

@@ -155,19 +155,18 @@ def matched(found: Experiments) -> None:
     found.add("matched", "pairs", 120, None, variant="matched")
     for name, auc, share in (("matched", 0.7, 0.93), ("free", 0.8, 0.6)):
         about = {"variant": name, "truth": "all", "probe_layer": 8}
-        for quantity, value in (("auc", auc), ("question_share", share), ("question_share_random", 0.1)):
+        for quantity, value in (("auc", auc), ("together", share), ("needs-question, random", 0.1)):
             found.add("matched", quantity, value, 0.04 if quantity == "auc" else 0.08, **about)
     own = {"variant": "matched", "truth": "all"}
     for quantity, value in {"auc_words": 0.5, "auc_confidence_mean": 0.74, "auc_free_probe": 0.62}.items():
         found.add("matched", quantity, value, 0.03, **own)
-    found.add("matched", "question_share_difference", 0.33, 0.12, against="free", probe_layer=8, **own)
 
 
 def wordings(found: Experiments) -> None:
     """Shares repeat themselves a little."""
     found.add("wordings", "wordings", 8, None)
     for truth, value in {"all": 0.45, "true": 0.41, "false": 0.4}.items():
-        about = {"variant": "item_share", "against": "other probes", "truth": truth, "probe_layer": 0}
+        about = {"variant": "lost", "against": "other probes", "truth": truth, "probe_layer": 0}
         found.add("wordings", "reliability", value, 0.09, **about)
 
 

@@ -1,41 +1,68 @@
-"""The question share of a made-up run: worlds in which the answer is known, with the columns of the run's files.
+"""The parts of the evidence of a made-up run: worlds in which the answer is known, with the columns of the run's files.
 
-A world is told by the shares at its plateau. Along the depth they rise from zero and fall a little towards the end, as
-on real models.
+A world is described by its parts over the band. Along the depth they rise from "answer alone" and fall back a little
+towards the end, as on real models.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from anchorscope.report.findings import Findings
-from anchorscope.schema import SHARE_SCHEMA, SHARE_TEST_SCHEMA
+from anchorscope.schema import BAND, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
 from report_synthetic import LAYERS, make_findings
 
 LAYER = 17
-"""The headline layer."""
-METHOD = "bootstrap over groups"
-GIVEN = "words, confidence, relation"
+"""The middle of the band."""
+METHOD = "half splits, influence over groups"
 
 
 @dataclass(frozen=True)
 class World:
-    """What is so in a made-up run."""
+    """What is so in a made-up run, over the band."""
 
-    share: float = 0.70
+    together: float = 0.30
+    question: float = 0.12
+    answer: float = 0.48
     random: float = 0.08
-    floor: float = 0.01
+    """What needs random words."""
     permuted: float = 0.0
+    floor: float = 0.03
     random_weights: float | None = None
-    lower: float = 0.30
-    upper: float = 0.95
-    given: float = 0.52
-    half: float = 0.08
+    moved: float = 0.95
+    """How far the random cut moves states, over the knockout."""
+    half: float = 0.06
     """Half the width of every interval."""
     n: int = 360
-    spoilt: dict[tuple[str, int], float] = field(default_factory=dict)
-    """Shares at single layers, by intervention and layer."""
+    groups: int = 348
+    probe: float = 0.784
+
+    @property
+    def share(self) -> float:
+        """What needs the key words."""
+        return self.together + self.question
+
+    def parts(self) -> dict[tuple[str, str], float]:
+        """By intervention and part."""
+        either = 1 - self.together - self.question - self.answer
+        shares = {
+            ("knockout", "together"): self.together,
+            ("knockout", "question"): self.question,
+            ("knockout", "answer"): self.answer,
+            ("knockout", "either"): either,
+            ("knockout", "needs-question"): self.share,
+            ("knockout", "needs-answer"): self.together + self.answer,
+            ("random", "together"): 0.02,
+            ("random", "question"): self.random - 0.02,
+            ("random", "answer"): self.together + self.answer - 0.02,
+            ("random", "either"): 1 - self.random - self.together - self.answer + 0.02,
+            ("random", "needs-question"): self.random,
+            ("permuted", "needs-question"): self.permuted,
+        }
+        if self.random_weights is not None:
+            shares["random-weights", "needs-question"] = self.random_weights
+        return shares
 
 
 def rise_and_fall(layers: int = LAYERS) -> np.ndarray:
@@ -45,27 +72,14 @@ def rise_and_fall(layers: int = LAYERS) -> np.ndarray:
 
 
 def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFrame:
-    """question_share.csv of one dataset."""
-    shape = rise_and_fall(layers)
-    lines = {
-        ("knockout", "all", "all"): world.share * shape,
-        ("knockout", "all", "true"): (world.share - 0.02) * shape,
-        ("knockout", "all", "false"): (world.share + 0.02) * shape,
-        ("knockout", "lower third", "all"): world.lower * shape,
-        ("knockout", "middle third", "all"): (world.lower + world.upper) / 2 * shape,
-        ("knockout", "upper third", "all"): world.upper * shape,
-        ("random", "all", "all"): world.random * shape,
-        ("none", "all", "all"): world.floor * np.ones(layers),
-        ("permuted", "all", "all"): world.permuted * shape,
-    }
-    if world.random_weights is not None:
-        lines["random-weights", "all", "all"] = world.random_weights * shape
+    """evidence_parts.csv of one dataset."""
+    if world.n < 300:
+        return pl.DataFrame(schema=PART_SCHEMA)
     rows = []
-    for (intervention, group, truth), values in lines.items():
-        half = {"none": 0.02, "random": 0.4 * world.half}.get(intervention, world.half)
-        half = 1.6 * half if group != "all" else half
-        for layer, plain in enumerate(values):
-            value = world.spoilt.get((intervention, layer), plain) if (group, truth) == ("all", "all") else plain
+    for (intervention, part), share in world.parts().items():
+        half = 0.4 * world.half if intervention == "random" else world.half
+        by_layer = {str(layer): share * part_of for layer, part_of in enumerate(rise_and_fall(layers))}
+        for layer, value in {BAND: share, **by_layer}.items():
             rows.append(
                 {
                     "model": "m",
@@ -74,47 +88,34 @@ def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFram
                     "site": "mlp",
                     "position": "final",
                     "layer": layer,
-                    "group": group,
-                    "truth": truth,
+                    "part": part,
                     "share": float(value),
                     "ci_low": float(value - half),
                     "ci_high": float(value + half),
                     "n": world.n,
-                    "n_groups": world.n - 12,
+                    "n_groups": world.groups,
                     "method": METHOD,
                 }
             )
-    return pl.DataFrame(rows, schema=SHARE_SCHEMA)
+    return pl.DataFrame(rows, schema=PART_SCHEMA)
 
 
-def frame_of_tests(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFrame:
-    """question_share_tests.csv of one dataset."""
-    here = rise_and_fall(layers)[LAYER]
-    share, random, given = (here * value for value in (world.share, world.random, world.given))
-    apart, half = here * (world.upper - world.lower), world.half
-
-    def p(value: float, spread: float) -> float:
-        return float(min(1.0, 2 * np.exp(-0.7 * (abs(value) / (spread / 2)) ** 1.3)))
-
+def frame_of_tests(dataset: str, world: World) -> pl.DataFrame:
+    """evidence_tests.csv of one dataset."""
     rows = [
-        ("share_above_zero", "knockout", None, 2 * share / half, None, p(share, half)),  # T, with no interval
-        ("share_above_random", "knockout", None, share - random, 1.1 * half, None),
-        ("share_beyond_floor", "knockout", None, (share - world.floor) / (1 - world.floor), half, None),
-        ("true_minus_false", "knockout", None, -0.04 * here, 1.5 * half, 0.4),
-        ("thirds_difference", "knockout", None, apart, 2.2 * half, p(apart, 2.2 * half)),
-        ("share_given", "knockout", GIVEN, given, 1.2 * half, p(given, 1.2 * half)),
-        ("share_by_feature", "knockout", "confidence", 0.10, 1.6 * half, 0.21),
-        ("share_by_feature", "knockout", "answer length", -0.02, 1.6 * half, 0.83),
-        ("mixture_gain", "knockout", None, 0.013, 0.012, None),
-        ("auc", None, "probe", 0.784, 0.03, None),
-        ("auc", None, "question only", 0.61, 0.04, None),
-        ("auc", None, "answer only", 0.66, 0.04, None),
-        ("auc", None, "words + confidence", 0.79, 0.03, None),
-        ("auc", None, "random weights", 0.62, 0.04, None),
-        ("auc", None, "permuted labels", 0.50, 0.04, None),
-        ("minimum_n", "knockout", None, 1100.0, None, None),
-        ("kept_slope", "random", None, 0.94, None, None),
-        ("directions", None, None, 96.0, None, None),
+        ("answers", None, None, float(world.n), None),
+        ("groups", None, None, float(world.groups), None),
+        ("directions", None, None, 90.0, None),
+        ("auc", None, "probe", world.probe, 0.03),
+        ("auc", None, "question only", 0.61, 0.04),
+        ("auc", None, "answer only", 0.66, 0.04),
+        ("auc", None, "words + confidence", 0.79, 0.03),
+        ("auc", None, "permuted labels", 0.50, 0.04),
+        ("above_random", "knockout", "needs-question", world.share - world.random, 1.1 * world.half),
+        ("above_random", "knockout", "together", world.together - 0.02, 1.1 * world.half),
+        ("floor", "knockout", "other-site", world.floor, 0.4 * world.half),
+        ("displacement", "knockout", None, 0.8, None),
+        ("displacement", "random", None, 0.8 * world.moved, None),
     ]
     made = [
         {
@@ -122,31 +123,30 @@ def frame_of_tests(dataset: str, world: World, layers: int = LAYERS) -> pl.DataF
             "dataset": dataset,
             "site": "mlp",
             "position": "final",
-            "layer": LAYER,
+            "layers": "15–19",
             "quantity": quantity,
             "intervention": intervention,
             "group": group,
             "value": float(value),
             "ci_low": None if half is None else float(value - half),
             "ci_high": None if half is None else float(value + half),
-            "p_value": found,
+            "p_value": None,
             "n": world.n,
             "method": METHOD,
         }
-        for quantity, intervention, group, value, half, found in rows
+        for quantity, intervention, group, value, half in rows
     ]
-    return pl.DataFrame(made, schema=SHARE_TEST_SCHEMA)
+    return pl.DataFrame(made, schema=EVIDENCE_TEST_SCHEMA)
 
 
 def with_shares(findings: Findings, *worlds: World) -> Findings:
-    """The run with the question share of these worlds, one per dataset; the last stands for all further ones."""
-    told = [worlds[min(place, len(worlds) - 1)] for place in range(len(findings.datasets))] if worlds else []
-    told = told or [World()] * len(findings.datasets)
-    pairs = list(zip(findings.datasets, told, strict=True))
+    """The run with the parts of these worlds, one per dataset; the last stands for all further ones."""
+    worlds = worlds or (World(),)
+    pairs = [(name, worlds[min(place, len(worlds) - 1)]) for place, name in enumerate(findings.datasets)]
     return replace(
         findings,
-        question_share=pl.concat(share_frame(name, world) for name, world in pairs),
-        question_share_tests=pl.concat(frame_of_tests(name, world) for name, world in pairs),
+        evidence_parts=pl.concat(share_frame(name, world) for name, world in pairs),
+        evidence_tests=pl.concat(frame_of_tests(name, world) for name, world in pairs),
     )
 
 

@@ -10,10 +10,10 @@ import httpx
 
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.serve.limits import Limits
-from anchorscope.serve.log import ServiceLog
+from anchorscope.serve.guard import Keys
+from anchorscope.serve.monitoring import ServiceLog
 from anchorscope.serve.server import ServiceServer, address_of, listen
-from anchorscope.serve.service import Service, Setting, by_id
+from anchorscope.serve.service import Limits, Service, by_id
 from detector_cases import added, probe, probes_of, trained_on
 
 CALIBRATION = {"low": 0.5, "high": 0.6, "n": 40, "said": 0.55, "true": 0.61}
@@ -25,19 +25,18 @@ def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:
     cut = added((probe(), probe(("knockout", "mlp", 2))))
     return [
         trained_on(lm, card=card, layer_probes=probes_of(lm), sha256="a" * 64),
-        trained_on(lm, name="anchor", fitted=cut, sha256="b" * 64),
+        trained_on(lm, name="auto", fitted=cut, sha256="b" * 64),
     ]
 
 
 @contextmanager
 def running(
-    lm: LanguageModel, limits: Limits | None = None, log: ServiceLog | None = None, **setting: Any
+    lm: LanguageModel, limits: Limits | None = None, log: ServiceLog | None = None, keys: Keys | None = None
 ) -> Iterator["Running"]:
     """A service that is ready."""
-    whole = Setting(limits or Limits(), **setting)
-    service = Service(by_id(made_detectors(lm)), lambda: lm, whole, log)
+    service = Service(by_id(made_detectors(lm)), lambda: lm, limits, log)
     bound, ready = listen("127.0.0.1", 0), threading.Event()
-    server = ServiceServer(service, drain=5.0, ready=ready.set)
+    server = ServiceServer(service, keys, drain=5.0, on_ready=ready.set)
     thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
     thread.start()
     assert ready.wait(60), service.thread.error

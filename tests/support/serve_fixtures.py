@@ -41,7 +41,7 @@ def log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def served(chat_llama: LanguageModel, log_file: Path) -> Iterator[Running]:
     """A server with generous limits."""
-    from anchorscope.serve.log import ServiceLog
+    from anchorscope.serve.monitoring import ServiceLog
     from running import running
 
     with running(chat_llama, log=ServiceLog(log_file)) as service:

@@ -34,6 +34,17 @@ def small_shards(lm: LanguageModel, number: int, items: int = 4) -> list[StatesP
     return shards
 
 
+def small_pass(lm: LanguageModel, number: int) -> StatesPass:
+    """The sequences of that many shards as one pass of many batches."""
+    shards = small_shards(lm, number)
+    sequences = [sequence for shard in shards for sequence in shard.sequences]
+    planner = Planner(lm.n_layers, lm.n_heads, tuple(map(lm.sliding_window, range(lm.n_layers))), 100)
+    variants = (CLEAN, Variant({item: Cut((5, 6)) for item in range(0, len(sequences), 3)}))
+    planned = planner.states("small pass", sequences, shards[0].prefix, variants)
+    assert shards[0].probes is not None
+    return _with(planned, OutOfFoldProbes(shards[0].probes.sets, np.arange(len(sequences)) % N_FOLDS))
+
+
 def _with(planned: StatesPass, probes: OutOfFoldProbes) -> StatesPass:
     from dataclasses import replace
 

@@ -108,3 +108,27 @@ def build_tiny(family: str) -> LanguageModel:
     from anchorscope.models.wrapping import wrap
 
     return wrap(tiny_model(family), byte_tokenizer(), name=f"tiny {family}")
+
+
+def speaker(tokenizer: PreTrainedTokenizerFast, *script: str, after: str = "~") -> LanguageModel:
+    """A model that says the script after this character; no token may be in it twice."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from anchorscope.models.wrapping import wrap
+
+    size = 264
+    changes = {"vocab_size": size, "hidden_size": size, "num_hidden_layers": 2, "max_position_embeddings": 4096}
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**{**SIZES, **changes}))
+    path = [int(token) for text in (after, *script) for token in tokenizer(text)["input_ids"]]
+    assert len(path) == len(set(path)), "every token must have one successor"
+    with torch.no_grad():
+        model.model.embed_tokens.weight.copy_(torch.eye(size))
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.mul_(0.1)
+            layer.mlp.down_proj.weight.mul_(0.1)
+        model.lm_head.weight.zero_()
+        for token, following in zip(path, [*path[1:], path[-1]], strict=True):
+            model.lm_head.weight[following, token] = 1.0
+    return wrap(model, tokenizer)

@@ -29,9 +29,9 @@ TABLES = (
     "experiments.csv",
     "experiment_items.parquet",
     "probes.safetensors",
-    "question_share.csv",
-    "question_share_items.parquet",
-    "question_share_tests.csv",
+    "evidence_parts.csv",
+    "evidence_items.parquet",
+    "evidence_tests.csv",
 )
 """All numbers of a run."""
 

@@ -96,11 +96,3 @@ def test_a_damaged_store_is_ignored(
 def test_where_nothing_can_be_remembered_hashes_are_right_all_the_same(tmp_path: Path, read: list[str]) -> None:
     files = made(tmp_path, a=b"1")
     assert known_sha256(files, tmp_path / "a" / "sha256.json") == [hashlib.sha256(b"1").hexdigest()]
-
-
-def test_only_so_many_are_remembered(tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing, "_MOST_REMEMBERED", 2)
-    store = tmp_path / "sha256.json"
-    for file in made(tmp_path, a=b"1", b=b"2", c=b"3"):
-        known_sha256([file], store)
-    assert [Path(name).name for name in json.loads(store.read_text())["files"]] == ["b", "c"]

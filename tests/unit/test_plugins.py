@@ -10,7 +10,6 @@ import pytest
 
 from anchorscope import plugins
 from anchorscope.answers.grade import Grader
-from anchorscope.catalogue import OWN_DETECTORS, OWN_EVIDENCE
 from anchorscope.datasets.question import Unusable
 from anchorscope.errors import UserError
 from repo import SOURCES
@@ -135,11 +134,6 @@ def test_a_row_that_a_format_refuses_is_a_bad_row_as_ever(install: Install) -> N
     assert form.recognises({"front": ""})
     with pytest.raises(Unusable, match="no such row"):
         form.translate({"front": ""})
-
-
-def test_names_of_ours_are_all_known() -> None:
-    assert {"knockout", "layers", "random"} <= OWN_EVIDENCE
-    assert {"probe", "mop-random-cut"} <= set(OWN_DETECTORS)
 
 
 def test_a_run_with_a_broken_plugin_stops_at_once(install: Install, tmp_path: Path) -> None:

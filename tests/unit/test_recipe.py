@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.errors import UserError
-from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe, to_toml
+from anchorscope.recipe import make_recipe, named_folder, read_recipe, to_toml
 from recipe_choices import CHOICES
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
@@ -54,10 +54,6 @@ def test_a_recipe_that_is_written_is_the_recipe_that_is_read(
     path = tmp_path_factory.getbasetemp() / "recipe.toml"
     path.write_text(to_toml(recipe), encoding="utf-8")
     assert make_recipe(read_recipe(path)) == recipe
-
-
-def test_every_option_explains_itself() -> None:
-    assert all(field.description for field in Recipe.model_fields.values())
 
 
 @pytest.mark.parametrize(("option", "nearest"), [("sites", "site"), ("batch_token", "batch-tokens")])
@@ -129,12 +125,6 @@ def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) ->
         read_recipe(path)
 
 
-def test_an_empty_recipe_is_the_default(tmp_path: Path) -> None:
-    path = tmp_path / "empty.toml"
-    path.write_text("# nothing\n", encoding="utf-8")
-    assert make_recipe(read_recipe(path)) == make_recipe({})
-
-
 HOSTILE = {
     "brackets": "limit = " + "[" * 100_000,
     "tables in tables": "limit = " + "{a=" * 100_000,
@@ -170,11 +160,6 @@ def test_a_pipe_and_a_folder_are_no_recipes(tmp_path: Path) -> None:
 
 def test_a_folder_called_like_a_home_is_named_in_full() -> None:
     assert named_folder("~/x") == Path.cwd() / "~" / "x", "polars would write into the home of somebody"
-
-
-@pytest.mark.parametrize("text", ["$(id)", ",", "1,,2", "0-99999999999999", "²"])
-def test_layers_that_are_none_are_told_at_once(text: str) -> None:
-    assert "name layers and ranges, like 3,10-14" in refused({"keep_layers": text})
 
 
 @pytest.mark.parametrize("name", ["a\0b", "caf\udce9", "x" * 20_000])

@@ -19,7 +19,6 @@ except ImportError as error:
     raise UserError(f"inspect_ai cannot be imported ({error}); pip install inspect_ai.") from None
 
 ADDRESS = "http://127.0.0.1:8642"
-"""Where a service listens by default."""
 _BUSY = (429, 503, 504)
 _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds, where a busy service names none
 _LONGEST_WAIT = 30.0
@@ -28,10 +27,10 @@ _TIMEOUT = 120.0
 
 @scorer(metrics=[mean(), stderr()], name="truth")  # type: ignore[untyped-decorator, unused-ignore]
 def truth(url: str = ADDRESS, key: str = "ANCHORSCOPE_KEY", detector: str | None = None) -> Scorer:
-    """The probability that the answer is true, from 0 to 1, according to the detector of a running service.
+    """The probability that the answer is true, from 0 to 1, by the detector of a running service.
 
-    `key` is the *name* of the environment variable that holds the service's key: what a scorer is given is written into
-    the log. `detector` is one of the service's, the first where none is named. An empty answer is not scored.
+    `key` is the *name* of the environment variable with the service's key, since arguments are logged. `detector` is
+    one of the service's, by default the first. An empty answer isn't scored.
     """
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -51,7 +50,7 @@ def truth(url: str = ADDRESS, key: str = "ANCHORSCOPE_KEY", detector: str | None
 async def ask_score(
     question: str, answer: str, url: str = ADDRESS, key: str | None = None, detector: str | None = None
 ) -> dict[str, Any]:
-    """A service's score of one answer, with the detector's id and sha256; waits and asks again while it is busy."""
+    """A service's score of one answer, with the detector's id and sha256; retries while it is busy."""
     import anyio
     import httpx
 

@@ -1,6 +1,6 @@
 """A detector as an uncertainty estimator of lm-polygraph.
 
-estimator = AnchorEstimator("runs/mine/detectors/anchor", model)    # model: lm-polygraph's WhiteboxModel
+estimator = AnchorEstimator("runs/mine/detectors/auto", model)    # model: lm-polygraph's WhiteboxModel
 estimate_uncertainty(model, estimator, input_text=estimator.prompt("Who wrote Dracula?"))
 
 lm-polygraph generates; the estimator needs nothing of it but the tokens of inputs and answers, and reads the states
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.adapters.prompts import answer_of_text, question_of_prompt, visible_text
+from anchorscope.adapters.prompts import question_of_prompt, visible_text
+from anchorscope.datasets.formats import first_line
 from anchorscope.detectors.detector import Detector
 from anchorscope.errors import UserError
 
@@ -32,9 +33,8 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
     ) -> None:
         """The detector of a bundle, on a WhiteboxModel, or on a transformers model with its tokenizer.
 
-        With `same_prompt` inputs have to be the detector's own prompts, as `prompt(question)` makes them; another
-        prompt is refused. Without, an input is a question, and its answer is scored as if it had been given to the
-        detector's prompt: answers that were made under another prompt are a shift, which nothing here measures.
+        With `same_prompt` inputs must be the detector's own prompts, as `prompt(question)` makes them. Without, an
+        input is a question, and its answer is scored as if given to the detector's prompt, which is a shift.
         """
         super().__init__(["input_tokens", "greedy_tokens"], "sequence")
         inner, its_tokenizer = getattr(model, "model", None), getattr(model, "tokenizer", None)
@@ -47,7 +47,7 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
         return f"anchorscope-{self.detector.trained.name}{'' if self.same_prompt else '-question'}"
 
     def prompt(self, question: str) -> str:
-        """The text that the model has to be given for this question."""
+        """The text that the model must be given for this question."""
         return self.detector.trained.setting.template.text(question)
 
     def __call__(self, stats: Mapping[str, Any]) -> NDArray[np.float64]:
@@ -57,7 +57,7 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
             question_of_prompt(template, tokenizer, ids) if self.same_prompt else visible_text(tokenizer, ids)
             for ids in stats["input_tokens"]
         ]
-        answers = [answer_of_text(visible_text(tokenizer, ids)) for ids in stats["greedy_tokens"]]
+        answers = [first_line(visible_text(tokenizer, ids)) for ids in stats["greedy_tokens"]]
         scores = self.detector.score_many(zip(questions, answers, strict=True))
         truth = [score.truth_probability for score in scores]
         return np.array([np.nan if value is None else -value for value in truth], dtype=np.float64)

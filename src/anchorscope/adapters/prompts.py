@@ -1,17 +1,14 @@
-"""Prompts and answers of other libraries, as a detector needs them: a question, and a short answer.
-
-A detector knows its model under one prompt. Whether a prompt is that one is decided by its tokens, each of them.
-"""
+"""Prompts and answers of other libraries, as a detector needs them: a question, and a short answer."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from anchorscope.answers.template import Template, after_thinking, decode_exactly
+from anchorscope.answers.template import Template, decode_exactly
 from anchorscope.errors import UserError
 
 
 def question_of_prompt(template: Template, tokenizer: Any, ids: Sequence[int]) -> str:
-    """The question of a prompt that is the template's token for token; padding on either side is left out."""
+    """The question of a prompt that equals the template's token for token, apart from padding."""
     given = [int(token) for token in ids]
     padding = getattr(tokenizer, "pad_token_id", None)
     while len(given) > 1 and given[-1] == padding:
@@ -32,11 +29,4 @@ def question_of_prompt(template: Template, tokenizer: Any, ids: Sequence[int]) -
 
 
 def visible_text(tokenizer: Any, ids: Sequence[int]) -> str:
-    """The text of tokens, special ones left out."""
     return str(tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
-
-
-def answer_of_text(text: str) -> str:
-    """The first line of what was generated, a thinking block before it left out; empty where there is none."""
-    visible = (after_thinking(text) or "").strip()
-    return visible.splitlines()[0].strip() if visible else ""

@@ -1,13 +1,13 @@
 """A detector as a truth method of TruthTorchLM.
 
-method = AnchorTruth("runs/mine/detectors/anchor", model, tokenizer)
+method = AnchorTruth("runs/mine/detectors/auto", model, tokenizer)
 generate_with_truth_value(model, messages, question=question, tokenizer=tokenizer, truth_methods=[method])
 """
 
 from pathlib import Path
 from typing import Any
 
-from anchorscope.adapters.prompts import answer_of_text
+from anchorscope.datasets.formats import first_line
 from anchorscope.detectors.detector import Detector
 from anchorscope.errors import UserError
 
@@ -30,12 +30,11 @@ class AnchorTruth(TruthMethod):  # type: ignore[misc]
     ) -> None:
         """The detector of a bundle on a transformers model with its tokenizer.
 
-        TruthTorchLM hands over the question, which is asked in the detector's prompt, and the answer, which is scored
-        as if it had been given there: answers that were made under another prompt are a shift. With `same_prompt` the
-        text that the model was given has to be the detector's prompt, and another one is refused.
+        TruthTorchLM passes the question, which is asked in the detector's prompt, and the answer, which is scored as if
+        given there: answers made under another prompt are a shift. With `same_prompt` any other prompt is refused.
 
-        Made before the first generation: TruthTorchLM gives a tokenizer without a chat template one of its own, and a
-        detector refuses a tokenizer that is not the one of its training.
+        Create it before the first generation: TruthTorchLM gives a tokenizer without a chat template one of its own,
+        and a detector refuses another tokenizer than that of its training.
         """
         super().__init__()
         self.detector = bundle if isinstance(bundle, Detector) else Detector.load(bundle, model, tokenizer)
@@ -51,7 +50,7 @@ class AnchorTruth(TruthMethod):  # type: ignore[misc]
         tokenizer: Any = None,
         **others: Any,
     ) -> dict[str, Any]:
-        """The truth value of what a local model generated; minus infinity for an empty answer, which is not true."""
+        """The truth value of what a local model generated; minus infinity for an empty answer."""
         if model is not self.detector.session.lm.model:
             raise UserError(
                 "The detector was loaded on another model object than the one that generates; make AnchorTruth with "
@@ -63,7 +62,7 @@ class AnchorTruth(TruthMethod):  # type: ignore[misc]
                 f"The model was not given the prompt that the detector was trained with ({template.kind}); give that "
                 f"prompt, or use same_prompt=False: the question is then asked in the detector's prompt."
             )
-        score = self.detector.score(question, answer_of_text(generated_text))
+        score = self.detector.score(question, first_line(generated_text))
         return {
             "truth_value": float("-inf") if score.log_odds is None else score.log_odds,
             "generated_text": generated_text,

@@ -1,7 +1,7 @@
 """Scores beside those of uqlm: its results in, the same with the detector's columns out, as files.
 
 json.dump({"data": result.data, "metadata": result.metadata}, file)  # in uqlm's environment
-score_file("runs/mine/detectors/anchor", "in.json", "out.json")      # in ours
+score_file("runs/mine/detectors/auto", "in.json", "out.json")      # in ours
 UQResult(json.load(file)).to_df()                                    # there again, with the columns `SCORES`
 
 uqlm needs transformers below 5 and NumPy below 2, so it lives in an environment of its own, and files go between.
@@ -21,25 +21,25 @@ from anchorscope.files import replacing
 
 if TYPE_CHECKING:
     from anchorscope.detectors.detector import Detector
-    from anchorscope.detectors.scoring import Score
+    from anchorscope.detectors.trained import Score
 
 SCORES = ("anchorscope", "anchorscope_log_odds", "anchorscope_verdict")
-"""The columns that are added: probability of "truthful" (higher is better, as uqlm's scores are), log-odds, verdict."""
+"""The added columns: probability of "truthful" (higher is better), log-odds, verdict."""
 _WRITTEN = '{"data": result.data, "metadata": result.metadata}'
 
 
 def score_file(detector: "str | Path | Detector", source: str | Path, out: str | Path, **loading: Any) -> None:
     """Scores the prompts and responses of a result and writes it with the detector's columns.
 
-    A prompt is a question: it is asked in the detector's own prompt, and the response's first line is scored as if it
-    had been given there. `loading` goes to `Detector.load`.
+    A prompt is a question: it is asked in the detector's own prompt, and the response's first line is scored as if
+    given there. `loading` goes to `Detector.load`.
     """
-    from anchorscope.adapters.prompts import answer_of_text  # only here: uqlm's environment has no such transformers
+    from anchorscope.datasets.formats import first_line  # only here: uqlm's environment has no such transformers
     from anchorscope.detectors.detector import Detector
 
     result = read_result(source)
     ready = detector if isinstance(detector, Detector) else Detector.load(detector, **loading)
-    pairs = [(question, answer_of_text(answer)) for question, answer in pairs_of(result, str(source))]
+    pairs = [(question, first_line(answer)) for question, answer in pairs_of(result, str(source))]
     write_result(out, with_scores(result, ready.score_many(pairs)))
 
 
@@ -56,7 +56,6 @@ def read_result(path: str | Path) -> dict[str, Any]:
 
 
 def pairs_of(result: Any, name: str = "the result") -> list[tuple[str, str]]:
-    """Prompts and responses."""
     data = result.get("data") if isinstance(result, Mapping) else None
     columns = data if isinstance(data, Mapping) else {}
     prompts, responses = columns.get("prompts"), columns.get("responses")
@@ -99,7 +98,7 @@ def write_result(path: str | Path, result: Mapping[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Without what JSON has no word for: NaN and infinity become null."""
+    """NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -26,10 +26,8 @@ from anchorscope.answers.template import build_prompts, decode_exactly
 from anchorscope.datasets.formats import first_line
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import read_bundle
-from anchorscope.detectors.features import CLEAN, Features
-from anchorscope.detectors.runs import ANSWER_TOKENS
-from anchorscope.detectors.scoring import Score, decide, threshold_notes
-from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.detectors.features import ANSWER_TOKENS, CLEAN, Features
+from anchorscope.detectors.trained import Score, TrainedDetector, decide, threshold_notes
 from anchorscope.errors import UserError
 from anchorscope.items import POSITIONS
 from anchorscope.models.language_model import tokenizer_fingerprint
@@ -47,7 +45,7 @@ class StateScorer:
     def __init__(
         self, trained: TrainedDetector, tokenizer: Any, layers: Sequence[int], risk: float | None = None
     ) -> None:
-        """`layers` are vLLM's layer ids, in the order in which they were asked for."""
+        """`layers` are vLLM's layer ids, in the requested order."""
         wrong = [key for key in trained.needs.states if key[:2] != (CLEAN, SITE)]
         columns = [name for name in trained.needs.columns if name != ANSWER_TOKENS]
         if wrong or columns:
@@ -72,7 +70,6 @@ class StateScorer:
         self._threshold, self._notes = trained.threshold(risk), tuple(threshold_notes(trained, risk))
 
     def score(self, path: Path) -> Score:
-        """The answer of one request."""
         with _whole(path) as file:
             ids, states = _ids(file, path), file.get_slice("hidden_states")
             shape = list(states.get_shape())
@@ -101,7 +98,7 @@ class StateScorer:
         )
 
     def _before_the_end(self, rest: str) -> str:
-        """What stands before the first special token: the one that ends an answer is no part of it."""
+        """The tokens before the first special one."""
         added = self.tokenizer.added_tokens_decoder.values()
         special = {*self.tokenizer.all_special_tokens, *(str(token) for token in added if token.special)}
         return min((rest.partition(token)[0] for token in special if token), key=len, default=rest)
@@ -127,7 +124,7 @@ class StateScorer:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Any]:
-    """The file, after vLLM has written all of it: its lock is waited for."""
+    """The file, once vLLM has released its lock."""
     lock = path.with_name(path.name + ".lock")
     try:
         if not path.is_file() and not lock.is_file():
@@ -155,7 +152,7 @@ def _ids(file: Any, path: Path) -> list[int]:
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """The files, and those of the folders, the oldest first."""
+    """The files, and those of the folders, oldest first."""
     files: list[Path] = []
     for path in paths:
         inside = path.glob("*.safetensors") if path.is_dir() else [path]
@@ -164,7 +161,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: a JSON line per request on standard output; files that cannot be scored are reported and counted."""
+    """A JSON line per request on standard output; files that can't be scored are reported and counted."""
     from transformers import AutoTokenizer
 
     parser = argparse.ArgumentParser(prog="python -m anchorscope.adapters.vllm", description=__doc__.splitlines()[0])

@@ -1,12 +1,11 @@
 """What a question set holds, which of its questions are asked, and whether they can give enough answers for a run.
 
-A question is asked once, unless the prompt's examples answer it, and at most `limit` are, at random. One pass over the
-stream needs the memory of the questions that are asked: a question's seeded hash shows whether it came before, and the
-questions with the smallest hashes are the sample. So the draw does not depend on the order of the file, and a smaller
-limit draws from a larger one's questions.
+A question is asked once, unless the prompt's examples answer it, and at most `limit` are, at random: a seeded hash
+shows whether a question came before, and the smallest hashes are the sample. So the draw doesn't depend on the file's
+order, and a smaller limit draws from a larger one's questions.
 
-Probes need 30 true and 30 false answers. There are no more answers than questions, and where labels are supplied, no
-more true ones than they say. Balanced within relations, every relation gives as many of each as of its rarer kind.
+Probes need 30 true and 30 false answers. Balanced within relations, every relation gives as many of each as of its
+rarer kind.
 """
 
 import heapq
@@ -24,27 +23,27 @@ from anchorscope.datasets.text import normalise, question_key, small_hash
 from anchorscope.errors import TooFewAnswers, UserError, unknown
 
 YES_NO = ("drop", "keep")
-"""What becomes of questions that can only be answered with yes or no: chance gets half of them right."""
+"""What happens to yes/no questions, of which chance gets half right."""
 _FEW_SHOT_QUESTIONS = frozenset(question_key(example.question) for example in FEW_SHOT)
 _FEW_SHOT_SUBJECTS = frozenset(normalise(example.subject) for example in FEW_SHOT)
 
 
 @dataclass(frozen=True)
 class QuestionSample:
-    """The questions of one dataset that are asked, and how many of its rows are not, by reason."""
+    """The questions of one dataset that are asked, and how many of its rows aren't, by reason."""
 
     questions: list[Question]
     read: int
     bad: int
-    """Rows that could not be used; a question without any word has no key words to cut."""
+    """Unusable rows; a question without any word has no key words to cut."""
     repeated: int
     few_shot: int
-    """Questions left out because the prompt's examples speak of them."""
+    """Left out because the prompt's examples are about them."""
     yes_no: int = 0
 
 
 def is_yes_no(question: Question) -> bool:
-    """Whether chance alone would be right half of the time, and nobody has judged an answer yet."""
+    """Whether chance alone would be right half of the time, and no label is supplied."""
     return question.truthful is None and asks_yes_no(question.question, question.answers)
 
 
@@ -53,7 +52,7 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
     if yes_no not in YES_NO:
         raise unknown("value of --yes-no", yes_no, YES_NO)
     seen: set[int] = set()
-    drawn: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
+    sample: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
     for position, question in enumerate(reading):
         key = small_hash(question_key(question.question), seed)
@@ -65,13 +64,13 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
         if reason:
             left_out[reason] += 1
             continue
-        heapq.heappush(drawn, (-key, position, question))
-        if limit is not None and len(drawn) > limit:
-            heapq.heappop(drawn)
-    if not drawn:
-        raise UserError(_nothing(reading, left_out))
+        heapq.heappush(sample, (-key, position, question))
+        if limit is not None and len(sample) > limit:
+            heapq.heappop(sample)
+    if not sample:
+        raise UserError(_describe_nothing_to_ask(reading, left_out))
     return QuestionSample(
-        questions=[question for _, _, question in sorted(drawn, key=lambda entry: entry[1])],
+        questions=[question for _, _, question in sorted(sample, key=lambda entry: entry[1])],
         read=reading.rows,
         bad=reading.bad + left_out["wordless"],
         repeated=left_out["repeated"],
@@ -81,7 +80,7 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
 
 
 def why_not_asked(question: Question, yes_no: str = "drop") -> str:
-    """Why a question is not asked; empty if it may be."""
+    """Why a question isn't asked; empty if it may be."""
     words = normalise(question.question)
     if not words:
         return "wordless"
@@ -90,7 +89,7 @@ def why_not_asked(question: Question, yes_no: str = "drop") -> str:
     return "yes/no" if yes_no == "drop" and is_yes_no(question) else ""
 
 
-def _nothing(reading: Reading, left_out: dict[str, int]) -> str:
+def _describe_nothing_to_ask(reading: Reading, left_out: dict[str, int]) -> str:
     counts = {"bad": reading.bad, **left_out}
     reasons = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
     hint = "--yes-no keep asks the yes/no questions" if left_out["yes/no"] else "check that the file is the right one"
@@ -98,37 +97,33 @@ def _nothing(reading: Reading, left_out: dict[str, int]) -> str:
 
 
 PER_CLASS = 30
-"""True answers, and false ones, that are needed: with fewer, an inner training half holds fewer than ten of each."""
+"""True, and false, answers needed: with fewer, an inner training half holds fewer than ten of each."""
 NEEDED = 2 * PER_CLASS
-"""Answers, and so questions, that it needs at the least."""
 FOR_A_CHART = 300
-"""Used answers below which intervals are wide, and most of what a run asks stays undecided."""
+"""Used answers below which intervals are wide, and most readings stay undecided."""
 _WANTED = f"at least {NEEDED} ({PER_CLASS} true and {PER_CLASS} false answers); a chart needs a few hundred"
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a question set can give at most."""
-
     questions: int
     empty: int
-    """Of these, how many bring an answer without any text: it is not used."""
+    """How many of these supply an answer without any text."""
     supplied: tuple[int, int]
-    """True and false labels that the questions bring."""
+    """True and false labels that are supplied."""
     most: tuple[int, int]
-    """True and false answers, if the model's own all turned out so."""
+    """True and false answers, if all of the model's own turned out that way."""
     pairs: int
     """True answers that can be used with as many false ones."""
-    balance: str
 
     @property
     def is_enough(self) -> bool:
-        """Whether a run is possible; how many answers are true is the model's matter."""
+        """Whether a run is possible; how many answers are true depends on the model."""
         return self.pairs >= PER_CLASS
 
     @property
     def sentence(self) -> str:
-        """What to say of it; empty where there is nothing to warn of."""
+        """A warning; empty if there is nothing to warn of."""
         count = f"{self.questions:,} question{'s' * (self.questions != 1)}"
         if self.empty:
             count += f" ({self.empty:,} with an empty answer)"
@@ -147,7 +142,7 @@ class Outlook:
 
 
 class LabelCounter:
-    """Counts what questions can give, one question after the other."""
+    """Counts what questions can give."""
 
     def __init__(self, questions: Iterable[Question] = ()) -> None:
         self.questions = self.empty = 0
@@ -156,7 +151,6 @@ class LabelCounter:
             self.add(question)
 
     def add(self, question: Question) -> None:
-        """One more question; each must come once."""
         self.questions += 1
         if question.model_answer is not None and not question.model_answer.strip():
             self.empty += 1
@@ -165,15 +159,15 @@ class LabelCounter:
         counts[2 if question.truthful is None else int(question.truthful)] += 1
 
     def outlook(self, balance: str = "relation") -> Outlook:
-        """What the questions can give when they are balanced so."""
-        false, true, unknown = (sum(counts[place] for counts in self.strata.values()) for place in range(3))
+        """What the questions can give under this balance."""
+        false, true, unknown = (sum(counts[kind] for counts in self.strata.values()) for kind in range(3))
         strata = list(self.strata.values()) if balance == "relation" else [[false, true, unknown]]
         pairs = sum(min(t + u, f + u, (t + f + u) // 2) for f, t, u in strata)
-        return Outlook(self.questions, self.empty, (true, false), (true + unknown, false + unknown), pairs, balance)
+        return Outlook(self.questions, self.empty, (true, false), (true + unknown, false + unknown), pairs)
 
 
 def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None:
-    """Refuses a run that none of its datasets can be enough for; with one that can be, the others are reported."""
+    """Refuses a run for which none of its datasets can be enough."""
     if any(outlook.is_enough for outlook in outlooks.values()):
         return
     name, outlook = next(iter(outlooks.items()))
@@ -193,28 +187,25 @@ _OPTIONAL = {
 
 @dataclass
 class Survey:
-    """What a question set holds, counted over different questions."""
-
     questions: int = 0
     repeated: int = 0
     wordless: int = 0
-    """Questions without any letter or digit; a run leaves them out."""
+    """Questions without any letter or digit."""
     yes_no: int = 0
     answers: Counter[int] = field(default_factory=Counter)
-    """Questions by how many answers they accept."""
+    """Questions by number of accepted answers."""
     words: Counter[int] = field(default_factory=Counter)
-    """Questions by how many words they have."""
+    """Questions by number of words."""
     filled: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_OPTIONAL, 0)))
-    """Questions in which an optional column is given, by the name that a user's file has for it."""
+    """Questions with an optional column, by the column's name."""
     labelled_true: int = 0
     relations: Counter[str] = field(default_factory=Counter)
     metadata: Counter[str] = field(default_factory=Counter)
-    """Questions in which another column holds a value, in the order of the file."""
+    """Questions with another column, in the order of the file."""
     examples: list[Question] = field(default_factory=list)
-    """Some questions drawn at random, in the order of the file."""
+    """Questions drawn at random, in the order of the file."""
 
     def add(self, question: Question) -> None:
-        """Counts a question that did not come before."""
         self.questions += 1
         self.wordless += not normalise(question.question)
         self.yes_no += asks_yes_no(question.question, question.answers)
@@ -226,15 +217,14 @@ class Survey:
         self.metadata.update(name for name, value in question.metadata.items() if value is not None)
 
     def record(self) -> dict[str, Any]:
-        """The counts as `anchorscope data --json` shows them."""
         return {
             "questions": self.questions,
             "repeated": self.repeated,
             "wordless": self.wordless,
             "yes_no": self.yes_no,
             "answers": sum(number * count for number, count in self.answers.items()),
-            "answers_per_question": _spread(self.answers),
-            "words_per_question": _spread(self.words),
+            "answers_per_question": _summarise(self.answers),
+            "words_per_question": _summarise(self.words),
             "filled": self.filled,
             "labelled_true": self.labelled_true,
             "relations": dict(self.relations.most_common()),
@@ -245,8 +235,8 @@ class Survey:
 def take_survey(
     questions: Iterable[Question], examples: int = 3, seed: int = 0, each: Callable[[Question], None] | None = None
 ) -> Survey:
-    """Reads the questions once and counts; `each` sees every different question."""
-    survey, seen, drawn = Survey(), set[int](), list[tuple[int, Question]]()
+    """Reads the questions once and counts; `each` is called with every distinct question."""
+    survey, seen, sample = Survey(), set[int](), list[tuple[int, Question]]()
     draw = random.Random(seed)
     for question in questions:
         digest = small_hash(question_key(question.question))
@@ -259,13 +249,13 @@ def take_survey(
             each(question)
         # Algorithm R: after n questions each of them is drawn with the same chance.
         if survey.questions <= examples:
-            drawn.append((survey.questions, question))
-        elif (place := draw.randrange(survey.questions)) < examples:
-            drawn[place] = (survey.questions, question)
-    survey.examples = [question for _, question in sorted(drawn, key=lambda entry: entry[0])]
+            sample.append((survey.questions, question))
+        elif (slot := draw.randrange(survey.questions)) < examples:
+            sample[slot] = (survey.questions, question)
+    survey.examples = [question for _, question in sorted(sample, key=lambda entry: entry[0])]
     return survey
 
 
-def _spread(counts: Counter[int]) -> dict[str, float]:
+def _summarise(counts: Counter[int]) -> dict[str, float]:
     numbers = list(counts.elements()) or [0]
     return {"mean": statistics.fmean(numbers), "median": statistics.median(numbers), "largest": max(numbers)}

@@ -1,14 +1,13 @@
-"""The model's own answers, greedy or sampled, and where they end; the user's, where the dataset brings them; and what
-the model shows of its certainty.
+"""The model's answers, greedy or sampled, and where they end; supplied answers; and measures of certainty.
 
 In a conversation some models begin with a blank line, or with a thinking block although that is switched off. Both are
-part of what the model sees and not of its answer, which begins at its first visible character.
+part of what the model sees, not of its answer, which begins at its first visible character.
 
-**P(True)**: the model is shown the question with its own answer, in the prompt that the answers came from, and asked
-whether that is true. The score is log P(True) − log P(False), each summed over the spellings that are one token here.
-**Self-consistency** is the share of samples that are the answer, word for word after the grader's folding. **Semantic
-entropy** is the entropy, in nats, of the shares of clusters: the connected components of "says the same" (equal after
-folding, or one accepted by the grader for the other).
+**P(True)**: the model is shown the question with its own answer, in the same prompt, and asked whether that is true.
+The score is log P(True) − log P(False), each summed over the spellings that are one token. **Self-consistency** is the
+share of samples equal to the answer after the grader's folding. **Semantic entropy** is the entropy, in nats, of the
+shares of clusters: connected components of "says the same" (equal after folding, or accepted by the grader for each
+other).
 """
 
 import math
@@ -45,22 +44,22 @@ if TYPE_CHECKING:
     from anchorscope.models.language_model import LanguageModel
 
 LINE, CHAT, LIST, TEXT = "line", "chat", "list", "text"
-"""An answer of one line; one in a conversation; a list of key words, ended by a line break or a special token only; a
-text of any number of lines, up to an end token."""
+"""One line; one in a conversation; a list of key words, ended by a line break or a special token; a text of any number
+of lines, up to an end token."""
 
 
 class Ending:
-    """Which tokens end a text: line breaks, the model's end tokens, and special tokens, which no answer holds.
+    """Which tokens end a text: line breaks, the model's end tokens, and special tokens.
 
-    A line break ends a chat answer only after a visible character, and none does inside a thinking block.
+    A line break ends a chat answer only after a visible character and outside a thinking block.
     """
 
     def __init__(self, lm: "LanguageModel", kind: str) -> None:
         self.tokenizer, self.chat, self.breaks = lm.tokenizer, kind == CHAT, kind != TEXT
         self.certain = {int(end) for end in lm.tokenizer.all_special_ids}
         if kind != LIST:
-            known = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
-            ends = [*(known if isinstance(known, list) else [known]), lm.tokenizer.eos_token_id]
+            eos = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
+            ends = [*(eos if isinstance(eos, list) else [eos]), lm.tokenizer.eos_token_id]
             special = [token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special]
             self.certain |= {int(end) for end in [*ends, *special] if end is not None}
         if self.chat or not self.breaks:
@@ -68,7 +67,6 @@ class Ending:
         self.texts: dict[int, str] = {}
 
     def is_end(self, token: int, so_far: Sequence[int] = ()) -> bool:
-        """Whether a token ends the text, given those before it."""
         if token in self.certain:
             return True
         if not self.breaks:
@@ -83,28 +81,25 @@ class Ending:
 
 
 TOO_LONG = "too_long"
-"""The status of a question that does not fit the model's context together with its longest answer."""
+"""A question that doesn't fit the model's context together with its longest answer."""
 EXTRA_BLANK_TOKENS = 4
 """Blank tokens that a chat answer may begin with, beyond the longest answer."""
 EXTRA_THINKING_TOKENS = 1024
-"""Tokens that a thinking block may take, beyond the longest answer; an item that thinks longer, or for whose
-thinking the model's context has no room, is truncated."""
+"""Tokens of a thinking block, beyond the longest answer; longer ones are truncated."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer to one question, as tokens."""
-
     text: str
     ids: tuple[int, ...]
     log_probs: tuple[float, ...] | None
-    """Log-probability of each token; None for an answer that was given elsewhere."""
+    """None for a supplied answer."""
     status: str
     """`answered`, `empty`, `truncated` or `too_long`; only the first is used."""
     before: tuple[int, ...] = ()
-    """What the model wrote between the prompt and its answer: blank lines, a thinking block."""
+    """What the model wrote before its answer: blank lines, a thinking block."""
     needs: int = 0
-    """Tokens that prompt and answer may take, where these do not fit the model's context (`too_long`)."""
+    """Tokens of prompt and longest answer, if `too_long`."""
 
 
 def known_answers(
@@ -115,25 +110,25 @@ def known_answers(
     max_new_tokens: int,
     context: int | None,
 ) -> dict[int, Answer]:
-    """What can be said before any pass, by question: the answers that come with them, and which do not fit.
+    """What is known before any pass, by question: supplied answers, and which questions don't fit.
 
-    A prompt has to leave room for the longest answer that may be asked for, greedy or sampled, and for the given one.
+    A prompt must leave room for the longest answer, greedy or sampled, and for the supplied one.
     """
     given = [index for index, own in enumerate(questions) if own.model_answer is not None and prompts[index].ids]
     texts = [questions[index].model_answer or "" for index in given]
     answers = given_answers(tokenizer, template, [prompts[index] for index in given], texts)
-    known, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
+    answers_by_index, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
     for index, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
         needs = prompt.left_out + len(prompt.ids) + room
-        if index in known:
-            needs = max(needs, len(prompt.ids) + len(known[index].ids))
+        if index in answers_by_index:
+            needs = max(needs, len(prompt.ids) + len(answers_by_index[index].ids))
         if context is not None and needs > context:
-            known[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
-    return known
+            answers_by_index[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
+    return answers_by_index
 
 
 def do_not_fit(answers: Iterable[Answer], context: int | None) -> str:
-    """How many questions are left out because they do not fit the model's context; empty where all fit."""
+    """How many questions don't fit the model's context; empty if all fit."""
     every = list(answers)
     needs = [answer.needs for answer in every if answer.status == TOO_LONG]
     if not needs or context is None:
@@ -146,12 +141,12 @@ def do_not_fit(answers: Iterable[Answer], context: int | None) -> str:
 
 
 def longest_answer(template: Template, max_new_tokens: int) -> int:
-    """Tokens that may come after a prompt: a chat answer may begin with blank ones."""
+    """Tokens that may follow a prompt, blank ones included."""
     return max_new_tokens + (EXTRA_BLANK_TOKENS if template.kind == "chat" else 0)
 
 
 def with_thinking(max_new_tokens: int) -> int:
-    """Tokens that may come after a prompt where the model thinks first."""
+    """Tokens that may follow a prompt where the model thinks first."""
     return max_new_tokens + EXTRA_THINKING_TOKENS
 
 
@@ -162,8 +157,7 @@ def thinkers(
     max_new_tokens: int,
     context: int | None,
 ) -> list[int]:
-    """Which chat answers begin with a thinking block although that is switched off: they are asked for again, with
-    room for it, where the model's context has that."""
+    """Which chat answers begin with a thinking block: they are asked again, with room for it if the context has any."""
     room = with_thinking(max_new_tokens)
     return [
         at
@@ -175,18 +169,18 @@ def thinkers(
 def spoken_answers(
     tokenizer: Any, template: Template, decoded: "Sequence[Decoded]", max_new_tokens: int
 ) -> list[Answer]:
-    """What the model said, as answers."""
+    """What the model wrote, as answers."""
     answers = []
     for answer in decoded:
         start = tokens_before(tokenizer, answer.ids) if template.kind == "chat" else 0
         ids, log_probs = answer.ids[start : start + max_new_tokens], answer.log_probs[start : start + max_new_tokens]
         finished = answer.finished and len(answer.ids) <= start + max_new_tokens
         answers.append(Answer("", ids, log_probs, "answered" if finished else "truncated", answer.ids[:start]))
-    return _with_texts(tokenizer, answers)
+    return _add_texts(tokenizer, answers)
 
 
-def _with_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
-    """The answers with the text of their tokens; one without any text is empty."""
+def _add_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
+    """The answers with the text of their tokens; one without text is empty."""
     texts = [text.strip() for text in decode_all_exactly(tokenizer, [answer.ids for answer in answers])]
     return [
         replace(answer, text=text, status=answer.status if text or answer.status == "truncated" else "empty")
@@ -195,14 +189,14 @@ def _with_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
 
 
 def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
-    """An answer that was given elsewhere, as the model would see it after the prompt."""
+    """A supplied answer, as the model would see it after the prompt."""
     return given_answers(tokenizer, template, [prompt], [text])[0]
 
 
 def given_answers(tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Answer]:
-    """The same of many."""
+    """Many supplied answers at once."""
     tokens = template.answers_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
-    return _with_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
+    return _add_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
 
 
 def _thinks(text: str) -> bool:
@@ -210,7 +204,7 @@ def _thinks(text: str) -> bool:
 
 
 def tokens_before(tokenizer: Any, ids: tuple[int, ...]) -> int:
-    """How many tokens stand before the answer's first visible character; a block that is still open is all of them."""
+    """How many tokens precede the answer's first visible character; all, if a thinking block is still open."""
     closed = 0
     if _thinks(decode_exactly(tokenizer, ids)):
         closed = bisect_left(range(len(ids)), True, key=lambda n: CLOSE in decode_exactly(tokenizer, ids[:n]))
@@ -223,13 +217,12 @@ _JUDGED = (("Tokyo", TRUE), ("Charles Dickens", FALSE), ("Au", TRUE))  # answers
 
 
 def truth_question(question: str, answer: str) -> str:
-    """The question about an answer, on one line."""
     asked, proposed = " ".join(question.split()), " ".join(answer.split()).rstrip(".")
     return f"{asked} Proposed answer: {proposed}. Is the proposed answer true or false?"
 
 
 def p_true_template(template: Template) -> Template:
-    """The same prompt with examples that are judged, where it has examples at all."""
+    """The prompt with judged examples, if it has examples."""
     examples = [
         Example(truth_question(example.question, proposed), verdict, example.subject)
         for example, (proposed, verdict) in zip(FEW_SHOT, _JUDGED, strict=True)
@@ -239,8 +232,6 @@ def p_true_template(template: Template) -> Template:
 
 @dataclass(frozen=True)
 class TruthPrompts:
-    """What the model is shown, and the tokens by which it can say what it thinks."""
-
     ids: tuple[tuple[int, ...], ...]
     true: tuple[int, ...]
     """Tokens that say "true" after these prompts."""
@@ -248,7 +239,6 @@ class TruthPrompts:
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """All of them, true ones first."""
         return self.true + self.false
 
     def log_odds(self, log_probs: Float[ndarray, "item choice"]) -> Float[ndarray, " item"]:
@@ -259,13 +249,13 @@ class TruthPrompts:
 
 
 def truth_prompts(tokenizer: Any, template: Template, questions: Sequence[str], answers: Sequence[str]) -> TruthPrompts:
-    """The prompts that ask of every answer whether it is true; `template` is the one that the answers came from."""
+    """The prompts that ask whether each answer is true; `template` is the answers' own."""
     asking = p_true_template(template)
     asked = zip(questions, answers, strict=True)
     texts = [asking.text(truth_question(question, answer)) for question, answer in asked]
     encoded = [ids for ids, _ in asking.encode(tokenizer, texts)]
-    true, false = (_spelled(tokenizer, asking, texts[0], encoded[0], word) for word in (TRUE, FALSE))
-    shared = _shared(true[0], false[0])
+    true, false = (_spell_word(tokenizer, asking, texts[0], encoded[0], word) for word in (TRUE, FALSE))
+    shared = _count_shared(true[0], false[0])
     first, second = (_tokens(spelled, shared) for spelled in (true, false))
     both = set(first) & set(second)
     lead = true[0][:shared]  # a tokenizer that begins both words alike: what they share is put to the model's mouth
@@ -276,18 +266,20 @@ def truth_prompts(tokenizer: Any, template: Template, questions: Sequence[str], 
     )
 
 
-def _spelled(tokenizer: Any, template: Template, text: str, ids: tuple[int, ...], word: str) -> list[tuple[int, ...]]:
-    """Tokens of the word's spellings as they follow a prompt; the usual one first."""
+def _spell_word(
+    tokenizer: Any, template: Template, text: str, ids: tuple[int, ...], word: str
+) -> list[tuple[int, ...]]:
+    """Tokens of the word's spellings after a prompt, the usual one first."""
     spellings = (word, word.lower(), word.upper())
     after = [template.answer_ids(tokenizer, text, ids, spelling) for spelling in spellings]
     bare = tokenizer(list(spellings), add_special_tokens=False)["input_ids"]
     return [*after, *(tuple(int(token) for token in tokens) for tokens in bare)]
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    for place, (first, second) in enumerate(zip(one, other, strict=False)):
+def _count_shared(ids: Sequence[int], other_ids: Sequence[int]) -> int:
+    for index, (first, second) in enumerate(zip(ids, other_ids, strict=False)):
         if first != second:
-            return place
+            return index
     raise UserError(
         f"The tokenizer of this model writes {TRUE!r} and {FALSE!r} with the same tokens, so that P(True) cannot be "
         f"asked for; leave detection out of --keep."
@@ -295,15 +287,15 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
-    """The token that tells, of each spelling that ends with it; of the usual one in any case."""
+    """The distinguishing token of each spelling that ends with it, and of the usual one."""
     usual = spelled[0]
     ending = [ids for ids in spelled if ids[:shared] == usual[:shared] and len(ids) == shared + 1]
     return list(dict.fromkeys(ids[shared] for ids in (usual, *ending)))
 
 
-def same_answer(one: str, other: str) -> bool:
-    """Whether two answers are equal once folded, or either is right by the grader where the other is accepted."""
-    return question_key(one) == question_key(other) or grade(one, [other]) or grade(other, [one])
+def same_answer(answer: str, other: str) -> bool:
+    """Whether two answers are equal after folding, or the grader accepts one for the other."""
+    return question_key(answer) == question_key(other) or grade(answer, [other]) or grade(other, [answer])
 
 
 def self_consistency(answer: str, samples: Sequence[str]) -> float:

@@ -1,11 +1,9 @@
 """Is a short answer right: does it name one of the accepted answers? The rules, with examples: docs/grading.md.
 
-All of them read the words that `datasets.text` reads (case, accents, punctuation, articles and number words folded).
-An accepted answer counts where its words stand together in the answer as whole words; one of one or two characters must
-be the whole answer. Numbers, dates and yes/no have rules of their own; a name may also be written in other ways.
-
-An answer is first parsed: "It is Paris, I think" says "Paris"; "not Paris" denies it; "Paris or London" guesses, and is
-right only if both are.
+All rules read the words of `datasets.text`. An accepted answer counts where its words stand together in the answer; one
+of one or two characters must be the whole answer. Numbers, dates and yes/no have their own rules; a name may be written
+in other ways. "It is Paris, I think" says "Paris"; "not Paris" denies it; "Paris or London" guesses, and is right only
+if both are.
 """
 
 import re
@@ -24,7 +22,7 @@ from anchorscope.answers.grade_names import (
     readings,
     same_name,
 )
-from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, word_tuple, words
+from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, words
 
 
 def _phrases(name: str) -> list[tuple[str, ...]]:
@@ -45,22 +43,20 @@ _REACH = 4  # words of the same clause that a negation speaks of
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """What an answer says: its words in every reading, and the answer without what is said around it."""
+    """An answer's words in every reading, and the answer without the words around it."""
 
     text: str
     located: tuple[Word, ...]
     words: tuple[str, ...]
     """All words, articles included."""
     whole: tuple[str, ...]
-    """Without articles."""
     core: tuple[str, ...]
-    """Without what is said around the answer, either."""
+    """Without openings and closings, either."""
     haystacks: tuple[tuple[str, ...], ...]
-    """For every reading of numerals, one string each: all words, none of the articles, possessives apart."""
+    """For every reading of numerals: all words, words without articles, possessives apart."""
 
 
 def parse_answer(answer: str) -> ParsedAnswer:
-    """Reads an answer."""
     located = tuple(located_words(answer))
     words = tuple(word.text for word in located)
     whole = without_articles(words)
@@ -72,10 +68,10 @@ def parse_answer(answer: str) -> ParsedAnswer:
         tuple(dict.fromkeys(f" {' '.join(variant[min(number, len(variant) - 1)])} " for variant in read))
         for number in range(max(map(len, read)))
     )
-    return ParsedAnswer(answer, located, words, whole, _core(whole), haystacks)
+    return ParsedAnswer(answer, located, words, whole, _strip_phrases(whole), haystacks)
 
 
-def _core(whole: tuple[str, ...]) -> tuple[str, ...]:
+def _strip_phrases(whole: tuple[str, ...]) -> tuple[str, ...]:
     """The words without openings ("it is") and closings ("I think"), but never down to nothing."""
     core = whole
     while opening := next((phrase for phrase in OPENINGS if core[: len(phrase)] == phrase != core), None):
@@ -85,7 +81,7 @@ def _core(whole: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def denies(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
-    """Whether the answer names the words only to say that they are not the answer."""
+    """Whether the answer names the words only to deny them."""
     places = list(occurrences(wanted, parsed.words))
     return bool(places) and all(_denied(parsed, first, after) for first, after in places)
 
@@ -107,7 +103,7 @@ def _denied(parsed: ParsedAnswer, first: int, after: int) -> bool:
 
 
 def guesses(answer: str) -> list[str]:
-    """The parts of an answer that offers several: "Paris or London"; empty for one that commits itself."""
+    """The parts of an answer that offers several: "Paris or London"; else empty."""
     if not _OR.search(answer):
         return []
     parts = [part.strip(" ,;?") for part in _OR.split(answer)]
@@ -116,7 +112,7 @@ def guesses(answer: str) -> list[str]:
 
 
 def yes_or_no(parsed: ParsedAnswer) -> str | None:
-    """`yes` or `no` where the answer begins by saying so; None otherwise ("No Doubt")."""
+    """`yes` or `no` if the answer begins with it; None otherwise ("No Doubt")."""
     if not parsed.words or parsed.words[0] not in WORDS["yes"] | WORDS["no"]:
         return None
     if len(parsed.words) > 1:
@@ -127,30 +123,30 @@ def yes_or_no(parsed: ParsedAnswer) -> str | None:
 
 
 LONGEST_NAME = 1000
-"""Characters beyond which neither an answer nor an accepted one is a name, which may be written in many ways."""
+"""Characters beyond which neither side is a name, which may be written in many ways."""
 SHORT = 2
 """An accepted answer of at most this many characters must be the whole answer."""
 _MARKS = re.compile(r"(?<=[A-Za-z])[+#]+")  # "C", "C++" and "C#" are three things, though symbols are no words
 
 
 def is_short(alias_words: Sequence[str]) -> bool:
-    """Whether a normalised accepted answer is too short to be looked for inside a longer answer."""
+    """Whether an accepted answer is too short to be searched for inside a longer answer."""
     return len(alias_words) <= SHORT and sum(map(len, alias_words)) <= SHORT
 
 
 def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> bool:
-    """Whether the answer names one of the accepted ones; the question, where known, makes more answers clear."""
+    """Whether the answer names one of the accepted ones; the question, if given, makes more answers clear."""
     parsed = parse_answer(answer)
     if not parsed.words:
         stripped = answer.strip().casefold()
         return bool(stripped) and any(stripped == alias.strip().casefold() for alias in accepted)
     offered = guesses(answer)
     if offered:
-        chosen = [alias for alias in accepted if "or" in word_tuple(alias) or word_tuple(alias) == parsed.whole]
-        return any(_names(parsed, alias, question) for alias in chosen) or all(
+        chosen = [alias for alias in accepted if "or" in words(alias) or words(alias) == parsed.whole]
+        return any(_matches_alias(parsed, alias, question) for alias in chosen) or all(
             grade(part, accepted, question) for part in offered
         )
-    return any(_names(parsed, alias, question) for alias in accepted)
+    return any(_matches_alias(parsed, alias, question) for alias in accepted)
 
 
 @dataclass(frozen=True)
@@ -163,24 +159,23 @@ class Grader:
 
 
 RULES = Grader("rules", grade)
-"""The rules of this file."""
 
 
-def _names(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
-    wanted = word_tuple(alias)
+def _matches_alias(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
+    wanted = words(alias)
     short = is_short(wanted)
     if not wanted or (short and _MARKS.findall(parsed.text) != _MARKS.findall(alias)):
         return False
     if wanted in (("yes",), ("no",)):
         return yes_or_no(parsed) == wanted[0] or wanted == parsed.whole
-    numeric = _by_numbers(parsed, alias, wanted, question)
+    numeric = _compare_numbers(parsed, alias, wanted, question)
     if numeric is not None:
         return numeric
     if wanted == parsed.whole:
         return not _repeats(parsed, wanted, question)
     if not short and _contains(parsed, alias):
         return not _repeats(parsed, wanted, question) and not denies(parsed, wanted)
-    return _resembles(parsed, wanted) and _relaxed(parsed, alias, question)
+    return _resembles(parsed, wanted) and _matches_name(parsed, alias, question)
 
 
 def _repeats(parsed: ParsedAnswer, wanted: Sequence[str], question: str | None) -> bool:
@@ -200,8 +195,8 @@ def _contains(parsed: ParsedAnswer, alias: str) -> bool:
     return not ARTICLES.isdisjoint(read[0]) and any(True for _ in occurrences(read[0], parsed.words))
 
 
-def _by_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None) -> bool | None:
-    """What dates and numbers decide; None where they say nothing."""
+def _compare_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None) -> bool | None:
+    """What dates and numbers decide; None if they say nothing."""
     has_digits = any(character.isdigit() for word in parsed.words for character in word)
     if not has_digits or not any(word[0].isdigit() for word in wanted):
         return None
@@ -215,14 +210,14 @@ def _by_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], questio
 
 
 def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
-    """Whether the two have enough in common to be compared with care: a word, all letters, or the first ones."""
+    """Whether the two share a word, all letters, or the first ones: a cheap test before the careful ones."""
     core = parsed.core
     if not set(core).isdisjoint(wanted) or core[-1][:3] == wanted[-1][:3] or "".join(core) == "".join(wanted):
         return True
     return 1 in (len(core), len(wanted)) and core[0][0] == wanted[0][0]
 
 
-def _relaxed(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
+def _matches_name(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
     if max(len(parsed.text), len(alias)) > LONGEST_NAME:
         return False
     parsed_question = parse_question(question) if question else None
@@ -241,18 +236,17 @@ _NEGATIVE = re.compile(r"(?:(?<![\w.)])[-−–]\s?|\bminus\s+)(?=[0-9.])", re.I
 
 
 class Numbers(NamedTuple):
-    """What a text says in numbers. Units are compared only where both sides give a known one."""
+    """The numbers of a text. Units are compared only where both sides have a known one."""
 
     quantities: list[tuple[Decimal, str | None]]
     """Values, each with the known unit beside it."""
     others: list[str]
-    """The words that are neither a number, nor a known unit beside one, nor an approximation."""
+    """The words that are neither a number, nor a unit beside one, nor an approximation."""
     leads: bool
     """Whether a number comes first and only lower-case words after it: "12 players", but not "Apollo 11"."""
 
 
 def numbers_in(text: str) -> Numbers:
-    """The numbers of a text."""
     negative = bool(_NEGATIVE.search(text))
     for symbol, name in LISTS["unit_symbols"].items():
         text = text.replace(symbol, f" {name} ")
@@ -276,18 +270,18 @@ def numbers_in(text: str) -> Numbers:
 
 
 def _unit_beside(words: Sequence[str], index: int) -> list[int]:
-    """The places of the units beside the number, the telling one first: "5 percent", "$5", "20 degrees Celsius"."""
-    after = [place for place in (index + 1, index + 2) if place < len(words) and words[place] in UNITS]
+    """Indices of the units beside the number, the decisive one first: "5 percent", "$5", "20 degrees Celsius"."""
+    after = [at for at in (index + 1, index + 2) if at < len(words) and words[at] in UNITS]
     if after and after[0] == index + 1:
         return after[::-1] if len(after) == 2 and words[after[0]].startswith("degree") else after[:1]
     return [index - 1] if index and words[index - 1] in ("dollar", "euro", "pound", "yen", "rupee") else []
 
 
 def compare(answer: Numbers, accepted: Numbers, silent: frozenset[str]) -> bool | None:
-    """Whether the answer gives the accepted number; None where words must decide.
+    """Whether the answer gives the accepted number; None if words must decide.
 
     The accepted answer must be one number with at most two words after it ("12 players"). The answer must hold no other
-    number, and no further word than the accepted one's own and `silent` ones (those of the question, say).
+    number, and no word beyond the accepted one's own and `silent` ones (such as the question's).
     """
     if len(accepted.quantities) != 1 or len(answer.quantities) != 1:
         return None
@@ -312,18 +306,18 @@ _YEARS = re.compile(r"(?<![\w-])([0-9]{4})\s*(?:-|–|—|to|until|till|and)\s*(
 
 
 class Date(NamedTuple):
-    """A date as far as it is given; the year is negative before Christ."""
+    """A date, as far as given; the year is negative before Christ."""
 
     year: int | None = None
     month: int | None = None
     day: int | None = None
 
     def gives(self, wanted: "Date") -> bool:
-        """Whether everything that `wanted` gives is given here, and the same: a full date gives its year."""
+        """Whether everything in `wanted` is given and equal: a full date gives its year."""
         return all(part is None or part == own for part, own in zip(wanted, self, strict=True))
 
 
-def _written_out(text: str) -> list[str]:
+def _write_out_dates(text: str) -> list[str]:
     """The text with numeric dates in words, once for every way to read them."""
     names = _MONTH_NAMES.split()
 
@@ -342,7 +336,7 @@ def _day(word: str) -> int | None:
 
 
 def _year(words: Sequence[str], index: int) -> tuple[int | None, int]:
-    """The year that begins at word `index` and the index after it: "1776", "44 BC", "AD 79"."""
+    """The year at word `index` and the index after it: "1776", "44 BC", "AD 79"."""
     before = index < len(words) and words[index] in _AFTER
     start = index + 1 if before else index
     if start >= len(words) or not (words[start].isascii() and words[start].isdigit()) or len(words[start]) > 4:
@@ -378,25 +372,25 @@ def _plain_words(text: str) -> list[str]:
 
 
 def dates_in(text: str) -> list[Date]:
-    """Every date that the text may be read to give."""
-    return [date for reading in _written_out(text) for date, _, _ in _dates(_plain_words(reading))]
+    """Every date that the text may give."""
+    return [date for reading in _write_out_dates(text) for date, _, _ in _dates(_plain_words(reading))]
 
 
 def as_date(text: str) -> list[Date]:
-    """The readings of a text that is one date and nothing else; none if it says more."""
+    """The readings of a text that is a date and nothing else."""
     whole = []
-    for reading in _written_out(text):
+    for reading in _write_out_dates(text):
         words = _plain_words(reading)
-        found = list(_dates(words))
-        if len(found) == 1 and all(
-            word in WORDS["around_dates"] for word in (*words[: found[0][1]], *words[found[0][2] :])
+        dates = list(_dates(words))
+        if len(dates) == 1 and all(
+            word in WORDS["around_dates"] for word in (*words[: dates[0][1]], *words[dates[0][2] :])
         ):
-            whole.append(found[0][0])
+            whole.append(dates[0][0])
     return whole
 
 
 def only_in_a_span(text: str, date: Date) -> bool:
-    """Whether the text gives a year, but only as an end of a span of years."""
+    """Whether the text gives a year only as an end of a span of years."""
     if date.month is not None or not any(given.gives(date) for given in dates_in(text)):
         return False
     return not any(given.gives(date) for given in dates_in(_YEARS.sub(" ", text)))

@@ -1,13 +1,13 @@
-"""Names that differ and still name the same ("Einstein", "the Nile" for "River Nile"), in the light of the question.
+"""Names that differ and still mean the same ("Einstein", "the Nile" for "River Nile"), depending on the question.
 
-These rules compare the whole answer, never a part of it, and never one that only repeats words of the question. How
-else an accepted answer may be written follows from itself (`forms`); what may be left out depends on the question.
-"Henry VIII" is "Henry the Eighth", "Saint Louis" is "St. Louis", "cats" is "cat". A Roman numeral after a name may be
-an ordinal ("Henry VIII") or a count ("Rocky IV"), so there are two readings of it.
+These rules compare the whole answer, never a part, and never one that only repeats the question. How else an accepted
+answer may be written follows from itself (`forms`); what may be left out depends on the question. "Henry VIII" is
+"Henry the Eighth", "Saint Louis" is "St. Louis", "cats" is "cat". A Roman numeral may be an ordinal or a count ("Rocky
+IV"), so it has two readings.
 
-An answer that only gives the question's own name back is no answer, though lists of accepted answers that were gathered
-from redirects often hold it ("Who is Robin Hood's enemy?"). It is one where the question offers a choice, where
-it asks for a capital, and where the name is a part of a longer one ("the museum of the Canton of Geneva").
+An answer that only repeats the question's own name is no answer, though lists of redirects often accept it ("Who is
+Robin Hood's enemy?"). It is one if the question offers a choice or asks for a capital, or if the name is part of a
+longer one.
 """
 
 import re
@@ -18,7 +18,7 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 
-from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, word_tuple, words
+from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, words
 
 LISTS = tomllib.loads((files("anchorscope.answers") / "grade_words.toml").read_text(encoding="utf-8"))
 WORDS = {name: frozenset(text.split()) for name, text in LISTS["words"].items()}
@@ -44,7 +44,7 @@ def ordinal_value(word: str) -> int | None:
 
 
 def roman_value(word: str) -> int | None:
-    """8 for "viii"; None where the word is no Roman numeral or a single letter that is hardly one."""
+    """8 for "viii"; None for other words, and for single letters that are hardly numerals."""
     if (len(word) == 1 and word not in _ROMAN_ALONE) or not _ROMAN.fullmatch(word):
         return None
     values = [_ROMAN_VALUES[letter] for letter in word]
@@ -52,7 +52,7 @@ def roman_value(word: str) -> int | None:
 
 
 def numerals(own: Sequence[str], roman_ending: str | None = None) -> tuple[str, ...]:
-    """The words with ordinals as "8th" and Roman numerals after the first word as numbers with that ending, if any."""
+    """The words with ordinals as "8th" and later Roman numerals as numbers with that ending, if any."""
     read: list[str] = []
     for index, word in enumerate(own):
         ordinal, roman = ordinal_value(word), roman_value(word) if index and roman_ending is not None else None
@@ -67,7 +67,7 @@ def numerals(own: Sequence[str], roman_ending: str | None = None) -> tuple[str, 
 
 
 def readings(own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The words as they are, with Roman numerals as ordinals, and as counts; one reading where all are the same."""
+    """The words as they are, with Roman numerals as ordinals, and as counts; one reading if all are equal."""
     plain = tuple(map(_SHORTENED.get, own, own))
     if not any(map(_may_be_numeral, plain)):
         return (plain,)
@@ -82,12 +82,11 @@ def _may_be_numeral(word: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)  # an accepted answer is read once for every question that accepts it
 def alias_readings(alias: str) -> tuple[tuple[str, ...], ...]:
-    """The readings of an accepted answer's words, without articles."""
-    return readings(word_tuple(alias))
+    return readings(words(alias))
 
 
 def singular(word: str) -> str:
-    """A plural's singular by the regular rules; any other word stays."""
+    """A regular plural's singular; any other word stays."""
     if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
     if word.endswith("ies") and len(word) > 4:
@@ -95,16 +94,16 @@ def singular(word: str) -> str:
     return word[:-2] if word.endswith(("ches", "shes", "sses", "xes")) else word[:-1]
 
 
-def same_noun(one: str, other: str) -> bool:
-    """Whether two words are one noun, in whichever number."""
-    short, long = sorted((one, other), key=len)
+def same_noun(word: str, other: str) -> bool:
+    """Whether two words are the same noun, singular or plural."""
+    short, long = sorted((word, other), key=len)
     return short == long or (len(short) > 2 and (long in (f"{short}s", f"{short}es") or singular(long) == short))
 
 
-def same_but_spacing(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two texts differ only in where words are joined: "ping pong" and "pingpong", not "19 84" and "1984"."""
-    joined = "".join(one)
-    return len(joined) >= _SPACING_LENGTH and joined.isalpha() and joined == "".join(other)
+def same_but_spacing(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
+    """Whether two texts differ only in spacing: "ping pong" and "pingpong", not "19 84" and "1984"."""
+    joined = "".join(words_a)
+    return len(joined) >= _SPACING_LENGTH and joined.isalpha() and joined == "".join(words_b)
 
 
 def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
@@ -116,7 +115,7 @@ def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
 _WHO = re.compile(r"\b(?:who|whom|whose|who's)\b", re.I)
 _WHICH = re.compile(r"\b(?:which|what|name)\b", re.I)
 _RUN = re.compile(r"\w+")
-_BEFORE_PERSON, _LOOKED_AT = 4, 12  # words between "which" and a person; parts of words that are looked at
+_BEFORE_PERSON, _CHECKED_PARTS = 4, 12  # words between "which" and a person; parts of words that are checked
 _CHOICE = re.compile(
     r"\b(?:or|between|among|out of|of these|of the following)\b|(?-i:\bor(?=[A-Z]))|"
     r"^(?=.*\band\b).*\b(?:(?:old|young|eld|earli|lat|larg|bigg|small|tall|long|short|high|clos|new|near|few|great)er|"
@@ -132,8 +131,6 @@ _SHORTEST_PART = 4  # letters that a part of an option needs to stand for it
 
 @dataclass(frozen=True)
 class ParsedQuestion:
-    """A question as the grader sees it."""
-
     text: str
     located: tuple[Word, ...]
     words: frozenset[str]
@@ -141,10 +138,10 @@ class ParsedQuestion:
     asks_person: bool
     """Whether it asks for a person, so that a surname may be enough."""
     asks_several: bool
-    """Whether it asks for more than one thing, so that one of them is not enough."""
+    """Whether it asks for several things, so that one isn't enough."""
     offers_choice: bool
     asks_capital: bool
-    """Whether it asks for a capital, which may have the name of its country."""
+    """Whether it asks for a capital, which may share its country's name."""
 
     def gives(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether naming `alias` in this answer only repeats the question."""
@@ -177,14 +174,14 @@ class ParsedQuestion:
         return tuple(answer[after : after + 1]) == ("and",) and any(word in names for word in answer[after + 1 :])
 
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
-        """Whether the question offers this accepted answer and, apart from it, what the answer says."""
+        """Whether the question offers this accepted answer and, separately, the answer."""
         texts = [word.text for word in self.located if word.text not in ARTICLES]
         if not self.offers_choice or stands_in(answer, alias):
             return False
         return stands_in(alias, texts) and stands_in(answer, texts)
 
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
-        """Whether a choice is answered by a part of this option that no other part of the question has."""
+        """Whether the answer is a part of this option that occurs nowhere else in the question."""
         texts = [word.text for word in self.located if word.text not in ARTICLES]
         if not self.offers_choice or not stands_in(answer, alias) or sum(map(len, answer)) < _SHORTEST_PART:
             return False
@@ -199,7 +196,7 @@ class ParsedQuestion:
         return not self.text[self.located[index].end : self.located[index + 1].start].strip(" -–'’")
 
     def _inside_a_name(self, first: int, after: int) -> bool:
-        """Whether the words are a part of a longer name, or say by whom or where something is."""
+        """Whether the words are part of a longer name, or say by whom or where something is."""
         return self._name_goes_on(after) or (first > 0 and self._name_came_before(first, after))
 
     def _name_goes_on(self, after: int) -> bool:
@@ -240,15 +237,15 @@ class ParsedQuestion:
 
 
 def _asks_person(question: str) -> bool:
-    """Whether it says "who", or "which", "what" or "name" with a person at most four words behind it.
+    """Whether it says "who", or "which", "what" or "name" with a person at most four words later.
 
-    Parts that an apostrophe or a hyphen joins are one word, and each may be the person: "which ex-president".
+    Parts joined by an apostrophe or a hyphen are one word, and each may be the person: "which ex-president".
     """
     if _WHO.search(question):
         return True
     for asking in _WHICH.finditer(question):
         words, at = 0, asking.end()
-        for run in islice(_RUN.finditer(question, at), _LOOKED_AT):
+        for run in islice(_RUN.finditer(question, at), _CHECKED_PARTS):
             if run[0].lower() in WORDS["persons"]:
                 return True
             words += words == 0 or bool(question[at : run.start()].strip("'’-"))
@@ -260,7 +257,6 @@ def _asks_person(question: str) -> bool:
 
 @lru_cache(maxsize=1 << 10)
 def parse_question(question: str) -> ParsedQuestion:
-    """Reads a question."""
     located = tuple(located_words(question, split_possessive=True))
     texts = {word.text for word in located}
     return ParsedQuestion(
@@ -288,11 +284,11 @@ _SHORTEST_MISSPELT = 6
 
 @lru_cache(maxsize=1 << 14)
 def forms(alias: str) -> tuple[tuple[str, ...], ...]:
-    """Ways to write an accepted answer by what it says itself, each as words.
+    """Other ways to write an accepted answer, each as words.
 
     Without parentheses ("Mercury (planet)"), with what they offer instead ("Moirai (or Parcae)"), each side of an "or",
-    what comes before "and others" or before a part that was played, the name after a description ("Polish astronomer
-    Nicolaus Copernicus"), the part before the only comma ("Vienna, Austria"), and "Einstein, Albert" turned round.
+    the part before "and others" or "as ROLE", the name after a description ("Polish astronomer Nicolaus Copernicus"),
+    the part before the only comma ("Vienna, Austria"), and "Einstein, Albert" reversed.
     """
     texts = [_PARENTHESES.sub("", alias)]
     texts += [inside[3:] for inside in _PARENTHESES.findall(alias) if inside.lower().startswith("or ")]
@@ -308,59 +304,59 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
     head, comma, tail = bare.partition(",")
     if comma and "," not in tail and not re.search(r"[0-9;&]|\band\b", bare):
         texts += [head, f"{tail} {head}"]
-    found = [one for text in texts for one in readings(words(text))]
-    return tuple(one for one in dict.fromkeys(found) if sum(map(len, one)) > 2)
+    candidates = [form for text in texts for form in readings(words(text))]
+    return tuple(form for form in dict.fromkeys(candidates) if sum(map(len, form)) > 2)
 
 
 def without_titles(name: Sequence[str]) -> tuple[str, ...]:
     """A name without honorifics before it and degrees after it, but never down to nothing."""
-    kept = tuple(name)
-    while len(kept) > 1 and kept[0] in WORDS["titles"]:
-        kept = kept[1:]
-    while len(kept) > 1 and kept[-1] in WORDS["suffixes"]:
-        kept = kept[:-1]
-    return kept
+    rest = tuple(name)
+    while len(rest) > 1 and rest[0] in WORDS["titles"]:
+        rest = rest[1:]
+    while len(rest) > 1 and rest[-1] in WORDS["suffixes"]:
+        rest = rest[:-1]
+    return rest
 
 
 def without_classes(name: Sequence[str], question: ParsedQuestion | None) -> tuple[str, ...]:
-    """A name without the kind of thing that it names, where the question says it already: "River", "Battle of"."""
+    """A name without the kind of thing that the question mentions already: "River", "Battle of"."""
     droppable = (
         WORDS["always_classes"] if question is None else WORDS["always_classes"] | (WORDS["classes"] & question.words)
     )
     if question is not None and "mountain" in question.words:
         droppable |= {"mt"}
-    kept = tuple(name)
-    if len(kept) > 2 and kept[1] == "of" and kept[0] in droppable | WORDS["before_of"]:
-        kept = kept[2:]
-    elif len(kept) > 1 and kept[0] in droppable:
-        kept = kept[1:]
-    elif len(kept) > 1 and singular(kept[-1]) in droppable:
-        kept = kept[:-1]
-    return kept
+    rest = tuple(name)
+    if len(rest) > 2 and rest[1] == "of" and rest[0] in droppable | WORDS["before_of"]:
+        rest = rest[2:]
+    elif len(rest) > 1 and rest[0] in droppable:
+        rest = rest[1:]
+    elif len(rest) > 1 and singular(rest[-1]) in droppable:
+        rest = rest[:-1]
+    return rest
 
 
 def _initials(text: str) -> frozenset[str]:
     """The words of a text that are initials: "J", "J.R.R.", "JRR" (but not "LEE" where all is in capitals)."""
     shouted = not any(character.islower() for character in text)
-    found = set()
+    initials = set()
     for word in located_words(text):
         raw = text[word.start : word.end]
         capitals = not shouted and not any(character.islower() for character in raw)
         if len(word.text) <= 3 and ("." in raw or capitals or _VOWELS.isdisjoint(word.text)):
-            found.add(word.text)
-    return frozenset(found)
+            initials.add(word.text)
+    return frozenset(initials)
 
 
 def _spread(given: Sequence[str], initials: frozenset[str]) -> list[str]:
     return [part for name in given for part in (name if name in initials else (name,))]
 
 
-def _compatible(one: str, other: str) -> bool:
-    return one == other or (1 in (len(one), len(other)) and one[0] == other[0])
+def _compatible(name: str, other: str) -> bool:
+    return name == other or (1 in (len(name), len(other)) and name[0] == other[0])
 
 
 def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
-    """Whether the answer's name is the accepted person's: the surname, or fitting first names and the surname."""
+    """Whether the answer is the accepted person: the surname, or fitting first names and the surname."""
     accepted = without_titles(readings(words(alias))[0])
     given = without_titles(core)
     if len(accepted) < 2 or given[-1] != accepted[-1] or not _looks_like_a_person(alias):
@@ -369,19 +365,17 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
         return False
     if len(given) < len(accepted) and accepted[-len(given) :] == given:
         return True
-    one = _spread(accepted[:-1], _initials(alias))
+    first_names = _spread(accepted[:-1], _initials(alias))
     # The answer may describe before it names: "English author Mary Blunt".
     initials = _initials(answer)
     others = [_spread(given[index:-1], initials) for index in range(len(given) - 1)]
-    return any(_first_names_fit(one, other) for other in others)
+    return any(_first_names_fit(first_names, other) for other in others)
 
 
-def _first_names_fit(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether the answer's first names (`other`) fit; it may leave the middle ones out, but not add any.
-
-    Michael B. Jackson is not Michael Jackson.
-    """
-    return len(other) in (1, len(one)) and all(map(_compatible, one, other))
+def _first_names_fit(accepted: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether the answer's first names (`other`) fit; it may omit middle ones, but not add any: Michael B. Jackson is
+    not Michael Jackson."""
+    return len(other) in (1, len(accepted)) and all(map(_compatible, accepted, other))
 
 
 def _looks_like_a_person(alias: str) -> bool:
@@ -394,10 +388,10 @@ def _looks_like_a_person(alias: str) -> bool:
     )
 
 
-def _misspelt(one: Sequence[str], other: Sequence[str]) -> bool:
+def _misspelt(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
     """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson"."""
-    differing = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
-    if len(one) != len(other) or len(one) < 2 or len(differing) != 1:
+    differing = [pair for pair in zip(words_a, words_b, strict=False) if pair[0] != pair[1]]
+    if len(words_a) != len(words_b) or len(words_a) < 2 or len(differing) != 1:
         return False
     short, long = sorted(differing[0], key=len)
     if len(short) < _SHORTEST_MISSPELT or len(long) - len(short) > 1 or not (short + long).isalpha():
@@ -408,7 +402,7 @@ def _misspelt(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _is_acronym(short: str, long: Sequence[str]) -> bool:
-    """Whether a word is made of the first letters of the others: "NBA", also without "of" and "the"."""
+    """Whether a word consists of the others' initials: "NBA", also without "of" and "the"."""
     if len(short) < _SHORTEST_ACRONYM or not short.isalpha():
         return False
     minor = ("of", "and", "for", "in", "to")
@@ -416,7 +410,7 @@ def _is_acronym(short: str, long: Sequence[str]) -> bool:
 
 
 def _plural(core: Sequence[str], form: Sequence[str]) -> bool:
-    """Whether only the last word's number differs; asked for nouns only, since a name has none ("Roger", "Rogers")."""
+    """Whether only the last word's number differs; for nouns only, since "Roger" isn't "Rogers"."""
     return core[:-1] == form[:-1] and same_noun(core[-1], form[-1])
 
 
@@ -431,7 +425,7 @@ def same_name(answer: str, core: tuple[str, ...], alias: str, question: ParsedQu
     is_noun = alias.strip()[:1].islower()
     cores = list(dict.fromkeys((*readings(core), without_titles(core), without_classes(core, question))))
     for form in _known_forms(alias, question):
-        if any(one == form or (is_noun and _plural(one, form)) or same_but_spacing(one, form) for one in cores):
+        if any(own == form or (is_noun and _plural(own, form)) or same_but_spacing(own, form) for own in cores):
             return True
         if _misspelt(core, form):
             return True
@@ -455,9 +449,9 @@ def _known_forms(alias: str, question: ParsedQuestion | None) -> Iterator[tuple[
 
 def _same_place(answer: str, alias: str) -> bool:
     """Whether "Madison, WI" is "Madison, Wisconsin"."""
-    one, other = ([words(part) for part in text.split(",")] for text in (answer, alias))
-    if len(one) != 2 or len(other) != 2 or one[0] != other[0] or not one[1] or not other[1]:
+    given, wanted = ([words(part) for part in text.split(",")] for text in (answer, alias))
+    if len(given) != 2 or len(wanted) != 2 or given[0] != wanted[0] or not given[1] or not wanted[1]:
         return False
-    short, long = sorted(("".join(one[1]), "".join(other[1])), key=len)
+    short, long = sorted(("".join(given[1]), "".join(wanted[1])), key=len)
     letters = iter(long)
     return len(short) == 2 and short[0] == long[0] and all(letter in letters for letter in short)

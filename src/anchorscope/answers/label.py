@@ -1,4 +1,4 @@
-"""The label of every answered question, its group, and whether it is used: the ground that probes are trained on."""
+"""The label of every answered question, its group, and whether probes are trained on it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Indices = NDArray[np.int64]
 
 
 class Drawn(NamedTuple):
-    """Which items are used, and the inverse of their chance to be drawn, 0 for the others."""
+    """Which items are used, and their inverse probability of being drawn, 0 for the others."""
 
     used: NDArray[np.bool_]
     weight: NDArray[np.float64]
@@ -28,7 +28,7 @@ class Drawn(NamedTuple):
 def draw(
     labels: NDArray[np.bool_], relations: Sequence[str | None], balance: str, max_per_class: int, order: Priorities
 ) -> Drawn:
-    """Draws the items to use, at most `max_per_class` true and as many false ones; `order` says who comes first."""
+    """Draws the items to use, at most `max_per_class` true and as many false ones, in this order."""
     strata = (
         np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
     )
@@ -55,7 +55,7 @@ def _in_order(items: Indices, order: Priorities) -> Indices:
 
 
 def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: int, order: Priorities) -> list[int]:
-    """How many pairs of each stratum remain when only `most` may, drawn without favour by numbers of their own."""
+    """How many pairs of each stratum remain when only `most` may."""
     if sum(pairs) <= most:
         return list(pairs)
     numbers = [mixed(order[true[:n]], order[false[:n]]) for (true, false), n in zip(cells, pairs, strict=True)]
@@ -64,17 +64,16 @@ def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: in
 
 
 def balanced_by(questions: Sequence[Question], balance: str) -> str:
-    """What a balance comes to: without any relation, only the whole dataset can be balanced."""
+    """The balance in effect: without relations, only the whole dataset can be balanced."""
     return "dataset" if balance == "relation" and not any(question.relation for question in questions) else balance
 
 
 def grouped_by(questions: Sequence[Question], group_by: str) -> str:
-    """What keeps items in one fold: without any subject, a question is a group of its own."""
+    """The grouping in effect: without subjects, every question is its own group."""
     return "question" if group_by == "subject" and not any(question.subject for question in questions) else group_by
 
 
 def group_items(questions: Sequence[Question], answers: Sequence[str], group_by: str) -> NDArray[np.int64]:
-    """The group of each item."""
     if group_by == "answer":
         return _components([[normalise(answer)] for answer in answers])
     keys = []
@@ -103,16 +102,14 @@ def _components(keys: Sequence[Sequence[str]]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Label:
-    """What is known of an item before any probe."""
-
     truthful: bool | None
-    """Whether the answer is right; None where there is none to use."""
+    """None if there is no answer to use."""
     group: int
     """Items of one group never stand on both sides of a split."""
     status: str
     """`used`, `unbalanced` (not drawn), `empty`, `truncated` or `too_long`."""
     weight: float
-    """Inverse of the chance to be drawn; 0 for items that are not used."""
+    """Inverse probability of being drawn; 0 for items that aren't used."""
 
 
 def label_answers(
@@ -124,7 +121,6 @@ def label_answers(
     seed: int,
     grader: str = "rules",
 ) -> list[Label]:
-    """Grades, groups and draws."""
     grade = load_at("graders", grader, GRADERS[grader]).grade
     groups = group_items(questions, [answer.text for answer in answers], group_by)
     graded = [index for index, answer in enumerate(answers) if answer.status == "answered"]
@@ -137,7 +133,7 @@ def label_answers(
     relations = [questions[index].relation for index in graded]
     order = priorities(seed, "balance", [questions[index].item_id for index in graded])
     chosen, weights = draw(labels, relations, balance, max_per_class, order)
-    used = {index: (bool(chosen[place]), float(weights[place])) for place, index in enumerate(graded)}
+    used = {index: (bool(chosen[row]), float(weights[row])) for row, index in enumerate(graded)}
     result = []
     for index, answer in enumerate(answers):
         is_used, weight = used.get(index, (False, 0.0))
@@ -147,7 +143,7 @@ def label_answers(
 
 
 def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: str, too_long: str = "") -> None:
-    """Refuses to train on too few answers of either kind; `too_long` says how many questions were left out for that."""
+    """Refuses to train on too few answers of either kind; `too_long` says how many questions didn't fit."""
     used = [label for label in labels if label.status == "used"]
     true, false = sum(label.truthful is True for label in used), sum(label.truthful is False for label in used)
     if min(true, false) >= needed:

@@ -1,18 +1,15 @@
 """The text around a question: a head and a tail that are the same for all items, as plain text or from a chat template.
 
-The head is the same for every item, so its keys and values are computed once. A chat prompt comes from the tokenizer's
-own template: one instruction in the first user turn (not every template has a system role), and the solved examples as
-earlier turns. It is rendered once, with a placeholder for the question, and split around it.
+A chat prompt comes from the tokenizer's own template: one instruction in the first user turn (not every template has a
+system role), and the solved examples as earlier turns. It is rendered once, with a placeholder for the question, and
+split around it.
 
 Thinking is switched off: the answer is probed, not what a reasoning model writes before it. Some templates take a
-switch and write an empty thinking block themselves (Qwen3, SmolLM3), or only its end (DeepSeek-V3.1). Some end inside
-an open block (DeepSeek-R1 and its distills, QwQ): it is closed at once. Some leave it to the model to open one (the
-first DeepSeek-R1 templates): an empty block is put there. That a tokenizer knows the tags means nothing, since models
-that never think (Qwen3-Instruct-2507) share it with those that do.
+switch (Qwen3, SmolLM3, DeepSeek-V3.1). Some end inside an open block (DeepSeek-R1 and its distills, QwQ): it is closed.
+Some leave it to the model to open one (the first DeepSeek-R1 templates): an empty block is added. That a tokenizer
+knows the tags means nothing: Qwen3-Instruct-2507 shares it with models that think.
 
-There are variants of a prompt with other solved examples, put in as text in the shape of those that are there, and with
-the permission to say "I don't know". With that come two questions that nobody can answer; the last example still has an
-answer, since it is copied most.
+Variants of a prompt have other solved examples, or the permission to say "I don't know" with two unanswerable examples.
 """
 
 import re
@@ -29,8 +26,6 @@ from anchorscope.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class Example:
-    """A solved question of the prompt."""
-
     question: str
     answer: str
     subject: str
@@ -41,34 +36,29 @@ FEW_SHOT = (
     Example("Who wrote Romeo and Juliet?", "William Shakespeare", "Romeo and Juliet"),
     Example("What is the chemical symbol of gold?", "Au", "gold"),
 )
-"""The examples of every prompt: a place, a person and a symbol, so that no kind of answer is favoured."""
+"""A place, a person and a symbol, so that no kind of answer is favoured."""
 Offsets = tuple[tuple[int, int], ...]
-"""Characters [start, end) that each token covers; none for a special token."""
+"""Characters [start, end) of each token; empty for a special token."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """How a question is put to a model."""
-
     kind: str
-    """`few-shot`, `zero-shot` or `chat`."""
     head: str
-    """Everything before the question."""
     tail: str
-    """Everything after it, up to where the answer begins."""
+    """Everything after the question, up to the answer."""
     answer_lead: str
-    """What stands between the tail and an answer that was given elsewhere: the model itself writes it."""
+    """What the model itself writes between the tail and its answer; added before a supplied one."""
     tokenizer_adds: bool
-    """Whether the tokenizer puts its own special tokens around the text."""
+    """Whether the tokenizer adds its own special tokens."""
     first_token: int | None = None
-    """The token that every prompt begins with, put in front where it is not there yet."""
+    """The token that every prompt begins with, added if missing."""
 
     def text(self, question: str) -> str:
-        """The whole prompt."""
         return f"{self.head}{' '.join(question.split())}{self.tail}"
 
     def encode(self, tokenizer: Any, texts: Sequence[str]) -> list[tuple[tuple[int, ...], Offsets]]:
-        """Tokens of each text, which begins as this template does, and the characters of every token."""
+        """Tokens of each text, which begins like this template, and the characters of every token."""
         if not texts:
             return []
         encoded = tokenizer(
@@ -87,13 +77,13 @@ class Template:
         return results
 
     def answer_ids(self, tokenizer: Any, text: str, ids: Sequence[int], answer: str) -> tuple[int, ...]:
-        """Tokens of an answer that was given elsewhere, as they follow a prompt with this text and these tokens."""
+        """Tokens of a supplied answer, as they follow a prompt with this text and these tokens."""
         return self.answers_ids(tokenizer, [(text, ids)], [answer])[0]
 
     def answers_ids(
         self, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], answers: Sequence[str]
     ) -> list[tuple[int, ...]]:
-        """The same of many prompts and answers, in one call of the tokenizer."""
+        """Many answers in one call of the tokenizer."""
         written = [self.answer_lead + answer.strip() for answer in answers]
         texts = [text + after for (text, _), after in zip(prompts, written, strict=True)]
         results = []
@@ -117,13 +107,13 @@ ZERO_SHOT_TEMPLATE = replace(FEW_SHOT_TEMPLATE, kind="zero-shot", head="Question
 OPEN, CLOSE = "<think>", "</think>"
 """Around what a reasoning model writes before its answer."""
 SWITCHES: dict[str, Any] = {"enable_thinking": False, "thinking": False}
-"""What templates call the switch that turns thinking off; those that have none do not look at it."""
+"""Template variables that turn thinking off; templates without them ignore them."""
 
 _EMPTY_BLOCK = f"{OPEN}\n\n{CLOSE}\n\n"
 
 
 def without_thinking(tail: str, source: str) -> str:
-    """What a template of this source writes after the question, with an empty thinking block before the answer."""
+    """The text after the question, with an empty thinking block before the answer."""
     _, opened, inside = tail.rpartition(OPEN)
     if opened and CLOSE not in inside:
         # Line breaks that are there already are not written twice.
@@ -133,7 +123,7 @@ def without_thinking(tail: str, source: str) -> str:
 
 
 def after_thinking(text: str) -> str | None:
-    """What stands after the thinking block that a text begins with; the text itself if none; None if it is open."""
+    """The text after its leading thinking block; the text itself if none; None if the block is open."""
     if not text.lstrip().startswith(OPEN):
         return text
     _, closed, rest = text.partition(CLOSE)
@@ -145,7 +135,7 @@ INSTRUCTION = "Answer every question with a name, a number or a short phrase onl
 _PLACEHOLDER = 'Where Is "Zq7\'s" place & why?'
 _INSTEAD = "use --prompt few-shot, which needs no chat template."
 SECONDS = 10
-"""How long a chat template may take to render; an honest one takes milliseconds."""
+"""Time limit for rendering a chat template, which normally takes milliseconds."""
 # What a template's clock shows, Llama's own default: the same recipe asks the same tomorrow.
 _CLOCK = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}\n"
 
@@ -155,7 +145,7 @@ class TemplateRefused(Exception):
 
 
 def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapping[str, Any]) -> str:
-    """What the template makes of the turns, in transformers' sandbox, up to where the model goes on."""
+    """The turns rendered by the template, in transformers' sandbox, up to the model's turn."""
     outcome: list[str | BaseException] = []
 
     def render() -> None:
@@ -180,17 +170,16 @@ def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapp
 
 
 def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
-    """The tokenizer's chat template around a question."""
     if not getattr(tokenizer, "chat_template", None):
         raise UserError(f"The tokenizer of this model has no chat template (a base model has none); {_INSTEAD}")
     try:
         source = str(tokenizer.get_chat_template())
     except ValueError as error:  # several templates, none of them the default
         raise UserError(f"The tokenizer of this model has no default chat template; {_INSTEAD}") from error
-    parts = _rendered(tokenizer, source).split(_PLACEHOLDER)
+    parts = _render_prompt(tokenizer, source).split(_PLACEHOLDER)
     if len(parts) != 2:
         change = "changes the question's text" if len(parts) == 1 else f"repeats the question {len(parts) - 1} times"
-        raise UserError(f"The chat template of this model {change}, so that its tokens cannot be told; {_INSTEAD}")
+        raise UserError(f"The chat template of this model {change}, so its tokens cannot be found; {_INSTEAD}")
     head, tail = parts
     if not all(text in head for text in (INSTRUCTION, *(example.answer for example in FEW_SHOT))):
         raise UserError(f"The chat template of this model leaves out earlier turns of a conversation; {_INSTEAD}")
@@ -201,7 +190,7 @@ def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
     return Template("chat", head, without_thinking(tail, source), "", tokenizer_adds=False, first_token=first)
 
 
-def _rendered(tokenizer: Any, source: str) -> str:
+def _render_prompt(tokenizer: Any, source: str) -> str:
     turns = [{"role": "user", "content": f"{INSTRUCTION}\n\n{FEW_SHOT[0].question}"}]
     for before, after in zip(FEW_SHOT, [*(example.question for example in FEW_SHOT[1:]), _PLACEHOLDER], strict=True):
         turns += [{"role": "assistant", "content": before.answer}, {"role": "user", "content": after}]
@@ -213,25 +202,23 @@ def _rendered(tokenizer: Any, source: str) -> str:
 
 
 PROMPTS = ("few-shot", "zero-shot", "chat")
-"""How a question can be put: as plain text after solved examples or without any, or through a chat template."""
+"""How a question is put: plain text after solved examples or without any, or a chat template."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question as the model sees it."""
-
     text: str
     ids: tuple[int, ...]
     offsets: Offsets
     """Characters of `text` that each token covers."""
     question_start: int
-    """Where the question's own text begins in `text`."""
+    """Where the question begins in `text`."""
     left_out: int = 0
-    """How many tokens it would have; for one with more than the model reads, of which nothing else is kept."""
+    """Number of tokens of a prompt that exceeds the context; nothing else of it is kept."""
 
     @cached_property
     def own_start(self) -> int:
-        """The first token with a character that is not in the head."""
+        """The first token with a character after the head."""
         return next((index for index, (_, end) in enumerate(self.offsets) if end > self.question_start), len(self.ids))
 
 
@@ -247,7 +234,7 @@ def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Te
 def build_prompts(
     tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE, context: int | None = None
 ) -> list[Prompt]:
-    """The prompt of each question, up to where its answer begins; empty where it alone exceeds the context."""
+    """The prompt of each question, up to its answer; empty if it exceeds the context."""
     texts, start, prompts = [template.text(question.question) for question in questions], len(template.head), []
     for text, (ids, offsets) in zip(texts, template.encode(tokenizer, texts), strict=True):
         fits = context is None or len(ids) <= context
@@ -256,12 +243,12 @@ def build_prompts(
 
 
 def prefix_length(prompts: Sequence[Prompt]) -> int:
-    """How many leading tokens all prompts share, none of which touches the question's own text."""
+    """How many leading tokens all prompts share, none of which touches the question."""
     return shared_prefix_length([prompt.ids for prompt in prompts], [prompt.own_start for prompt in prompts])
 
 
 def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:
-    """The text of token ids as it is: a tokenizer that tidies up spaces would move every later character."""
+    """The text of token ids without tidied spaces, which would move later characters."""
     return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
 
@@ -289,11 +276,11 @@ EXAMPLE_SETS = (
         Example("What is the freezing point of water in degrees Celsius?", "0", "water"),
     ),
 )
-"""A place, a person and something short each; the first are those of every prompt."""
+"""A place, a person and something short each."""
 
 
-def _parts(template: Template) -> tuple[str, list[str]] | None:
-    """What stands before the solved examples, and each of these up to the next; None where the head shows none."""
+def _split_head(template: Template) -> tuple[str, list[str]] | None:
+    """The text before the solved examples, and each of these up to the next; None if the head has none."""
     starts = [template.head.find(example.question) for example in FEW_SHOT]
     if -1 in starts:
         return None
@@ -302,13 +289,12 @@ def _parts(template: Template) -> tuple[str, list[str]] | None:
 
 
 def has_examples(template: Template) -> bool:
-    """Whether a template shows the solved examples."""
-    return _parts(template) is not None
+    return _split_head(template) is not None
 
 
 def with_examples(template: Template, examples: Sequence[Example]) -> Template:
-    """The template with these examples instead of its own; as it is where it shows none."""
-    parts = _parts(template)
+    """The template with these examples instead of its own, if it has any."""
+    parts = _split_head(template)
     if parts is None:
         return template
     shown = [  # only what follows the question is searched for its answer: the new question may name it
@@ -328,8 +314,8 @@ UNANSWERABLE = (
 
 
 def allow_dont_know(template: Template) -> Template:
-    """The same template with the permission; where it has examples, with two that have no answer among them."""
-    head, parts = template.head, _parts(template)
+    """The template with the permission; if it has examples, with two unanswerable ones among them."""
+    head, parts = template.head, _split_head(template)
     if parts is not None:
         before, turns = parts
         like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
@@ -377,13 +363,11 @@ _OUTSIDE = " \t\"'*_([{<«»>}])"
 
 
 def says_dont_know(text: str) -> bool:
-    """Whether an answer is a phrase such as "unknown", or begins with one such as "I don't know who wrote it".
-
-    A name that merely begins with such words is an answer: "Unknown Pleasures".
-    """
+    """Whether an answer is a phrase such as "unknown", or begins with one such as "I don't know who wrote it", and
+    isn't a name such as "Unknown Pleasures"."""
     answer = " ".join(text.translate(_QUOTES).split()).strip(_OUTSIDE)
     if answer.isupper():
-        answer = answer.lower()  # in capitals throughout, they tell nothing of names
+        answer = answer.lower()  # all capitals say nothing about names
     while apology := _APOLOGY.match(answer):
         answer = answer[apology.end() :].strip(_OUTSIDE)
     sentence, state = _SENTENCE.match(answer), _STATE.match(answer)
@@ -395,5 +379,5 @@ def says_dont_know(text: str) -> bool:
 
 
 def _goes_on(rest: str) -> bool:
-    """Whether a sentence may go on, or end, like this: with a mark or a small letter; a title has a capital."""
+    """Whether a sentence may continue, or end, like this: with a mark or a small letter; a title has a capital."""
     return bool(_ENDS.match(rest)) or (rest.startswith(" ") and rest[1:2].islower())

@@ -1,8 +1,8 @@
 """The run folder: one run's place on disk, locked while a process works in it.
 
-`index.json` is the marker that makes a folder a run, and lists every file that the run wrote. Steps lie in `work/`;
-results are written in one go at the end, and `manifest.json` after all of them. A folder with a whole manifest is a
-finished run. It stays one while it is being extended, up to the moment when the new results take the place of the old.
+`index.json` makes a folder a run and lists every file that it wrote. Steps lie in `work/`; results are written in one
+go at the end, and `manifest.json` last. A folder with a whole manifest is a finished run, and stays one while it is
+extended, until the new results replace the old.
 """
 
 import contextlib
@@ -39,7 +39,6 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.schema import SCHEMA_VERSION
 
 WORK = "work"
-"""The folder of the steps."""
 RESULTS = f"results{PARTIAL}"
 """Where results are written before they are put in their place."""
 _MARK = "anchorscope run"
@@ -54,43 +53,41 @@ class OtherVersion(UserError):
 
 @dataclass
 class StepRecord:
-    """A step that was made: what it was made from, its files, and what it took."""
+    """A step: what it was made from, its files, time and memory."""
 
     key: str
     made_from: dict[str, Any]
     files: dict[str, FileFacts]
-    """By path relative to the run folder; empty where the result was dropped to save space."""
+    """By path relative to the run folder; empty if the result was dropped."""
     seconds: float
     peak_memory_mb: dict[str, float]
     large: bool = False
     """Whether the result is dropped when the run is finished."""
     dropped: bool = False
-    """Whether the result was made and then removed, because it is large and was not to be kept."""
+    """Whether the result was made and then removed to save space."""
 
 
 @dataclass
 class RunFolder(OwnFiles):
-    """A run folder: what its index says, and what a process that has opened it may do there."""
+    """What a run folder's index says, and what a process that has opened it may do."""
 
     steps: dict[str, StepRecord] = field(default_factory=dict)
     leaving: list[str] = field(default_factory=list)
-    """Files of steps that no step lists any more, and that may still be there."""
+    """Files that no step lists any more, and that may still exist."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Numbers that a resumed run has to know."""
+    """Numbers that a resumed run needs."""
     events: list[str] = field(default_factory=list)
-    """What was extended, redone or retried, in the order in which it happened."""
+    """What was extended, redone or retried, in order."""
     progress: Progress = field(default_factory=Silent)
     is_new: bool = False
     seconds_in_steps: float = 0.0
-    """That making steps has taken in this process."""
+    """Seconds spent on steps in this process."""
 
     @property
     def work(self) -> Path:
-        """The folder of the steps."""
         return self.path / WORK
 
     def save(self) -> None:
-        """Writes the index, whole."""
         content = {
             "marker": _MARK,
             "schema_version": SCHEMA_VERSION,
@@ -100,25 +97,24 @@ class RunFolder(OwnFiles):
         write_json(self.path / INDEX, sealed(content), indent=None)  # after every step
 
     def tell(self, what: str) -> None:
-        """Something that the user has to know: reported at once, and in the manifest."""
+        """A message for the user, also kept in the manifest."""
         self.events.append(what)
         self.progress.note(what)
 
     def remember(self, name: str, value: Any) -> None:
-        """A value that a resumed run has to know; it takes the place of an earlier one."""
+        """Stores a value for a resumed run."""
         self.notes[name] = value
         self.save()
 
     def remembered(self, name: str) -> Any:
-        """The value that was remembered last; None if none was."""
+        """The stored value; None if there is none."""
         return self.notes.get(name)
 
     def step_files(self) -> list[str]:
-        """The files of all steps."""
         return [name for record in self.steps.values() for name in record.files]
 
     def is_own(self, name: str) -> bool:
-        """Whether a file is one that this run wrote: of a step, or as a result that is unchanged."""
+        """Whether this run wrote a file: of a step, or as an unchanged result."""
         if any(name in record.files for record in self.steps.values()):
             return (self.path / name).is_symlink() or not (self.path / name).is_dir()
         return super().is_own(name)
@@ -126,7 +122,7 @@ class RunFolder(OwnFiles):
     # What goes
 
     def drop(self, names: Iterable[str]) -> None:
-        """Saves the index, in which these files stand no more, and removes them."""
+        """Saves the index without these files, then removes them."""
         self.leaving += names
         self.save()
         if self.leaving:
@@ -135,14 +131,14 @@ class RunFolder(OwnFiles):
             self.save()
 
     def forget_steps(self) -> None:
-        """Starts over: every step is made again. Results stay until the new ones take their place."""
+        """Starts over: every step is made again. Results stay until the new ones replace them."""
         files = self.step_files()
         self.steps.clear()
         self.notes = {name: value for name, value in self.notes.items() if name == "recipe"}
         self.drop(files)
 
     def tidy(self) -> None:
-        """Removes what a run that was killed left: files on their way out, steps on their way in."""
+        """Removes what a killed run left behind."""
         names = [name for name in self.arriving if name.startswith(f"{WORK}/")]
         self.arriving = {name: facts for name, facts in self.arriving.items() if name not in names}
         if names or self.leaving:
@@ -152,7 +148,7 @@ class RunFolder(OwnFiles):
                 shutil.rmtree(half_made)
 
     def abandon(self) -> None:
-        """Takes away what a run left that never got anywhere; a folder that it made goes with it."""
+        """Removes a run that never got anywhere, and the folder that it made."""
         others = [name for name in (*self.results, *self.arriving) if self.is_own(name)]
         with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
             remove_files(self.path, [*self.step_files(), *others, *self.leaving, INDEX])
@@ -163,7 +159,7 @@ class RunFolder(OwnFiles):
     # Results
 
     def is_published(self, key: str) -> bool:
-        """Whether the results of exactly these steps are there, and all files whole; damage is reported."""
+        """Whether the results of exactly these steps exist, and all files are whole; damage is reported."""
         if self.notes.get("published") != key:
             return False
         wrong = damage(self.path, self.results)
@@ -172,7 +168,7 @@ class RunFolder(OwnFiles):
         return not self._forget_damaged_steps() and wrong is None
 
     def _forget_damaged_steps(self) -> bool:
-        """Takes steps out of the index whose files are not what was written, so that they are made again if needed."""
+        """Removes damaged steps from the index, so that they are made again if needed."""
         damaged = {name for name, record in self.steps.items() if damage(self.path, record.files) is not None}
         for name in damaged:
             files = self.steps.pop(name).files
@@ -187,20 +183,20 @@ class RunFolder(OwnFiles):
         return bool(damaged)
 
     def write_recipe(self, text: str) -> None:
-        """Writes the recipe of a run that is not finished, and remembers it, should the file be lost."""
+        """Writes the recipe of an unfinished run, and remembers it, should the file be lost."""
         if MANIFEST not in self.results:
             self.notes["recipe"] = text
         self.write_early("recipe.toml", text.encode())
 
     def write_early(self, name: str, content: bytes) -> None:
-        """Writes a result of a run that is not finished; a finished one keeps its own up to the end."""
+        """Writes a result of an unfinished run; a finished one keeps its own until the end."""
         if MANIFEST not in self.results:
             self.write(name, content)
 
     def publish(self, made: Path, manifest: dict[str, Any], key: str) -> None:
-        """Puts results, written in a folder of their own, into their place; the manifest comes last.
+        """Moves results from their own folder into place, the manifest last.
 
-        It keeps what the index says at the end, where large steps are gone: so an index that is lost can be replaced.
+        It includes the final index, without large steps, so that a lost index can be replaced.
         """
         facts = facts_of(made, files_below(made))
         if "recipe.toml" in facts:
@@ -215,7 +211,7 @@ class RunFolder(OwnFiles):
         self._settle(key)
 
     def _settle(self, key: str) -> None:
-        """The end: large steps go."""
+        """Drops large steps at the end."""
         self.notes["published"] = key
         dropped = [record for record in self.steps.values() if record.large and not record.dropped]
         files = [name for record in dropped for name in record.files]
@@ -226,10 +222,10 @@ class RunFolder(OwnFiles):
 
 @contextlib.contextmanager
 def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder]:
-    """The run folder, ready and locked; a folder that holds anything but a run is refused.
+    """The run folder, locked; a folder that holds anything else is refused.
 
-    A run that this call began, and in which no question was answered, is taken away again when the user's mistake or a
-    fault of the disk ends it; so are the folders that were made for it.
+    A run begun by this call, in which no question was answered, is removed again on a user's mistake or a disk fault,
+    together with the folders made for it.
     """
     with open_locked(path, lambda: _refuse(path)):
         folder = read_index(path) if is_run(path) else RunFolder(path, is_new=True)
@@ -247,7 +243,7 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
 
 
 def _refuse(path: Path) -> None:
-    """Refuses a folder that holds anything but a run, and one whose index cannot be used or that has links inside."""
+    """Refuses a folder that holds anything but a run, or whose index can't be used, or with links inside."""
     if is_run(path):
         return _refuse_links(read_index(path))
     manifest = None
@@ -257,14 +253,14 @@ def _refuse(path: Path) -> None:
         older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
         why = f"has lost its {INDEX}" if "schema_version" in manifest else older
         raise UserError(
-            f"The run in {str(path)!r} {why}; it can be shown and compared, but not gone on with. Choose another "
+            f"The run in {str(path)!r} {why}; it can be shown and compared, but not resumed. Choose another "
             f"folder with --out."
         )
     refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
 
 
 def _refuse_links(run: RunFolder) -> None:
-    """Refuses a run in which a link stands in the place of a folder of ours: what it leads to is not the run's."""
+    """Refuses a run with a link in place of a folder of ours."""
     listed = [*run.results, *run.arriving, *run.step_files()]
     folders = {run.path / part for name in listed for part in PurePosixPath(name).parents}
     folders |= {run.work, run.path / RESULTS, *run.work.glob("*"), *run.work.glob("*/*")}
@@ -280,12 +276,12 @@ def _refuse_links(run: RunFolder) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder carries our marker."""
+    """Whether a folder has our marker."""
     return (folder / INDEX).is_file()
 
 
 def read_index(folder: Path) -> RunFolder:
-    """What the index of a run folder says; one that is damaged, or of another version, is reported in one line."""
+    """The index of a run folder; a damaged one, or one of another version, is reported in one line."""
     try:
         record = read_sealed(folder / INDEX)
         whole = record["marker"] == _MARK and _is_possible(record)
@@ -293,7 +289,7 @@ def read_index(folder: Path) -> RunFolder:
         whole = False
     if not whole:
         raise Damaged(
-            f"{str(folder / INDEX)!r} is damaged, so that it cannot be told which files of this folder belong to the "
+            f"{str(folder / INDEX)!r} is damaged, so it is unknown which files of this folder belong to the "
             f"run; nothing was changed. Run the same command again into another folder with --out."
         )
     if record["schema_version"] != SCHEMA_VERSION:
@@ -305,10 +301,9 @@ def read_index(folder: Path) -> RunFolder:
 
 
 def _is_possible(record: Mapping[str, Any]) -> bool:
-    """Whether an index lists only what a run can have written: anyone who makes one elsewhere may list anything.
+    """Whether an index lists only what a run can have written: an index from elsewhere may list anything.
 
-    Files of steps are removed without checking what is in them, so they must lie in a step's own folder; results are
-    compared with their hash before.
+    Files of steps are removed without checking their content, so they must lie in a step's own folder.
     """
     results = [*record["results"], *record["arriving"]]
     in_steps = [
@@ -328,7 +323,7 @@ def _steps(record: Mapping[str, Any]) -> dict[str, StepRecord]:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a finished run, as it was written and of a version that is understood."""
+    """The manifest of a finished run, whole and of a known version."""
     try:
         record = read_json(path / MANIFEST)
     except FileNotFoundError:
@@ -354,21 +349,21 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def version_of(manifest: Mapping[str, Any]) -> Any:
-    """The format of a folder; the first one did not say."""
+    """The format of a folder; the first one didn't say."""
     return manifest.get("schema_version", 1)
 
 
 def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:
-    """The steps and notes that the index had when a run was finished, out of its manifest; none of an early version."""
-    kept = manifest.get("index", {"steps": {}, "notes": {}})
-    in_steps = _files_of_steps(kept)
+    """The steps and notes of the final index, from the manifest; none for an early version."""
+    index = manifest.get("index", {"steps": {}, "notes": {}})
+    in_steps = _files_of_steps(index)
     if not (are_inside(in_steps) and all(map(_STEP_FILE.fullmatch, in_steps))):
         return RunFolder(folder)
-    return RunFolder(folder, steps=_steps(kept), notes=dict(kept["notes"]), events=list(manifest.get("events", ())))
+    return RunFolder(folder, steps=_steps(index), notes=dict(index["notes"]), events=list(manifest.get("events", ())))
 
 
 def rerun_command(folder: Path) -> str:
-    """The command that makes damaged files of a run again: from its recipe, where that is whole."""
+    """The command that makes damaged files of a run again, from its recipe if that is whole."""
     recipe = folder / "recipe.toml"
     try:
         facts = read_index(folder).results.get(recipe.name)
@@ -380,5 +375,5 @@ def rerun_command(folder: Path) -> str:
 
 
 def run_again(path: Path) -> str:
-    """What a message about damage ends with."""
+    """The end of a message about damage."""
     return f"Run the same command again (a changed file is moved aside): {rerun_command(path)}"

@@ -1,8 +1,8 @@
-"""Folders of results: every file listed with its hash, the list sealed, and no file replaced that we did not write.
+"""Folders of results: every file listed with its hash, the list sealed, and no file replaced that we didn't write.
 
-A list says which files are ours: only these are ever replaced or removed, and a file that was changed since, or that
-somebody put in the way, is moved aside. A list seals itself with a hash of its own content, so that damage is noticed.
-Runs and studies keep their list up to date while they work; comparisons and detectors write theirs last.
+Only listed files are ever replaced or removed; a file that was changed since, or that is in the way, is moved aside. A
+list seals itself with a hash of its own content. Runs and studies keep their list up to date while they work;
+comparisons and detectors write theirs last.
 """
 
 import contextlib
@@ -45,20 +45,20 @@ MARKERS = {
     "validation.json": VALIDATION,
     STUDY_MARKER: STUDY,
 }
-"""The file by which a folder is of a kind; a run has an index, or a manifest and a recipe."""
+"""The file that marks a kind of folder; a run has an index, or a manifest and a recipe."""
 _NEW = "results"
 _ASIDE = re.compile(r"\.changed-\d+$")
 
 FileFacts = dict[str, Any]
-"""`size` and `sha256` of a file; a manifest knows the second only."""
+"""`size` and `sha256` of a file; a manifest has only the second."""
 
 
 class Damaged(UserError):
-    """A file of ours is not what was written; the message names it and the command that makes it again."""
+    """A file of ours isn't what was written; the message names it and the command that makes it again."""
 
 
 def kind_of(folder: Path) -> str | None:
-    """What kind of results a folder holds; None for none of ours."""
+    """The kind of results in a folder; None if not ours."""
     for marker, kind in MARKERS.items():
         if (folder / marker).is_file():
             return kind
@@ -73,42 +73,40 @@ def facts_of(folder: Path, names: Collection[str]) -> dict[str, FileFacts]:
     """Size and hash of files of a folder, by their relative paths."""
     places = [folder / name for name in names]
     return {
-        name: {"size": place.stat().st_size, "sha256": digest}
-        for name, place, digest in zip(names, places, known_sha256(places), strict=True)
+        name: {"size": path.stat().st_size, "sha256": digest}
+        for name, path, digest in zip(names, places, known_sha256(places), strict=True)
     }
 
 
 def only_hashes(hashes: Mapping[str, str]) -> dict[str, FileFacts]:
-    """The facts that a list of hashes gives."""
     return {name: {"sha256": digest} for name, digest in hashes.items()}
 
 
 def hashes_of(files: Mapping[str, FileFacts]) -> dict[str, str]:
-    """The hashes alone."""
     return {name: facts["sha256"] for name, facts in files.items()}
 
 
-def wrong_with(place: Path, known: FileFacts) -> str | None:
-    """How a file is not what was written, in words; None if it is."""
+def wrong_with(path: Path, facts: FileFacts) -> str | None:
+    """What is wrong with a file, in words; None if it is whole."""
     try:
-        if not place.is_file():
+        if not path.is_file():
             return "is missing"
-        size = place.stat().st_size
-        if size != known.get("size", size):
-            return f"has {size:,} bytes instead of {known['size']:,}"
-        return None if known_sha256([place]) == [known["sha256"]] else "is not what was written (its sha256 differs)"
+        size = path.stat().st_size
+        if size != facts.get("size", size):
+            return f"has {size:,} bytes instead of {facts['size']:,}"
+        return None if known_sha256([path]) == [facts["sha256"]] else "is not what was written (its sha256 differs)"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
 
 
 def damage(folder: Path, files: Mapping[str, FileFacts]) -> str | None:
-    """What is wrong with files, in words: the first that is missing or not what was written; None if all are whole."""
-    checked = ((name, wrong_with(folder / name, known)) for name, known in files.items())
+    """What is wrong with the first missing or damaged file, in words; None if all are whole."""
+    checked = ((name, wrong_with(folder / name, facts)) for name, facts in files.items())
     return next((f"{name} {wrong}" for name, wrong in checked if wrong is not None), None)
 
 
 def are_inside(names: Iterable[str]) -> bool:
-    """Whether all names are of files below the folder that lists them: a list from elsewhere may say anything."""
+    """Whether all names are below the folder that lists them: a list from elsewhere may say anything."""
     return all(
         name and "\0" not in name and not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
         for name in names
@@ -119,26 +117,25 @@ def are_inside(names: Iterable[str]) -> bool:
 
 
 def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with the hash of its content."""
     return {**record, "seal": canonical_hash(record)}
 
 
 def sealed_text(folder: Path, record: Mapping[str, Any], names: Collection[str]) -> str:
-    """A manifest as it is written: what it says, the sha256 of files, and the hash of all that."""
+    """A manifest as text: its content, the sha256 of files, and the hash of all that."""
     record = sealed({**record, "sha256": hashes_of(facts_of(folder, names))})
     return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_json(place: Path) -> Any:
-    """What a JSON file says; `ValueError` where it is none."""
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; `ValueError` if it isn't one."""
     try:
-        return json.loads(read_regular(place))
+        return json.loads(read_regular(path))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
 def unsealed(record: Any) -> dict[str, Any]:
-    """What a sealed record says; `ValueError` where it is not what was written. Early versions wrote no seal."""
+    """The content of a sealed record; `ValueError` if it was changed. Early versions have no seal."""
     if not isinstance(record, dict) or not isinstance(hashes := record.get("sha256", {}), dict):
         raise ValueError("something else")
     content = {name: value for name, value in record.items() if name != "seal"}
@@ -148,9 +145,8 @@ def unsealed(record: Any) -> dict[str, Any]:
     return content
 
 
-def read_sealed(place: Path) -> dict[str, Any]:
-    """What a sealed file says; `ValueError` where it is not what was written."""
-    return unsealed(read_json(place))
+def read_sealed(path: Path) -> dict[str, Any]:
+    return unsealed(read_json(path))
 
 
 # The folder
@@ -160,33 +156,33 @@ def read_sealed(place: Path) -> dict[str, Any]:
 class OwnFiles:
     """The files of a folder that we wrote; no other file is ever replaced or removed.
 
-    The lists are saved before files move and afterwards: a process that is killed at any moment leaves only files that
-    the next one knows as ours.
+    The lists are saved before files move and afterwards: a killed process leaves only files that the next one
+    recognises as ours.
     """
 
     path: Path
     results: dict[str, FileFacts] = field(default_factory=dict)
-    """Files in their place, by their relative paths."""
+    """Files in place, by their relative paths."""
     arriving: dict[str, FileFacts] = field(default_factory=dict)
-    """Files that may stand in their place already, though no other list has them yet."""
+    """Files that may be in place already, though no other list has them yet."""
 
     def save(self) -> None:
-        """Writes the lists, whole; a folder that is sealed at its end has none until then."""
+        """Writes the lists; a folder that is sealed at its end has none until then."""
 
     def tell(self, what: str) -> None:
         """Reports something that the user has to know."""
 
     def own_facts(self, name: str) -> FileFacts | None:
-        """Size and hash of a result that is unchanged; None for any other file."""
-        known = [files[name] for files in (self.results, self.arriving) if name in files]
-        return next((facts for facts in known if wrong_with(self.path / name, facts) is None), None)
+        """Size and hash of an unchanged result; None for any other file."""
+        listed = [files[name] for files in (self.results, self.arriving) if name in files]
+        return next((facts for facts in listed if wrong_with(self.path / name, facts) is None), None)
 
     def is_own(self, name: str) -> bool:
         """Whether a file is as we wrote it."""
         return self.own_facts(name) is not None
 
     def clear_way(self, names: Iterable[str]) -> None:
-        """Moves aside what stands where a file of ours goes and is not ours: changed since, or never written."""
+        """Moves aside what isn't ours where a file of ours goes."""
         for name in names:
             for part in reversed(PurePosixPath(name).parents[:-1]):  # a file where a folder has to be
                 if os.path.lexists(self.path / part) and not (self.path / part).is_dir():
@@ -195,13 +191,13 @@ class OwnFiles:
                 self.move_aside(name)
 
     def move_aside(self, name: str) -> None:
-        """Gives a file that is not ours, or was changed, another name."""
+        """Renames a file that isn't ours, or was changed."""
         aside = move_aside(self.path / name)
         self.results.pop(name, None)
         self.tell(f"{name} was not what the run had written; it was moved to {aside.name}")
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes one file, unless it stands there already."""
+        """Writes one file, unless it exists with the same content."""
         facts = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         if name in self.results and wrong_with(self.path / name, facts) is None:
             return
@@ -217,10 +213,10 @@ class OwnFiles:
     def take(
         self, made: Path, files: dict[str, FileFacts], last: str | None = None, kept: Collection[str] = ()
     ) -> None:
-        """Moves files, written in a folder of their own, to their place, `last` after all others.
+        """Moves files from their own folder into place, `last` after all others.
 
         Earlier results without a successor are removed, except those of `kept`. Without its last file the folder counts
-        as unfinished in the meantime. The caller saves the lists at the end.
+        as unfinished. The caller saves the lists at the end.
         """
         sync_tree(made)
         self.clear_way(files)
@@ -241,7 +237,7 @@ class OwnFiles:
         self.results, self.arriving = stay | files, {}
 
     def _without_successor(self, new: set[str]) -> dict[str, FileFacts]:
-        """Results that go; one that was changed stays, and is the user's from now on."""
+        """Results to remove; a changed one stays, and is the user's from now on."""
         old = {name: self.own_facts(name) for name in sorted({*self.results, *self.arriving} - new)}
         for name, facts in old.items():
             if facts is None and (self.path / name).exists():
@@ -251,10 +247,7 @@ class OwnFiles:
 
 @contextlib.contextmanager
 def open_locked(path: Path, refuse: Callable[[], None]) -> Iterator[None]:
-    """A folder, made where it is missing, and locked; `refuse` is called before anything is written.
-
-    It is called again under the lock: another process may have been here in the meantime.
-    """
+    """A folder, made if missing, locked; `refuse` runs before anything is written, and under the lock."""
     with writable(path):
         refuse()
     with new_folder(path), locked(path):
@@ -264,7 +257,7 @@ def open_locked(path: Path, refuse: Callable[[], None]) -> Iterator[None]:
 
 
 def refuse_foreign(path: Path, ours: Collection[str], named: str | None = None) -> None:
-    """Refuses a folder that holds anything but files and folders of ours, or what was moved aside."""
+    """Refuses a folder that holds anything but our files and folders, or what was moved aside."""
     named = named or str(path)
     if path.exists() and not path.is_dir():
         raise UserError(f"{named!r} is a file, not a folder; choose another with --out.")
@@ -272,7 +265,7 @@ def refuse_foreign(path: Path, ours: Collection[str], named: str | None = None) 
         below.relative_to(path).as_posix() for below in path.rglob("*") if below.is_symlink() or not below.is_dir()
     )
     foreign = (name for name in files if not _is_among(_ASIDE.sub("", name), ours))
-    shown = sorted(islice(foreign, 6))  # somebody's whole home may lie there
+    shown = sorted(islice(foreign, 6))  # it may be a whole home directory
     if shown:
         listed = ", ".join(shown[:5]) + (" …" if len(shown) > 5 else "")
         raise UserError(f"Folder {named!r} holds other things ({listed}); choose an empty or new one with --out.")
@@ -286,55 +279,50 @@ def _is_among(name: str, ours: Collection[str]) -> bool:
 class SealedFolder:
     """A kind of folder that a command writes whole or not at all.
 
-    A new folder is made beside its place and renamed. Into one that is there, the files are moved one by one, the
-    manifest last: anyone who stands in it (a shell, a mount) stays where they are.
+    A new folder is made beside its destination and renamed. In an existing one, files are moved one by one, the
+    manifest last, so that a shell or a mount inside it stays valid.
     """
 
     kind: str
-    """What it is called."""
     command: str
-    """What makes one."""
     manifest: str
-    """The file that is written last; a folder without it is not of this kind."""
+    """Written last; a folder without it isn't of this kind."""
     files: tuple[str, ...]
     """Files and folders that it may hold."""
 
     @contextlib.contextmanager
     def fresh(self, out: Path) -> Iterator[Path]:
-        """A new folder to write into; when all is done its files take their place in `out`, and that of earlier ones.
-
-        A command that fails leaves `out` as it was.
-        """
-        place = Path(os.path.realpath(out))
-        if not place.name:
+        """A new folder to write into; at the end its files replace those in `out`. On failure `out` stays as it was."""
+        target = Path(os.path.realpath(out))
+        if not target.name:
             raise UserError(f"{str(out)!r} is the root of the file system; choose a folder below it with --out.")
         with writable(out):
             with contextlib.suppress(FileNotFoundError):
-                place.stat()  # links in a circle, a name that is too long: reported before hours of work
-            before = self._written_before(place)
+                target.stat()  # links in a circle, a name that is too long: reported before hours of work
+            before = self._written_before(target)
             killed = tuple(f"{_NEW}{PARTIAL}/{name}" for name in self.files)  # a killed command may have left them
-            refuse_foreign(place, killed if before is None else (*before, self.manifest, *killed), str(out))
-        if place.is_dir():
-            with folder_beside(place / _NEW) as half_made:
+            refuse_foreign(target, killed if before is None else (*before, self.manifest, *killed), str(out))
+        if target.is_dir():
+            with folder_beside(target / _NEW) as half_made:
                 yield half_made
-                own = OwnFiles(place, only_hashes(before or {}))
+                own = OwnFiles(target, only_hashes(before or {}))
                 own.clear_way(before or ())
-                if before is not None and (place / self.manifest).is_file():
-                    own.results |= facts_of(place, [self.manifest])
+                if before is not None and (target / self.manifest).is_file():
+                    own.results |= facts_of(target, [self.manifest])
                 own.take(half_made, facts_of(half_made, files_below(half_made)), self.manifest)
             return
-        beside = place.with_name(f"{place.name}{PARTIAL}")
+        beside = target.with_name(f"{target.name}{PARTIAL}")
         with writable(out):
             refuse_foreign(beside, self.files)
-        with new_folder(place.parent), replacing(place) as half_made:
+        with new_folder(target.parent), replacing(target) as half_made:
             with writable(out):
                 half_made.mkdir()
             yield half_made
 
-    def _written_before(self, place: Path) -> dict[str, str] | None:
-        """What the manifest in this folder says that was written; None where none was finished here."""
+    def _written_before(self, folder: Path) -> dict[str, str] | None:
+        """The files listed by this folder's manifest; None if none was finished here."""
         try:
-            return dict(read_sealed(place / self.manifest)["sha256"])
+            return dict(read_sealed(folder / self.manifest)["sha256"])
         except (OSError, ValueError, KeyError):
             return None
 
@@ -354,7 +342,7 @@ class SealedFolder:
         raise UserError(f"{str(path)!r} is not a {self.kind} {why}")
 
     def place(self, path: Path, manifest: dict[str, Any], name: str) -> Path:
-        """Where a file of a finished folder is; one that is not what was written is refused."""
+        """Path of a file of a finished folder; a damaged one is refused."""
         wrong = damage(path, {name: {"sha256": manifest["sha256"][name]}})
         if wrong is not None:
             raise Damaged(

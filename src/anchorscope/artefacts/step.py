@@ -1,9 +1,8 @@
-"""Steps: results that are kept under a key, and made only when somebody asks for them.
+"""Steps: results stored under a key, and made only on demand.
 
-A step's key is the hash of what it is made from: its options, its inputs, the versions of the libraries that compute
-it, its code's epoch, and the keys of the steps before it. If the folder holds a result under the same key, it is read;
-otherwise it is made. So a changed question file, model, version or option redoes exactly what depends on it, and a
-finished run can be extended without doing anything twice.
+A step's key is the hash of its options, its inputs, the versions of the libraries that compute it, its code's epoch,
+and the keys of the steps before it. A result under the same key is read; otherwise it is made. So a changed question
+file, model, version or option redoes exactly what depends on it, and a finished run can be extended.
 """
 
 import json
@@ -22,7 +21,7 @@ _KEY_SHOWN = 12
 
 
 class Format(NamedTuple):
-    """How a step's result is written into a folder of its own, and read back."""
+    """How a step's result is written into its own folder, and read back."""
 
     write: Callable[[Any, Path], None]
     read: Callable[[Path], Any]
@@ -30,7 +29,7 @@ class Format(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Something that steps depend on and that is not a step: a question file, a model."""
+    """An input that isn't a step: a question file, a model."""
 
     name: str
     key: str
@@ -41,14 +40,14 @@ class MadeFrom:
     """What a step is made from, beside the steps before it."""
 
     epoch: int = 1
-    """Raised whenever the step's code comes to give other numbers."""
+    """Raised whenever the step's code gives other numbers."""
     options: Mapping[str, Any] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Versions of the libraries that compute it."""
 
 
 class StepResult:
-    """One step of a run: its key, and its result once it is asked for."""
+    """One step of a run: its key, and its result on demand."""
 
     def __init__(
         self,
@@ -59,10 +58,12 @@ class StepResult:
         form: Format,
         make: Callable[[], Any],
         large: bool = False,
+        stored: bool = True,
     ) -> None:
         self.folder, self.name, self.form, self._make = folder, name, form, make
         self.parents = tuple(parent for parent in parents if isinstance(parent, StepResult))
         self.large = large  # a large result is dropped when the run is finished, and made again where it is needed
+        self._stored = stored
         parts = {
             "epoch": made_from.epoch,
             "options": dict(made_from.options),
@@ -75,20 +76,20 @@ class StepResult:
 
     @property
     def value(self) -> Any:
-        """The result: in memory, or read and checked, or made."""
+        """The result: from memory, or read and checked, or made."""
         if not self._held:
             self._held.append(self._read_or_make())
         return self._held[0]
 
     @property
     def is_kept(self) -> bool:
-        """Whether the folder holds the result; its files are looked at when they are read."""
+        """Whether the folder holds the result; its files are checked when read."""
         record = self.folder.steps.get(self.name)
         return record is not None and record.key == self.key and not record.dropped
 
     @property
     def seconds(self) -> float:
-        """What it took to make it, the last time that it was made in this folder."""
+        """Duration, when last made in this folder."""
         record = self.folder.steps.get(self.name)
         return 0.0 if record is None else record.seconds
 
@@ -97,40 +98,42 @@ class StepResult:
         if record is not None and self.is_kept:
             wrong = damage(self.folder.path, record.files)
             if wrong is None:
-                return self.form.read(self._place())
+                return self.form.read(self._path())
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
-            self.folder.tell(f"{self.name} is made again: {self._reason(record)}")
+            self.folder.tell(f"{self.name} is made again: {self._explain_change(record)}")
         _reset_device_peak()
         self.folder.progress.begin(self.name)
         began, inner = time.monotonic(), self.folder.seconds_in_steps
         made = self._make()  # other steps may be made on the way; their time is theirs
         own = time.monotonic() - began - (self.folder.seconds_in_steps - inner)
         self.folder.seconds_in_steps += own
-        self._store(made, own)
+        if self._stored:
+            self._store(made, own)
+        else:
+            self._note(own)
         return made
 
-    def _place(self) -> Path:
+    def _path(self) -> Path:
         return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"
 
     def _store(self, value: Any, seconds: float) -> None:
-        """Writes the result, then the index, then removes what it takes the place of.
+        """Writes the result, then the index, then removes what it replaces.
 
-        The index is told beforehand which files are about to come, so that a run that is killed in between knows them
-        for its own.
+        The index lists the files beforehand, so that a killed run recognises them as its own.
         """
-        place, folder = self._place(), self.folder
-        make_folder(place.parent)
-        with folder_beside(place) as half_made:
+        path, folder = self._path(), self.folder
+        make_folder(path.parent)
+        with folder_beside(path) as half_made:
             self.form.write(value, half_made)
             sync_tree(half_made)
             names = files_below(half_made)
-            where = place.relative_to(folder.path).as_posix()
-            files = {f"{where}/{name}": known for name, known in facts_of(half_made, names).items()}
+            where = path.relative_to(folder.path).as_posix()
+            files = {f"{where}/{name}": facts for name, facts in facts_of(half_made, names).items()}
             folder.arriving |= files
             folder.clear_way(files)
             folder.save()
-            move_files(half_made, place, names)
+            move_files(half_made, path, names)
         before = folder.steps.pop(self.name, None)
         folder.steps[self.name] = StepRecord(
             self.key, self.made_from, files, round(seconds, 3), peak_memory_mb(), self.large
@@ -140,18 +143,27 @@ class StepResult:
         folder.drop([] if before is None else [name for name in before.files if name not in files])
         folder.progress.done(self.name)
 
-    def _reason(self, record: StepRecord) -> str:
-        """How what it was made from differs from what it is made from now."""
+    def _note(self, seconds: float) -> None:
+        """Records that the result was made, and that the folder does not hold it."""
+        before = self.folder.steps.pop(self.name, None)
+        self.folder.steps[self.name] = StepRecord(
+            self.key, self.made_from, {}, round(seconds, 3), peak_memory_mb(), self.large, dropped=True
+        )
+        self.folder.drop([] if before is None else before.files)
+        self.folder.progress.done(self.name)
+
+    def _explain_change(self, record: StepRecord) -> str:
+        """How its inputs differ from those of the stored result."""
         before, now = record.made_from, self.made_from
         reasons = [
-            f"{name} was {_shown(before[kind].get(name))}, now {_shown(now[kind].get(name))}"
+            f"{name} was {_describe_value(before[kind].get(name))}, now {_describe_value(now[kind].get(name))}"
             for kind in ("options", "libraries")
             for name in {**before[kind], **now[kind]}
             if before[kind].get(name) != now[kind].get(name)
         ]
-        known = before["parents"]
-        changed = [name for name, key in now["parents"].items() if name in known and known[name] != key]
-        added = [name for name in now["parents"] if name not in known]
+        parents = before["parents"]
+        changed = [name for name, key in now["parents"].items() if name in parents and parents[name] != key]
+        added = [name for name in now["parents"] if name not in parents]
         if before["epoch"] != now["epoch"]:
             reasons.append("this version computes it differently")
         if not reasons and changed:
@@ -161,7 +173,7 @@ class StepResult:
         return "; ".join(reasons) or "it stood here under another name"
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return "not given" if value is None else repr(value)
 
 
@@ -172,7 +184,7 @@ def _reset_device_peak() -> None:
 
 
 def peak_memory_mb() -> dict[str, float]:
-    """Peak of the process so far, and of the GPU in this step; Windows does not tell the first this way."""
+    """Peak of the process so far, and of the GPU in this step; Windows doesn't report the first."""
     peaks = {"host": 0.0}
     if sys.platform != "win32":
         import resource

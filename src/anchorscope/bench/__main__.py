@@ -1,5 +1,6 @@
-"""`python -m anchorscope.bench`: the command `anchorscope bench` on a machine that has nothing but torch, transformers,
-NumPy, SciPy and scikit-learn."""
+"""`python -m anchorscope.bench`: `anchorscope bench` with nothing but torch, transformers, NumPy, SciPy and
+scikit-learn.
+"""
 
 import argparse
 import json
@@ -8,13 +9,12 @@ import types
 from pathlib import Path
 from typing import NoReturn, get_type_hints
 
-from anchorscope.bench.options import Options, about, refuse_no_folder, split
+from anchorscope.bench.options import Options, about, refuse_no_folder
 from anchorscope.errors import UserError
+from anchorscope.options import split_list
 
 
 class _OneLine(argparse.ArgumentParser):
-    """Reports mistakes in one line."""
-
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}. See: {self.prog} --help\n")
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Measures, prints the table or the JSON object, and returns the exit code."""
     parser = _OneLine(prog="python -m anchorscope.bench", description="Speed here against other ways to do the work.")
     for name, kind in get_type_hints(Options).items():
-        read = int if isinstance(kind, types.UnionType) else kind if kind in (int, float, str) else split
+        read = int if isinstance(kind, types.UnionType) else kind if kind in (int, float, str) else split_list
         parser.add_argument(f"--{name.replace('_', '-')}", type=read, help=about(name))
     parser.add_argument("--json", action="store_true", help="One JSON object on standard output.")
     parser.add_argument("--quiet", action="store_true", help="No progress.")

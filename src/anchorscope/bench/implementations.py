@@ -1,13 +1,10 @@
-"""The implementations that are timed: each does all of the work in its own manner, and all give the same states.
+"""The timed implementations: each does all of the work in its own way, and all give the same states.
 
-`anchorscope` goes through the engine, as a run does it.
-`plain` does what papers' scripts do: one item at a time, eager attention, an explicit mask, the whole forward pass. For
-single layers a pre-hook gives one layer the cut mask: a full pass per layer.
-`plain-batched`, the baseline that counts, is the same done well: batches sorted by length, SDPA, no language-model
-head; for single layers each cut restarts at its own layer from the stream of one clean pass.
-`transformer-lens` runs TransformerLens 4 through its bridge, with hooks on attention scores; it always computes eager
-attention, and a single layer costs a full pass, as `start_at_layer` still runs the layers below.
-`nnsight` runs traces with SDPA, stopped before the head; for single layers those below the cut are skipped.
+`anchorscope` uses the engine, as a run does. `plain` does what papers' scripts do: one item at a time, eager attention,
+an explicit mask, the whole forward pass; a single layer costs a full pass. `plain-batched`, the baseline that counts,
+does it well: batches sorted by length, SDPA, no head; for single layers each cut restarts at its own layer from the
+stream of one clean pass. `transformer-lens` uses TransformerLens 4 through its bridge, with hooks on eager attention
+scores and full passes. `nnsight` uses traces with SDPA, stopped before the head, and skips the layers below a cut.
 """
 
 import copy
@@ -42,14 +39,14 @@ _PROBES = 3  # per fold, as a run has them
 
 
 class CannotDo(Exception):
-    """An implementation cannot do a thing; the text says why and, where there is a remedy, what it is."""
+    """An implementation can't do something; the text says why and what would help."""
 
 
 class Implementation(Protocol):
-    """One way to do the work. States come back in host memory, in the model's own precision."""
+    """One way to do the work. States are in host memory, in the model's precision."""
 
     def tune(self, workload: Workload) -> str:
-        """Finds what is fastest here (the batch size) before anything is measured, and describes it."""
+        """Finds the fastest setting (the batch size) before anything is measured, and describes it."""
 
     def knockout(self, workload: Workload) -> Tensor:
         """What attention adds at the last token, clean and with the cut in every layer, [2, layer, item, d_model]."""
@@ -58,19 +55,17 @@ class Implementation(Protocol):
         """The same with the cut in one layer, [cut layer, layer, item, d_model]; layers below the cut stay zero."""
 
     def tokens(self, work: str, workload: Workload) -> float:
-        """Tokens that really run through all blocks; one that runs through half of them counts half."""
+        """Tokens that run through all blocks; one that runs through half of them counts half."""
 
 
 class Own:
-    """The engine of this package."""
-
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
         self.batch_tokens = automatic_tokens(lm)
         self.compiled = lm.device.type == "cuda"  # as in a run that is large enough to repay it
 
     def tune(self, workload: Workload) -> str:
-        """A run does not choose by timing, so neither does this; blocks are compiled here."""
+        """A run doesn't choose by timing, so neither does this; blocks are compiled here."""
         self.knockout(workload)
         return f"batches of {self.batch_tokens} tokens" + (", compiled blocks" if self.compiled else "")
 
@@ -104,7 +99,7 @@ class Own:
         return run - dropped * (after_attention / whole) / n_layers
 
     def stream(self, workload: Workload) -> Tensor:
-        """The knockout as a run does it: states go through the probes on the device, and only log-odds come back."""
+        """As in a run: states go through the probes on the device, and only log-odds come back."""
         lm, shape = self.lm, (_PROBES, FOLDS, self.lm.n_layers)
         weights = torch.randn(*shape, lm.d_model, generator=torch.Generator().manual_seed(0))
         probes = ProbeSet(weights, torch.zeros(shape), np.ones(shape), np.ones(shape), ())
@@ -118,7 +113,6 @@ class Own:
         return torch.cat(scores).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
-        """A greedy answer to every prompt."""
         lm, ends, prompts, longest = self.lm, set(workload.end_tokens), workload.prompts, workload.new_tokens
         prefix = compute_prefix(lm, prompts[0][: workload.shared_by_prompts])
         batches = plan_batches(decoded_lengths(prompts, prefix.length, longest), self.batch_tokens)
@@ -127,10 +121,10 @@ class Own:
 
     def _states(self, workload: Workload, variants: list[Variant]) -> Tensor:
         lm = self.lm
-        kept = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
+        states_by_variant = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
 
         def keep(key: tuple[int, list[int]], states: Tensor) -> None:
-            copy_rows(kept[key[0] : key[0] + 1], key[1], states[None])
+            copy_rows(states_by_variant[key[0] : key[0] + 1], key[1], states[None])
 
         def put(variant: int, batch: list[int], states: Tensor) -> None:
             turned = states[:, 0, _ATTENTION].transpose(0, 1).contiguous()  # by the device, which does it faster
@@ -139,14 +133,14 @@ class Own:
         to_host = ToHost(keep)
         self._capture(workload, variants, put)
         to_host.finish()
-        return kept
+        return states_by_variant
 
     def _capture(
         self, workload: Workload, variants: list[Variant], take: Callable[[int, list[int], Tensor], None]
     ) -> None:
         lm, sequences = self.lm, workload.sequences
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
-        lengths = [tokens_of(one, at, variants, prefix.length, lm.n_layers) for at, one in enumerate(sequences)]
+        lengths = [tokens_of(item, at, variants, prefix.length, lm.n_layers) for at, item in enumerate(sequences)]
         batches = plan_batches(lengths, min(self.batch_tokens, MOST_AT_ONCE))
         refuse_idle_cuts(capture(lm, sequences, prefix, batches, take, variants, compiled=self.compiled)())
 
@@ -156,8 +150,6 @@ def _clean_and_cut(workload: Workload) -> list[Variant]:
 
 
 class Plain:
-    """A plain transformers loop."""
-
     size = 1
 
     def __init__(self, lm: LanguageModel) -> None:
@@ -195,15 +187,15 @@ class Plain:
 
     def _run(self, item: Item, mask: Tensor) -> Tensor:
         lm = self.lm
-        ids, last = _padded([item], lm.device)
-        kept: list[Tensor] = []
-        with _last_states(lm, kept, torch.zeros_like(last), last):
+        ids, last = _pad_ids([item], lm.device)
+        states: list[Tensor] = []
+        with _last_states(lm, states, torch.zeros_like(last), last):
             lm.model(input_ids=ids, attention_mask=mask, output_hidden_states=True, use_cache=False)
-        return torch.stack([state[0] for state in kept]).cpu()
+        return torch.stack([state[0] for state in states]).cpu()
 
 
 class Batched:
-    """Batches sorted by length, at the best batch size; how one batch runs is the subclass's own."""
+    """Batches sorted by length, at the best batch size; subclasses run one batch."""
 
     lm: LanguageModel
     size = 1
@@ -259,35 +251,32 @@ class Batched:
 
 
 class PlainBatched(Batched):
-    """A careful transformers script."""
-
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
-        ids, last = _padded(items, self.lm.device)
-        kept: list[Tensor] = []
-        with _last_states(self.lm, kept, torch.arange(len(items), device=self.lm.device), last):
+        ids, last = _pad_ids(items, self.lm.device)
+        states: list[Tensor] = []
+        with _last_states(self.lm, states, torch.arange(len(items), device=self.lm.device), last):
             self.lm.model_stack(input_ids=ids, attention_mask=mask, use_cache=False)
-        return torch.stack(kept).cpu()
+        return torch.stack(states).cpu()
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
-        """One clean pass, then a restart at every layer."""
         lm = self.lm
         if lm.family.rotary is None:
             raise CannotDo(f"the restart by hand is written for rotary models, and {lm.name} has none")
-        ids, last = _padded(items, lm.device)
+        ids, last = _pad_ids(items, lm.device)
         rows = torch.arange(len(items), device=lm.device)
         positions = torch.arange(ids.shape[1], device=lm.device)[None]
         output: Any = lm.model_stack(input_ids=ids, output_hidden_states=True, use_cache=False)
         for layer, stream in enumerate(output.hidden_states[:-1]):  # the last one is normed, and not needed
-            kept: list[Tensor] = []
-            with _last_states(lm, kept, rows, last):
+            states: list[Tensor] = []
+            with _last_states(lm, states, rows, last):
                 for later in range(layer, lm.n_layers):
                     rotary = lm.rotary(later, stream, positions)
                     block, in_block = _model_layers(lm)[later], mask if later == layer else None
                     stream = _first(block(stream, attention_mask=in_block, position_embeddings=rotary))
-            yield torch.stack(kept).cpu()
+            yield torch.stack(states).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
         """transformers' own `generate`, padded on the left: greedy answers, without the token that ends them."""
@@ -344,18 +333,18 @@ class WithTransformerLens(Batched):
             yield self._run(items, mask, range(layer, layer + 1))[layer:]
 
     def _run(self, items: list[Item], mask: Tensor | None, cut_in: range) -> Tensor:
-        ids, last = _padded(items, self.lm.device)
+        ids, last = _pad_ids(items, self.lm.device)
         rows = torch.arange(len(items), device=self.lm.device)
-        kept: list[Tensor] = []
+        states: list[Tensor] = []
 
         def keep(output: Tensor, hook: Any) -> None:
-            kept.append(output[rows, last])
+            states.append(output[rows, last])
 
         hooks: list[Any] = [(f"blocks.{layer}.hook_attn_out", keep) for layer in range(self.lm.n_layers)]
         if mask is not None:
             hooks += [(f"blocks.{layer}.attn.hook_attn_scores", partial(_add, mask=mask)) for layer in cut_in]
         self.bridge.run_with_hooks(ids, return_type=None, fwd_hooks=hooks, logits_to_keep=1)
-        return torch.stack(kept).cpu()
+        return torch.stack(states).cpu()
 
 
 def _add(scores: Tensor, hook: Any, mask: Tensor) -> Tensor:
@@ -376,22 +365,21 @@ class WithNnsight(Batched):
         self.layers: Any = getattr(part_at(self.traced, lm.family.stack), lm.family.layers)
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
-        ids, last = _padded(items, self.lm.device)
+        ids, last = _pad_ids(items, self.lm.device)
         rows = torch.arange(len(items), device=self.lm.device)
         with self.traced.trace(input_ids=ids, attention_mask=mask, use_cache=False) as tracer:
-            kept = [_first(self._attention(layer).output)[rows, last] for layer in self.layers]
-            states = self.save(torch.stack(kept))
+            attention = [_first(self._attention(layer).output)[rows, last] for layer in self.layers]
+            states = self.save(torch.stack(attention))
             tracer.stop()
         return states.cpu()
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
         """One clean trace, then one per layer that skips what is below."""
-        ids, last = _padded(items, self.lm.device)
+        ids, last = _pad_ids(items, self.lm.device)
         for layer, stream in enumerate(self._streams(ids)):
             yield self._restart(ids, last, mask, layer, stream)
 
     def _streams(self, ids: Tensor) -> list[Tensor]:
-        """The clean stream before every block."""
         with self.traced.trace(input_ids=ids, use_cache=False) as tracer:
             streams = self.save([layer.input for layer in self.layers])
             tracer.stop()
@@ -400,7 +388,7 @@ class WithNnsight(Batched):
     def _restart(self, ids: Tensor, last: Tensor, mask: Tensor, cut_in: int, stream: Tensor) -> Tensor:
         rows = torch.arange(len(ids), device=self.lm.device)
         with self.traced.trace(input_ids=ids, use_cache=False) as tracer:
-            kept = []
+            attention = []
             for index, layer in enumerate(self.layers):
                 if index < cut_in:
                     layer.skip(stream)
@@ -409,8 +397,8 @@ class WithNnsight(Batched):
                     part = getattr(layer, self.lm.family.attention)
                     args, kwargs = part.inputs
                     part.inputs = (args, {**kwargs, "attention_mask": mask})
-                kept.append(_first(self._attention(layer).output)[rows, last])
-            states = self.save(torch.stack(kept))
+                attention.append(_first(self._attention(layer).output)[rows, last])
+            states = self.save(torch.stack(attention))
             tracer.stop()
         return states.cpu()
 
@@ -426,7 +414,7 @@ KINDS: dict[str, tuple[Callable[[LanguageModel], Implementation], str | None]] =
     "transformer-lens": (WithTransformerLens, "transformer_lens"),
     "nnsight": (WithNnsight, "nnsight"),
 }
-"""Implementations by name, each with the package that it needs beyond this one's own."""
+"""By name, each with the package that it needs."""
 
 
 def is_foreign(name: str) -> bool:
@@ -435,7 +423,6 @@ def is_foreign(name: str) -> bool:
 
 
 def make(name: str, lm: LanguageModel) -> Implementation:
-    """An implementation, ready to run on a loaded model."""
     kind, needs = KINDS[name]
     if needs is not None and find_spec(needs) is None:
         raise CannotDo(f"{needs} is not installed; get it with: pip install 'anchorscope[bench]'")
@@ -453,7 +440,7 @@ def by_length(workload: Workload, size: int) -> Iterator[tuple[list[int], list[I
         yield batch, [workload.items[index] for index in batch]
 
 
-def _padded(items: Sequence[Item], device: torch.device) -> tuple[Tensor, Tensor]:
+def _pad_ids(items: Sequence[Item], device: torch.device) -> tuple[Tensor, Tensor]:
     """Token ids [batch, pos], padded on the right, and the position of each row's last token."""
     longest = max(item.length for item in items)
     ids = torch.tensor([[*item.ids, *[0] * (longest - item.length)] for item in items], device=device)
@@ -478,7 +465,7 @@ def cut_mask(items: Sequence[Item], dtype: torch.dtype, device: torch.device) ->
 
 @contextmanager
 def attention_kernel(lm: LanguageModel, name: str | None = None) -> Iterator[None]:
-    """Attention computed by another kernel (the fastest, unless named) for a while; all share one model."""
+    """Temporarily uses another attention kernel (the fastest, unless named)."""
     before = lm.model.config._attn_implementation
     lm.model.set_attn_implementation(name or kernel_of(lm))
     try:
@@ -488,21 +475,21 @@ def attention_kernel(lm: LanguageModel, name: str | None = None) -> Iterator[Non
 
 
 def kernel_of(lm: LanguageModel) -> str:
-    """The fastest of a model's own attention kernels that takes a mask: SDPA cannot cap scores."""
+    """The fastest kernel of a model that takes a mask: SDPA can't cap scores."""
     return "eager" if getattr(lm.config, "attn_logit_softcapping", None) is not None else "sdpa"
 
 
 def _model_layers(lm: LanguageModel) -> Any:
-    """The blocks of the model itself: those of the engine's twin ask the engine what their tokens see."""
+    """The blocks of the model itself, not of the engine's twin."""
     return getattr(lm.model_stack, lm.family.layers)
 
 
 @contextmanager
-def _last_states(lm: LanguageModel, kept: list[Tensor], rows: Tensor, last: Tensor) -> Iterator[None]:
+def _last_states(lm: LanguageModel, states: list[Tensor], rows: Tensor, last: Tensor) -> Iterator[None]:
     """While it holds, every block appends what attention added at the last tokens, [batch, d_model]."""
 
     def keep(module: Any, args: Any, output: Any) -> None:
-        kept.append(_first(output)[rows, last])
+        states.append(_first(output)[rows, last])
 
     name = lm.family.norm_after_attention or lm.family.attention
     handles = [getattr(block, name).register_forward_hook(keep) for block in _model_layers(lm)]
@@ -534,7 +521,7 @@ def _first(output: Any) -> Tensor:
 def best_size(device: torch.device, n: int, run: Callable[[int], object]) -> tuple[int, str]:
     """The batch size with the best rate, and the rates in words; `run(size)` runs one batch.
 
-    Sizes grow until one does not fit or is slower than the best by a tenth.
+    Sizes grow until one doesn't fit or is slower than the best by a tenth.
     """
     rates: dict[int, float] = {}
     for size in sorted({min(size, n) for size in SIZES[device.type]}):

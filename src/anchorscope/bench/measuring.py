@@ -1,10 +1,9 @@
-"""What a benchmark measures and how: the items, seconds and peak memory of a piece of work, and the rows they fill.
+"""What a benchmark measures and how: items, seconds and peak memory, and the rows they fill.
 
-Every implementation is given token sequences with a common beginning, and keys to cut from all later queries; states
-are read at the last token. Real items are questions with answers in the two-shot template, their exact tokens found as
-in a run; half of the answers are another question's, so that probes have two labels. Synthetic items are random tokens:
-`shared` ones that all begin with and `own` ones that follow, of which 4 … 9 are cut; the last is one of 16 tokens,
-every other of which stands for "true".
+Every implementation gets token sequences with a common beginning, and keys to cut from all later queries; states are
+read at the last token. Real items are questions with answers, half of them another question's, so that probes have two
+labels. Synthetic items are `shared` random tokens followed by `own` ones, of which 4 … 9 are cut; the last is one of 16
+tokens, every other of which means "true".
 """
 
 import ctypes
@@ -37,7 +36,7 @@ from anchorscope.models.wrapping import wrap
 CUT_FIRST, CUT_LAST = 4, 9
 """Which of a synthetic item's own tokens are cut."""
 LEAST_OWN = CUT_LAST + 3
-"""Own tokens that a synthetic item needs: tokens follow the last one that is cut."""
+"""Own tokens that a synthetic item needs: some follow the last cut one."""
 FOLDS = 5
 """Training sets of the probes, per layer."""
 _LAST_TOKENS = 16  # few, so that the label can be learned from the states
@@ -45,13 +44,10 @@ _LAST_TOKENS = 16  # few, so that the label can be learned from the states
 
 @dataclass(frozen=True)
 class Item:
-    """One sequence and its cut."""
-
     ids: tuple[int, ...]
     keys: tuple[int, ...]
     """Positions that later ones may not attend to, in every layer or in one."""
     label: bool
-    """What a probe is to tell."""
 
     @property
     def length(self) -> int:
@@ -60,20 +56,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Workload:
-    """The items of one measurement."""
-
     items: tuple[Item, ...]
     about: str
-    """What the items are, in words."""
     prompts: tuple[tuple[int, ...], ...] = ()
-    """What `generation` continues, whole prompts."""
+    """What `generation` continues."""
     end_tokens: tuple[int, ...] = ()
-    """Tokens that end an answer; empty where every answer has the same length."""
+    """Tokens that end an answer; empty for answers of equal length."""
     new_tokens: int = 16
-    """The longest answer."""
 
     def first(self, n: int) -> "Workload":
-        """The same work on fewer items."""
         return replace(self, items=self.items[:n], prompts=self.prompts[:n])
 
     @property
@@ -83,13 +74,13 @@ class Workload:
 
     @cached_property
     def shared(self) -> int:
-        """Leading tokens that all items have in common, none of which is cut."""
+        """Leading tokens that all items share, none of them cut."""
         limits = [min(item.keys) for item in self.items]
         return shared_prefix_length([item.ids for item in self.items], limits)
 
     @cached_property
     def shared_by_prompts(self) -> int:
-        """Leading tokens that all prompts have in common."""
+        """Leading tokens that all prompts share."""
         return shared_prefix_length(self.prompts, [len(ids) - 1 for ids in self.prompts])
 
     @property
@@ -102,7 +93,6 @@ class Workload:
 
 
 def synthetic(n: int, shared: int, own: int, vocabulary: int, seed: int, new_tokens: int = 16) -> Workload:
-    """Random tokens of one length."""
     if own < LEAST_OWN:
         raise UserError(
             f"--own {own} is too short: own tokens {CUT_FIRST} to {CUT_LAST} are cut and others must follow; "
@@ -155,13 +145,13 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
 
 
 def _answer_texts(true: Sequence[str], relations: Sequence[str | None], labels: Sequence[bool]) -> list[str]:
-    """The true answer where the label says so, and elsewhere another one, of the same relation where there is one."""
-    known: defaultdict[str | None, list[str]] = defaultdict(list)
+    """The true answer where the label says so, else another one, of the same relation if possible."""
+    answers_by_relation: defaultdict[str | None, list[str]] = defaultdict(list)
     for text, relation in zip(true, relations, strict=True):
-        known[relation].append(text)
+        answers_by_relation[relation].append(text)
     texts = []
     for index, label in enumerate(labels):
-        others = known[relations[index]]
+        others = answers_by_relation[relations[index]]
         turned = (others[(index + step) % len(others)] for step in range(len(others)))
         wrong = next((text for text in turned if text != true[index]), f"not {true[index]}")
         texts.append(true[index] if label else wrong)
@@ -174,11 +164,9 @@ _MATMUL_REPEATS = 5
 
 @dataclass(frozen=True)
 class Measured:
-    """What one repeat took."""
-
     seconds: float
     added_mb: float
-    """What it took at most of the computing device's memory, beyond what the process held before."""
+    """Peak memory of the computing device, beyond what the process held before."""
 
 
 def measure(run: Callable[[], Any], device: torch.device) -> Measured:
@@ -186,32 +174,32 @@ def measure(run: Callable[[], Any], device: torch.device) -> Measured:
     _tidy(device)
     held = held_mb(device)
     began = time.perf_counter()
-    kept = run()
+    result = run()
     _wait(device)
     seconds = time.perf_counter() - began
     peak = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmHWM")
-    del kept  # only here: what is handed back counts
+    del result  # only here: what is handed back counts
     return Measured(seconds, max(0.0, peak - held))
 
 
 def held_mb(device: torch.device) -> float:
-    """What this process holds now of the computing device's memory."""
+    """This process's current memory on the computing device."""
     return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmRSS")
 
 
 def _host_mb(kind: str) -> float:
-    """The process's resident memory (VmRSS) or its peak since it was last reset (VmHWM)."""
+    """The process's resident memory (VmRSS) or its peak since the last reset (VmHWM)."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
         return int(lines[kind].split()[0]) / 2**10
-    except (OSError, KeyError):  # not Linux: the peak so far is all that the system tells
+    except (OSError, KeyError):  # not Linux: the system only reports the peak so far
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _tidy(device: torch.device) -> None:
-    """Gives back what earlier work has freed, and forgets its peak, so that neither is counted as this one's."""
+    """Frees memory and resets the peak, so that earlier work isn't counted."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -228,7 +216,7 @@ def _wait(device: torch.device) -> None:
 
 
 def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations per second of large matrix products on this machine, the best of several."""
+    """Operations per second of large matrix products here, the best of several."""
     size = _MATMUL_SIZE[device.type]
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     best = 0.0
@@ -242,7 +230,6 @@ def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """What the numbers were measured on."""
     processor = "unknown"
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -275,16 +262,15 @@ class Setting:
     """Operations per second of large matrix products, measured here."""
     say: Say
     held: float
-    """MB that the process with its model holds of the computing device's memory."""
+    """MB that the process with its model holds on the computing device."""
 
     @property
     def block_parameters(self) -> int:
-        """Parameters of all blocks."""
         return block_parameters(self.lm)
 
     @property
     def peak_tokens_per_s(self) -> float:
-        """Tokens per second if blocks cost nothing but their multiplications, at the measured peak."""
+        """Tokens per second if blocks cost only their multiplications, at the measured peak."""
         return self.peak / (2 * self.block_parameters)
 
     def workload(self, n: int) -> Workload:
@@ -315,7 +301,7 @@ class Setting:
             ) from error
 
     def race(self, runs: Mapping[str, Callable[[], Any]], title: str) -> dict[str, list[Measured]]:
-        """All runs in turn (A B C A B C), so that noise hits all alike."""
+        """All runs in turn (A B C A B C), so that noise affects all alike."""
         taken: dict[str, list[Measured]] = {name: [] for name in runs}
         for repeat in range(self.options.repeats):
             for name, run in runs.items():
@@ -326,7 +312,7 @@ class Setting:
 
 
 def load_model(options: Options) -> LanguageModel:
-    """The model; a shape is built without a tokenizer where the embedded model, which lends its own, is not here."""
+    """The model; a shape has no tokenizer if the embedded model isn't installed."""
     device = choose_device(options.device)
     if device == BALANCED:
         raise UserError(f"A benchmark runs on one device, not {BALANCED}; choose cuda or cpu.")
@@ -341,15 +327,11 @@ def load_model(options: Options) -> LanguageModel:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured; what an implementation could not do is None and has a note."""
-
     work: str
     way: str
-    """Name of the implementation; the key is part of the JSON object's contract."""
     unit: str = "items"
     """What is counted: `items`, `fits` or `questions`."""
     items: int | None = None
-    """How many of them one repeat ran."""
     seconds: float | None = None
     """Of one repeat, the median."""
     seconds_min: float | None = None
@@ -367,13 +349,13 @@ class Row:
     auc_difference: float | None = None
     """Probes only: the largest difference of an AUC on held-out items."""
     peak_memory_mb: float | None = None
-    """Of the device that computes, weights included; what other implementations hold is not counted."""
+    """On the computing device, weights included, other implementations excluded."""
     added_memory_mb: float | None = None
     """What the work took beyond the process with its model."""
     share_of_peak: float | None = None
     """2 × parameters of the blocks × tokens run ÷ seconds ÷ the measured matrix-multiply peak."""
     streaming_items_per_s: float | None = None
-    """Ours only: the knockout as a run does it, every state through the probes, only log-odds fetched."""
+    """Ours only: as in a run, every state through the probes, only log-odds fetched."""
     streaming_share_of_peak: float | None = None
     setting: str | None = None
     """What the implementation chose before it was measured."""

@@ -1,4 +1,4 @@
-"""What can be chosen for a benchmark, shared by both doors; checked once, before anything is loaded."""
+"""The options of a benchmark, shared by both commands; checked before anything is loaded."""
 
 import json
 import math
@@ -14,15 +14,14 @@ from anchorscope.files import read_regular
 WORK = ("knockout", "single-layer", "probes", "generation")
 """What is measured: clean and cut over all layers; a cut in every single layer; probe fitting; greedy answers."""
 IMPLEMENTATIONS = ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight", "scikit-learn")
-"""Who does it: this package; a plain loop; the same done well (for answers: transformers' own `generate`); two
-libraries; a loop of fits."""
+"""This package; a plain loop; the same done well (for answers: transformers' `generate`); two libraries; a loop of
+fits."""
 IMPLEMENTATIONS_OF = {
     "knockout": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
     "single-layer": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
     "probes": ("anchorscope", "scikit-learn"),
     "generation": ("anchorscope", "plain-batched"),
 }
-"""Which ways there are for each work."""
 
 
 _MOST = 1_000_000_000  # more than any machine has time for
@@ -34,8 +33,6 @@ def _choice(default: Any, about: str) -> Any:
 
 @dataclass(frozen=True)
 class Options:
-    """One benchmark."""
-
     work: tuple[str, ...] = _choice(WORK, f"What to measure, with commas: {', '.join(WORK)}.")
     ways: tuple[str, ...] = _choice(IMPLEMENTATIONS, f"Who is to do it, with commas: {', '.join(IMPLEMENTATIONS)}.")
     model: str = _choice("smollm2-135m", "Embedded model, hub id, folder, GGUF file, or shape:NAME (random weights).")
@@ -71,17 +68,12 @@ class Options:
 
     @property
     def synthetic(self) -> bool:
-        """Whether items are random tokens: asked for by their lengths, or a model that knows no words."""
+        """Whether items are random tokens: requested by their lengths, or for a model that knows nothing."""
         return self.model.startswith("shape:") or self.shared is not None or self.own is not None
 
     def implementations_of(self, work: str) -> list[str]:
         """The chosen ways of one work, in the order in which they are shown."""
         return [way for way in IMPLEMENTATIONS_OF[work] if way in self.ways]
-
-
-def split(text: str) -> tuple[str, ...]:
-    """Names that are separated by commas, each once."""
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def about(name: str) -> str:
@@ -96,7 +88,7 @@ def about(name: str) -> str:
 
 
 def refuse_no_folder(out: Path | None) -> None:
-    """Refuses a place for the result before hours are spent on it."""
+    """Refuses an unusable output file before any work."""
     if out is not None and (out.is_dir() or not Path(os.path.realpath(out)).parent.is_dir()):
         what = "is a folder" if out.is_dir() else "is in a folder that does not exist"
         raise UserError(f"--out {out} {what}; name a file in a folder that is there.")
@@ -105,7 +97,7 @@ def refuse_no_folder(out: Path | None) -> None:
 
 
 def _is_record(file: Path) -> bool:
-    """Whether a file is one that was written here before."""
+    """Whether a file is an earlier result."""
     try:
         return {"rows", "workload"} <= json.loads(read_regular(file)).keys()
     except (OSError, ValueError, AttributeError, RecursionError):

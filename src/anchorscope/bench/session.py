@@ -1,11 +1,9 @@
 """A whole benchmark: load, measure the machine, time all implementations of every work, show the table.
 
-For states (knockout, single layers), every implementation is tuned, then checked on a few items against the plain loop
-in float32 (which also warms it up), then timed in turns with the others. Slow ones run fewer items: rates are compared,
-not seconds. Greedy answers are compared with transformers' own `generate` at its best batch size. Probes (logistic
-regressions for every layer, fold and strength) race a scikit-learn loop: both standardise on the training folds, work
-in float32 and stop at the same gradient; compared are the objective that both minimise and the AUC on the held-out
-fold.
+For states (knockout, single layers), every implementation is tuned, checked on a few items against the plain loop in
+float32, then timed in turns with the others. Slow ones run fewer items: rates are compared. Greedy answers are compared
+with transformers' own `generate`. Probes race a scikit-learn loop: both standardise on the training folds, work in
+float32 and stop at the same gradient; objective and held-out AUC are compared.
 """
 
 import copy
@@ -60,11 +58,11 @@ class StateImplementations:
     workload: Workload
     implementations: dict[str, Implementation] = field(default_factory=dict)
     tuned: dict[str, str] = field(default_factory=dict)
-    """What each implementation chose when it was tuned."""
+    """What each implementation chose."""
     rates: dict[str, float] = field(default_factory=dict)
-    """Tokens per second of each knockout after tuning, to know how many items an implementation can afford."""
+    """Tokens per second of each knockout, to know how many items an implementation can afford."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Why an implementation cannot run at all."""
+    """Why an implementation can't run."""
 
     def rows(self, work: str) -> list[Row]:
         """One row per chosen implementation."""
@@ -90,7 +88,7 @@ class StateImplementations:
                     raise
                 rows[name] = replace(row, note=f"fails here with {type(error).__name__}: {str(error)[:160]}")
                 continue
-            parts[name] = self._affordable(name, work)
+            parts[name] = self._choose_affordable(name, work)
             runs[name] = lambda name=name: _run(self.implementations[name], work, parts[name])  # type: ignore[misc]
         for name, taken in self.setting.race(runs, work).items():
             tokens = self.implementations[name].tokens(work, parts[name])
@@ -100,7 +98,7 @@ class StateImplementations:
         return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
 
     def _streaming(self, row: Row) -> Row:
-        """The row with what the same work takes when probes read the states as they come."""
+        """The row with the time of the same work when probes read the states directly."""
         own, setting = self.implementations["anchorscope"], self.setting
         assert isinstance(own, Own)
         own.stream(self.workload)  # its first products are slow
@@ -133,15 +131,15 @@ class StateImplementations:
             else:
                 raise
 
-    def _affordable(self, name: str, work: str) -> Workload:
-        """As many items as one repeat has the time for: whole batches, or a part of one, but never very few."""
+    def _choose_affordable(self, name: str, work: str) -> Workload:
+        """As many items as one repeat has time for: whole batches, or a part of one, but never very few."""
         implementation, n = self.implementations[name], len(self.workload.items)
         each = implementation.tokens(work, self.workload) / n / self.rates[name]
         batch, fits = max(2, self._batch(implementation)), int(self.setting.options.seconds / each)
         return self.workload.first(min(n, fits // batch * batch if fits >= batch else max(_LEAST, fits)))
 
     def _batch(self, implementation: Implementation) -> int:
-        """Items that an implementation runs together; ours sees all of them, and makes its batches itself."""
+        """Items that an implementation runs together; ours makes its own batches from all."""
         return int(getattr(implementation, "size", len(self.workload.items)))
 
 
@@ -150,7 +148,7 @@ def _run(implementation: Implementation, work: str, workload: Workload) -> Tenso
 
 
 class _Reference:
-    """What the plain loop gives in float32, or in the model's own precision where a float32 copy does not fit."""
+    """What the plain loop gives in float32, or in the model's precision if a float32 copy doesn't fit."""
 
     def __init__(self, setting: Setting, work: str, workload: Workload) -> None:
         lm = setting.lm
@@ -161,7 +159,6 @@ class _Reference:
         self.states = _run(Plain(exact or lm), work, self.part).float()
 
     def compare(self, row: Row, states: Tensor) -> Row:
-        """The row with its differences."""
         off = float((states.float() - self.states).abs().max())
         relative = off / float(self.states.abs().max())
         most = _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
@@ -176,7 +173,7 @@ class _Reference:
 
 
 def _float32_copy(setting: Setting) -> LanguageModel | None:
-    """The model in float32 beside itself; None if it does not fit."""
+    """The model in float32; None if it doesn't fit."""
     lm = setting.lm
     needed = 4 * sum(tensor.numel() for tensor in lm.model.parameters())
     if lm.device.type == "cuda" and torch.cuda.mem_get_info(lm.device)[0] < 1.5 * needed:
@@ -185,7 +182,6 @@ def _float32_copy(setting: Setting) -> LanguageModel | None:
 
 
 def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
-    """One row for the engine, one for `generate`."""
     names, n = setting.options.implementations_of("generation"), len(workload.prompts)
     generators: dict[str, Own | PlainBatched] = {}
     tuned: dict[str, str] = {}
@@ -213,8 +209,6 @@ def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
 
 @dataclass(frozen=True)
 class Problem:
-    """States and who learns from what."""
-
     states: Tensor
     """[layer, item, d_model], where the solver runs."""
     labels: NDArray[np.bool_]
@@ -222,20 +216,17 @@ class Problem:
 
     @property
     def fits_per_layer(self) -> int:
-        """Folds times strengths: the columns of a layer, strength by strength within fold by fold."""
+        """Folds × strengths: strength by strength within fold by fold."""
         return FOLDS * len(STRENGTHS)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """One layer's fits."""
-
     weight: NDArray[np.float32]
     """Acting on raw states, [d_model, column]."""
     logits: NDArray[np.float32]
     """Log-odds of every item, [item, column]."""
     unconverged: int = 0
-    """Columns that did not reach the solver's tolerance."""
 
 
 def objectives(problem: Problem, layer: int, fitted: Fitted) -> NDArray[np.float64]:
@@ -264,7 +255,7 @@ def held_out_auc(problem: Problem, fitted: Fitted) -> NDArray[np.float64]:
 def differences(
     problem: Problem, layers: Sequence[int], ours: Sequence[Fitted], theirs: Sequence[Fitted]
 ) -> tuple[float, float, float]:
-    """How far our objectives lie above theirs and below, relative, and the difference of held-out AUCs; all at most."""
+    """How far our objectives lie above theirs and below, relative, and the largest difference of held-out AUCs."""
     excess, areas = [0.0], [0.0]
     for layer, a, b in zip(layers, ours, theirs, strict=True):
         excess += (objectives(problem, layer, a) / objectives(problem, layer, b) - 1).tolist()
@@ -312,7 +303,7 @@ def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitt
 
 
 def best_jobs(problem: Problem) -> tuple[int, float]:
-    """How many processes are fastest here, and the seconds per layer with them."""
+    """The fastest number of processes here, and the seconds per layer with them."""
     layer = [len(problem.states) // 2]
     seconds = {}
     for jobs in dict.fromkeys((1, os.cpu_count() or 1)):
@@ -339,7 +330,7 @@ def _fit_fold(
     for strength in STRENGTHS:
         model = LogisticRegression(C=strength, tol=TOLERANCE, max_iter=_MAX_ITERATIONS)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the comparison tells how far off a fit is
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the comparison shows how far off a fit is
             model.fit(scaled[learns], labels[learns])
         weights.append(model.coef_[0] / scaler.scale_)
         logits.append(model.decision_function(scaled))
@@ -360,7 +351,6 @@ def make_problem(setting: Setting) -> Problem:
 
 
 def probe_rows(setting: Setting) -> list[Row]:
-    """One row for the batched solver, one for the loop."""
     names = setting.options.implementations_of("probes")
     problem = make_problem(setting)
     layers = list(range(len(problem.states)))
@@ -374,20 +364,20 @@ def probe_rows(setting: Setting) -> list[Row]:
         runs["anchorscope"] = lambda: fit_own(problem, layers)
     if "scikit-learn" in names:
         jobs, each = best_jobs(problem)
-        some = _spaced(layers, int(setting.options.seconds / each))
+        some = _space_layers(layers, int(setting.options.seconds / each))
         how = f"{jobs} processes" if jobs > 1 else f"products on {torch.get_num_threads()} threads"
         chosen["scikit-learn"] = some
         settings["scikit-learn"] = f"lbfgs, {how}, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
         runs["scikit-learn"] = lambda: fit_sklearn(problem, some, jobs)
     by_name = {name: Row("probes", name, "fits", setting=settings[name]) for name in names}
     if len(names) == 2:
-        by_name = _compared(by_name, problem, _spaced(layers, _COMPARED_LAYERS))
+        by_name = _compare_solvers(by_name, problem, _space_layers(layers, _COMPARED_LAYERS))
     taken = setting.race(runs, "probes")
     per_layer = problem.fits_per_layer
     return [by_name[name].timed(len(chosen[name]) * per_layer, taken[name], setting) for name in names]
 
 
-def _compared(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
+def _compare_solvers(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
     ours = fit_own(problem, layers)
     worse, better, auc_difference = differences(problem, layers, ours, fit_sklearn(problem, layers, 1))
     missed = sum(fitted.unconverged for fitted in ours)
@@ -406,7 +396,7 @@ def _compared(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) 
     }
 
 
-def _spaced(layers: Sequence[int], n: int) -> list[int]:
+def _space_layers(layers: Sequence[int], n: int) -> list[int]:
     """That many layers, evenly spaced, at least one."""
     n = max(1, min(n, len(layers)))
     return [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
@@ -459,8 +449,7 @@ _HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "diffe
 
 
 def render(record: dict[str, Any]) -> str:
-    """All of it."""
-    parts = [_about(record), _grid([_HEAD, *(_cells(row) for row in record["rows"])])]
+    parts = [_describe_setting(record), _align_columns([_HEAD, *(_format_row(row) for row in record["rows"])])]
     notes = [f"{row['work']}, {row['way']}: {row['note']}" for row in record["rows"] if row["note"]]
     chosen = [f"{row['way']} ({row['work']}): {row['setting']}" for row in record["rows"] if row["setting"]]
     meanings = dict.fromkeys(
@@ -470,7 +459,7 @@ def render(record: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _about(record: dict[str, Any]) -> str:
+def _describe_setting(record: dict[str, Any]) -> str:
     machine, work = record["machine"], record["workload"]
     where = machine["gpu"] or f"{machine['threads']} threads of {machine['cores']} cores"
     return (
@@ -480,7 +469,7 @@ def _about(record: dict[str, Any]) -> str:
     )
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(row: dict[str, Any]) -> tuple[str, ...]:
     if row["seconds"] is None:
         return (row["work"], row["way"], "see below", *[""] * (len(_HEAD) - 3))
     wide = (row["seconds_max"] - row["seconds_min"]) / row["seconds"]
@@ -488,9 +477,9 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["work"],
         row["way"],
         f"{row['items']:,} {row['unit']}",
-        _short(row["items_per_s"]),
+        _format_number(row["items_per_s"]),
         f"{wide:.0%}",
-        _short(row["tokens_per_s"]),
+        _format_number(row["tokens_per_s"]),
         "" if row["speedup"] is None else f"{row['speedup']:.2f}×",
         "" if row["max_difference"] is None else f"{row['max_difference']:.1e}",
         f"{row['peak_memory_mb']:,.0f} MB",
@@ -498,14 +487,14 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _short(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _grid(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as lines, columns under each other: two to the left, the others to the right."""
+def _align_columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as aligned lines: two columns to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""`anchorscope validate` and `anchorscope bench`: how well experiments find what was planted, and how fast."""
+"""`anchorscope validate` and `anchorscope bench`: how well experiments find planted pathways, and how fast."""
 
 import json
 from dataclasses import fields
@@ -6,7 +6,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
-from anchorscope.bench.options import Options, refuse_no_folder, split
+from anchorscope.bench.options import Options, refuse_no_folder
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
 from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, output, parameter, running, with_options
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = {
     "validate": (
         ("everything, into runs/validate", "anchorscope validate"),
-        ("a quick look", "anchorscope validate --items 240 --worlds one-pathway --world-items 300 --replicas 2"),
+        ("a quick look", "anchorscope validate --items 240 --worlds half --world-items 360 --replicas 2"),
     ),
     "bench": (
         ("everything that is installed, on the embedded model", "anchorscope bench"),
@@ -51,10 +51,10 @@ def validate(
     ] = "all",
     seed: Annotated[int, _stats(help="Seed of the items and of every draw.", min=0, max=LARGEST_SEED)] = 0,
     bootstrap: Annotated[int, _stats(help="Resamples behind every interval.", min=100, max=MOST_RESAMPLES)] = 2000,
-    worlds: Annotated[str, _planted(help="Which harder worlds: names with commas, or all.")] = "all",
-    world_items: Annotated[str, _planted(help="Numbers of items in the harder worlds, with commas.")] = "300,1000,3000",
+    worlds: Annotated[str, _planted(help="Which worlds with known parts: names with commas, or all.")] = "all",
+    world_items: Annotated[str, _planted(help="Numbers of items in these worlds, with commas.")] = "360,1000",
     replicas: Annotated[
-        int | None, _planted(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1, max=10_000)
+        int | None, _planted(help="Replicas of every world. Default: a few (3 of 1000 items).", min=1, max=10_000)
     ] = None,
     device: Annotated[str, running(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, running(help=about("threads"), min=1, max=1024)] = None,
@@ -99,7 +99,6 @@ def validate(
 
 
 def _read_sizes(text: str) -> tuple[int, ...]:
-    """Numbers with commas, in rising order."""
     sizes = split_list(text)
     if not sizes or not all(size.isdecimal() and len(size) < 10 and _FEWEST <= int(size) <= _MOST for size in sizes):
         raise UserError(
@@ -147,7 +146,7 @@ def bench(
     **options: Any,
 ) -> None:
     given = {name: value for name, value in options.items() if value is not None}
-    settled = Options(**given | {name: split(given[name]) for name in ("work", "ways") if name in given})
+    settled = Options(**given | {name: split_list(given[name]) for name in ("work", "ways") if name in given})
     refuse_no_folder(out)
 
     with loading("torch", quiet):

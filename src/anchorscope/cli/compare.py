@@ -77,7 +77,7 @@ def compare(
             progress=listener(quiet),
         )
     figures, report, manifest = Path(out) / "figures", Path(out) / "report.html", comparison.manifest
-    chart = figures / ("question_share.png" if (figures / "question_share.png").exists() else "delta_p.png")
+    chart = figures / ("evidence_bars.png" if (figures / "evidence_bars.png").exists() else "delta_p.png")
     for difference in manifest["differences"]:
         say(f"warning: {difference['text']}", quiet)
     if as_json:

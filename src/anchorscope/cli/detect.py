@@ -36,18 +36,18 @@ EXAMPLES = {
             "anchorscope run --limit 600 --keep states,states-cut,detection --out runs/d",
         ),
         ("fit, compare, save", "anchorscope detect runs/d --out runs/d-detectors"),
-        ("only fit and save one", "anchorscope detect runs/d --fit-only --bundles anchor --out runs/d-anchor"),
+        ("only fit and save one", "anchorscope detect runs/d --fit-only --bundles auto --out runs/d-auto"),
     ),
     "score": (
         (
             "one question; the model answers it",
-            'anchorscope score --detector runs/demo/detectors/anchor "Who wrote Emma?"',
+            'anchorscope score --detector runs/demo/detectors/auto "Who wrote Emma?"',
         ),
         ("an answer that you have", 'anchorscope score --detector BUNDLE "Who wrote Emma?" --answer "Jane Austen"'),
         ("a file of them", "anchorscope score --detector BUNDLE answers.csv --out scored.csv"),
     ),
     "detector": (
-        ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/anchor"),
+        ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/auto"),
         ("publish it; what is sent is shown before", "anchorscope detector push BUNDLE USER/NAME --private"),
         ("use it elsewhere", 'anchorscope score --detector hub:USER/NAME "Who wrote Emma?"'),
     ),
@@ -63,7 +63,7 @@ _NAMES = ", ".join([*(name for name, entry in OWN_DETECTORS.items() if entry.var
 _COMPARED_HELP = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
 _BUNDLES_HELP = (
     "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence, counterfactual and "
-    "anchor those that the runs allow."
+    "auto those that the runs allow."
 )
 _RISK_HELP = (
     "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads."
@@ -119,7 +119,8 @@ def detect(
         emit_json({"out": str(out), **{name: value for name, value in manifest.items() if name != "sha256"}})
     else:
         report = "" if fit_only else f"\nreport: {Path(out) / 'report.html'}"
-        say(f"saved:  {', '.join(manifest['bundles']) or 'none'}{report}", quiet)
+        answer = "" if fit_only else f"{manifest['answer']}\n"
+        say(f"{answer}saved:  {', '.join(manifest['bundles']) or 'none'}{report}", quiet)
 
 
 def score(
@@ -127,7 +128,7 @@ def score(
         str,
         typer.Argument(
             metavar="FILE_OR_QUESTION",
-            help="A question in quotes, a question file (with or without a column model_answer), or a dataset.",
+            help="A question in quotes, a question file (with or without a column answer), or a dataset.",
         ),
     ],
     detector: Annotated[Path, _scored(help="The bundle: a folder that anchorscope detect has written.")],
@@ -217,7 +218,7 @@ def show_card(bundle: _Bundle) -> None:
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
     with loading("torch"):
-        from anchorscope.detecting.detector_card import card_text
+        from anchorscope.detecting.publish import card_text
         from anchorscope.detectors.bundle import unpack
 
     for line in card_text(unpack(files, str(bundle)), str(bundle)).splitlines():

@@ -50,11 +50,11 @@ EXECUTOR = tuple(
         ),
     )
 )
-"""The options that say who runs passes: the arguments of `choose`."""
+"""The options for the executor: the arguments of `choose`."""
 
 
 def with_options(parameters: Iterable[inspect.Parameter], after: int = 0) -> Callable[[Callable[..., None]], Any]:
-    """Gives a command that takes `**options` these parameters instead, after the first few of its own."""
+    """Replaces a command's `**options` by these parameters, after the first few of its own."""
 
     def change(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
@@ -68,7 +68,7 @@ def with_options(parameters: Iterable[inspect.Parameter], after: int = 0) -> Cal
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help names no type beside a flag, and leaves out rare options."""
+    """A command whose help shows no type for flags, and leaves out rare options."""
 
     rare: frozenset[str] = frozenset()
     """The parameters that only `--help-all` shows."""
@@ -89,7 +89,7 @@ class PlainCommand(TyperCommand):
 
 
 def in_help(examples: Sequence[tuple[str, str]]) -> str | None:
-    """Pairs of purpose and command, as the foot of a help page."""
+    """Pairs of purpose and command, for the end of a help page."""
     pairs = [
         # Typer reads brackets as markup.
         "\n".join([*([f"[dim]# {purpose}[/dim]"] if purpose else []), command.replace("[", r"\[")])

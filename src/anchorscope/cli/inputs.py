@@ -1,7 +1,4 @@
-"""`anchorscope models` and `anchorscope data`: what can be loaded here, and what is in a question file.
-
-Results go to standard output, as a table for people or as one JSON object; advice goes to standard error.
-"""
+"""`anchorscope models` and `anchorscope data`: what can be loaded, and what is in a question file."""
 
 import os
 import time
@@ -26,7 +23,6 @@ from anchorscope.cli.terminal import (
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
 from anchorscope.models.sources import SHAPES
-from anchorscope.progress import Progress
 from anchorscope.screen import duration, say
 
 if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to come at once
@@ -77,8 +73,8 @@ def models(
         return emit_json(record)
     rows = [("--model", "what it is", "size", "licence", "here")]
     for entry in record["embedded"]:
-        here = "yes" if entry["installed"] else "no"
-        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], here))
+        is_here = "yes" if entry["installed"] else "no"
+        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], is_here))
     rows += [
         (entry["name"], "in the hub's cache", f"{entry['size_mb']} MB", "see its card", "yes")
         for entry in record["hub_cache"]
@@ -118,7 +114,7 @@ def _loadable_models() -> dict[str, Any]:
 
 
 def _hub_models() -> tuple[list[dict[str, Any]], bool]:
-    """Models in the cache that transformers shares with the hub's client, and whether the hub is switched off."""
+    """Models in the hub's cache, and whether the hub is switched off."""
     from huggingface_hub import CacheNotFound, constants, scan_cache_dir
 
     offline = constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _YES
@@ -162,7 +158,7 @@ def data(
     with user_errors(stopped="stopped"):
         if dataset is None:
             return _list_datasets(as_json, quiet)
-        record = _survey(dataset, columns or [], on_bad_row, large_files, examples, seed, listener(quiet))
+        record = _survey_dataset(dataset, columns or [], on_bad_row, large_files, examples, seed)
         if as_json:
             return emit_json(record)
         bad = tuple(f"{row['line']}: {row['reason']}" for row in record["bad_row_list"][:_SHOWN])
@@ -173,12 +169,12 @@ def data(
             if len(example["answers"]) > _SHOWN:
                 answers.append(f"… ({len(example['answers'])} in all)")
             emit_text(f"    {' | '.join(answers)}")
-        hints = "\n".join(_advice(record))
+        hints = "\n".join(_give_advice(record))
         say(f"\n{hints}", quiet or not hints)
 
 
-def _survey(
-    text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int, progress: Progress
+def _survey_dataset(
+    text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int
 ) -> dict[str, Any]:
     """What the dataset holds, as the JSON object shows it."""
     from anchorscope.answers.choose import NEEDED, LabelCounter, take_survey, why_not_asked
@@ -191,7 +187,7 @@ def _survey(
         if not why_not_asked(question):
             counter.add(question)
 
-    reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large, progress=progress)
+    reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large)
     survey = take_survey(reading, examples, seed, count)
     outlook = counter.outlook()
     return {
@@ -213,8 +209,7 @@ def _survey(
     }
 
 
-def _advice(record: Mapping[str, Any]) -> Iterator[str]:
-    """What follows for a run."""
+def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
     if record["bad_rows"]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
     if record["yes_no"] and not record["filled"]["truthful"]:

@@ -1,5 +1,5 @@
-"""`anchorscope show`, `verify`, `view` and `plugins`: what a run found, whether its files are whole, all runs in the
-browser, what other packages add.
+"""`anchorscope show`, `verify`, `view` and `plugins`: results of a run, damage, all runs in the browser, other
+packages.
 
 Questions and answers are other people's text: control characters become visible signs, and brackets are no markup.
 """
@@ -32,10 +32,12 @@ from anchorscope.errors import UserError
 from anchorscope.screen import harmless, print_card, say
 
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
+    from collections.abc import Sequence
+
     import polars as pl
 
     from anchorscope.finished import FinishedRun
-    from anchorscope.viewing.found import Found, Shelf
+    from anchorscope.viewing.results import Result, ResultFolder
 
 EXAMPLES = {
     "show": (
@@ -123,7 +125,7 @@ def _show_item(run: "FinishedRun", name: str, as_json: bool) -> None:
 
 
 def _find_item(run: "FinishedRun", name: str) -> tuple[str, str]:
-    """The dataset and id of the item that is meant."""
+    """The dataset and id of the named item."""
     keys = list(run.parquet("items").select("dataset", "item_id").iter_rows())
     # An id may have a slash in it: DATASET/ID goes first.
     fitting = [key for key in keys if name == "/".join(key)] or [key for key in keys if name == key[1]]
@@ -142,7 +144,7 @@ def _find_item(run: "FinishedRun", name: str) -> tuple[str, str]:
 
 
 def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bool) -> None:
-    matching = _matching(run.parquet("items"), search or "")
+    matching = _filter_items(run.parquet("items"), search or "")
     # Used items first: of the others there is less to see.
     rows = sorted(matching.select(_LISTED).iter_rows(named=True), key=lambda row: row["status"] != "used")
     if as_json:
@@ -167,8 +169,8 @@ def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bo
         say(f"{'' if len(shown) < len(rows) else chr(10)}open one with: {command} {harmless(shlex.quote(name))}", quiet)
 
 
-def _matching(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
-    """Items that have every word somewhere, in any order; accents and capitals do not matter."""
+def _filter_items(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
+    """Items that have every word somewhere, in any order, ignoring accents and case."""
     import polars as pl
 
     def plain(texts: "pl.Expr") -> "pl.Expr":
@@ -237,14 +239,14 @@ def view(
         )
 
     with loading("polars", quiet):
-        from anchorscope.viewing.found import Shelf
+        from anchorscope.viewing.results import ResultFolder
         from anchorscope.viewing.server import ViewServer
 
     if as_json:
-        results = _results(Shelf(path.resolve()), path)
+        results = _results(ResultFolder(path.resolve()), path)
         return emit_json({"folder": str(path), "found": [result.record() for result in results]})
     with user_errors(stopped="stopped"), ViewServer(path, host, port) as server:
-        n = len(_results(server.shelf, path))
+        n = len(_results(server.results, path))
         say(f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)", quiet)
         if browser and has_screen():
             webbrowser.open(server.address)
@@ -254,8 +256,8 @@ def view(
             say("", quiet)  # behind the ^C that the terminal shows
 
 
-def _results(shelf: "Shelf", path: Path) -> "list[Found]":
-    results = shelf.found()
+def _results(folder: "ResultFolder", path: Path) -> "Sequence[Result]":
+    results = folder.list()
     if not results:
         raise UserError(
             f"No run lies below {str(path)!r}; make one with: anchorscope run --limit 500 --out "
@@ -265,7 +267,7 @@ def _results(shelf: "Shelf", path: Path) -> "list[Found]":
 
 
 def has_screen() -> bool:
-    """Whether a browser would have a window: elsewhere a text browser would take the terminal."""
+    """Whether a browser would have a window; a text browser would take the terminal."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 

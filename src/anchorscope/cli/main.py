@@ -1,7 +1,7 @@
 """The command `anchorscope`.
 
 A wrong command, option or value is one line on standard error, with the nearest right name, and exit code 2. A
-command's module is imported when that command is called, and none imports torch at its top: help has to come at once.
+command's module is imported when it is called, and none imports torch at its top: help must appear at once.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ COMMANDS = {
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name; the module of each is imported when it is asked for."""
+    """The commands by name; each module is imported on access."""
 
     def __getitem__(self, name: str) -> Any:
         file, panel, summary = COMMANDS[name]
@@ -113,7 +113,7 @@ class OneLineGroup(TyperGroup):
         self.commands: Any = Commands()
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """The overview, which needs one line of every command and imports none of them."""
+        """The overview, without importing any command."""
         self.commands = {
             name: TyperCommand(name, help=summary, rich_help_panel=panel)
             for name, (_, panel, summary) in COMMANDS.items()
@@ -192,9 +192,9 @@ def anchorscope(
 
 
 class _Stream(io.FileIO):
-    """Standard output or error, which fails once at most: what is written afterwards is lost.
+    """Standard output or error that fails at most once: later writes are dropped.
 
-    A result that cannot be written is an error; a message that cannot be written is no reason to end hours of work.
+    A result that can't be written is an error; a message that can't be written is no reason to end hours of work.
     """
 
     is_broken = False
@@ -212,7 +212,7 @@ class _Stream(io.FileIO):
 
 
 def _guard_streams() -> None:
-    """Standard output and error that survive a reader that has gone, a full disk and letters they cannot encode."""
+    """Standard streams that survive a closed pipe, a full disk and characters they can't encode."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         before = getattr(sys, name)
         if before is None:  # closed by the caller
@@ -224,7 +224,6 @@ def _guard_streams() -> None:
 
 
 def main() -> None:
-    """The console script's entry."""
     signals.listen()
     _guard_streams()
     os.environ["MPLBACKEND"] = "agg"  # figures go into files; a window's backend, or a misspelt one, has no part in it

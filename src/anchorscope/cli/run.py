@@ -1,4 +1,4 @@
-"""`anchorscope run`: the main job. Its options are made from the fields of `Recipe`, and win over a recipe file's."""
+"""`anchorscope run`: the main job. Its options come from the fields of `Recipe`, and override a recipe file's."""
 
 import shlex
 import types
@@ -11,10 +11,10 @@ import typer
 
 from anchorscope.cli.help import ALL, EXECUTOR, PlainCommand, Quiet, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading
-from anchorscope.datasets.catalog import split_names, split_specs
+from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
-from anchorscope.options import PANELS, option_of
+from anchorscope.options import PANELS, option_of, split_list
 from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder, read_recipe
 from anchorscope.screen import console, print_card, say
@@ -119,7 +119,7 @@ def run(
 
 
 def _record(run: "FinishedRun") -> dict[str, Any]:
-    """The findings of a run for programs; of the readings, those that no sorting of items goes into."""
+    """The findings for programs; of the readings, those that don't depend on sorting items."""
     manifest, is_drawn = run.manifest, run.recipe.report
     return {
         "out": str(run.path),
@@ -134,7 +134,7 @@ def _record(run: "FinishedRun") -> dict[str, Any]:
 
 
 def _report(run: "FinishedRun") -> None:
-    """The answer card, then what there is to look at."""
+    """The answer card, then the files to open."""
     console.print()
     print_card(run.card, console)
     for warning in run.manifest["warnings"]:
@@ -160,11 +160,12 @@ def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
 
 
 def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a recipe that were typed, as a recipe has them."""
+    """The recipe options that were typed."""
     given = {}
     for name, value in options.items():
         if isinstance(value, list):
-            value = (split_specs if name == "datasets" else split_names)(value) if value else None
+            parts = split_specs(value) if name == "datasets" else split_list(",".join(value))
+            value = parts if value else None
         if value is not None and (value is not False or Recipe.model_fields[name].default is True):
             given[name] = value
     return given

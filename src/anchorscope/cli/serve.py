@@ -4,6 +4,7 @@ import importlib.util
 import os
 import sys
 import webbrowser
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = {
     "serve": (
-        ("a detector on this machine", "anchorscope serve runs/demo/detectors/anchor"),
+        ("a detector on this machine", "anchorscope serve runs/demo/detectors/auto"),
         ("nothing at hand but the embedded model", "anchorscope serve --demo --open"),
         ("for other machines: keys are a must", "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt"),
     )
@@ -81,30 +82,34 @@ def serve(
     for bundle in bundles or ():
         checked_record(bundle_files(bundle), str(bundle))
     with loading("torch", quiet or as_json):
-        from anchorscope.serve.limits import Limits
-        from anchorscope.serve.server import address_of, listen
-        from anchorscope.serve.server import serve as run_server
-        from anchorscope.serve.start import ServeOptions, demo_bundle, make_service
+        from anchorscope.serve.guard import Keys, is_loopback, read_keys, refuse_no_keys
+        from anchorscope.serve.monitoring import ServiceLog
+        from anchorscope.serve.server import ServiceServer, address_of, listen, run_server
+        from anchorscope.serve.service import DEMO, Limits, make_service
 
     limits = Limits(
-        max_items,
-        max_item_tokens,
-        max_answer_tokens,
-        max_body_bytes,
-        queue_tokens,
-        queue_seconds,
-        batch_tokens,
-        deadline,
-        read_timeout,
-        max_requests,
+        items=max_items,
+        item_tokens=max_item_tokens,
+        answer_tokens=max_answer_tokens,
+        body_bytes=max_body_bytes,
+        queue_tokens=queue_tokens,
+        queue_seconds=queue_seconds,
+        batch_tokens=batch_tokens,
+        deadline=deadline,
+        read_seconds=read_timeout,
+        requests=max_requests,
     )
-    options = ServeOptions(model, device, dtype, threads, host, keys_file, limits, log_file, log_text, quiet)
     with user_errors(stopped="stopped"):
-        service = make_service([demo_bundle()] if demo else bundles or [], options)
+        keys = Keys() if keys_file is None else read_keys(keys_file)
+        refuse_no_keys(host, keys)
+        log = ServiceLog(log_file, quiet=quiet, with_text=log_text)
+        folders = [DEMO] if demo else bundles or []
+        service = make_service(folders, limits, log, model=model, device=device, dtype=dtype, cores=threads)
         with listen(host, port) as bound:
             address = address_of(bound)
             say(f"loading {service.model}; {address} answers when it is ready", quiet or as_json)
-            ended = run_server(service, bound, drain, lambda: _ready(service, address, as_json, quiet, open_browser))
+            on_ready = partial(_report_ready, service, address, as_json, quiet, open_browser)
+            ended = run_server(ServiceServer(service, keys, not is_loopback(host), drain, on_ready), bound)
     if not ended:  # the model is in the middle of a long pass, and nobody waits for it
         sys.stdout.flush()
         sys.stderr.flush()
@@ -118,7 +123,7 @@ def refuse_missing_extra() -> None:
         raise UserError(f'anchorscope serve needs {missing[0]}; install it with: pip install "anchorscope[serve]"')
 
 
-def _ready(service: "Service", address: str, as_json: bool, quiet: bool, open_browser: bool) -> None:
+def _report_ready(service: "Service", address: str, as_json: bool, quiet: bool, open_browser: bool) -> None:
     detectors = list(service.trained)
     if as_json:
         emit_json({"url": address, "model": service.model, "detectors": detectors})

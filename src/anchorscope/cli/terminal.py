@@ -1,6 +1,6 @@
-"""What every command does alike: mistakes in one line, messages while something loads, JSON for programs.
+"""What all commands share: errors in one line, messages while something loads, JSON for programs.
 
-Results go to standard output, everything else to standard error, so that `anchorscope … --json | jq` always works.
+Results go to standard output, everything else to standard error, so that `anchorscope … --json | jq` works.
 """
 
 import errno
@@ -18,11 +18,12 @@ from rich.text import Text
 
 from anchorscope.cli.signals import STOPPED, exit_code
 from anchorscope.errors import STANDARD_OUTPUT, Incomplete, UserError, fault_in_words, system_fault
+from anchorscope.options import split_list  # noqa: F401
 from anchorscope.progress import Progress, Silent
 from anchorscope.screen import ScreenProgress, clear_screen, console, harmless, say
 
 INCOMPLETE = 3
-"""Exit code: not all could be done; what was done is kept, and the same command resumes."""
+"""Exit code: some work is missing; the same command resumes."""
 NOTHING_KEPT = "stopped; nothing half made was kept, the same command starts again"
 _IN_A_PIPE, _ONE_LINE_PER_ROW = 100, 100_000  # columns: a pipe has no width of its own
 _PARTS = 20  # of a value that has many
@@ -30,20 +31,19 @@ _NOBODY_READS = 141  # what a shell reports of a command whose reader (head, les
 
 
 def emit_json(record: Mapping[str, Any]) -> None:
-    """The one JSON object on standard output. JSON has no NaN: a number that does not exist becomes null."""
+    """The JSON object on standard output; NaN becomes null."""
     text = json.dumps(record, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
     sys.stdout.write(json.dumps(json.loads(text, parse_constant=lambda _: None)) + "\n")
     sys.stdout.flush()
 
 
 def emit_text(text: str = "") -> None:
-    """A result for people, on standard output."""
     sys.stdout.write(text + "\n")
 
 
 @contextmanager
 def page(pipe_width: int | None = None) -> Iterator[Console]:
-    """Standard output, as wide as the terminal is; no text is read as markup, and no line ends in blanks."""
+    """Standard output, as wide as the terminal, without markup and trailing blanks."""
     width = None if sys.stdout.isatty() else pipe_width or _IN_A_PIPE
     console = Console(width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as written:
@@ -52,24 +52,23 @@ def page(pipe_width: int | None = None) -> Iterator[Console]:
 
 
 def short(text: str | None, longest: int) -> str:
-    """One short harmless line."""
     line = " ".join(harmless(text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def record_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a record holds, for a person: every value under its own name."""
+    """A record for a person: every value under its own name."""
     for name, value in record.items():
         if value not in (None, "", {}, ()):
-            yield name.replace("_", " "), _in_words(value)
+            yield name.replace("_", " "), _format_value(value)
 
 
-def _in_words(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        parts = [f"{name} {_in_words(number)}" for name, number in value.items() if number]
+        parts = [f"{name} {_format_value(number)}" for name, number in value.items() if number]
         return ", ".join(parts[:_PARTS]) + (f" and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else "")
     if isinstance(value, tuple):
-        return " | ".join(map(_in_words, value))
+        return " | ".join(map(_format_value, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
@@ -84,21 +83,13 @@ def print_rows(rows: Iterable[tuple[str, ...]]) -> None:
         console.print(table)
 
 
-def split_list(text: str) -> tuple[str, ...]:
-    """The parts of a list with commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def listener(quiet: bool) -> Progress:
-    """What a command passes to its long steps."""
     return Silent() if quiet else ScreenProgress()
 
 
 @contextmanager
 def loading(library: str, quiet: bool = False) -> Iterator[None]:
-    """Imports that take seconds happen inside: a spinner on a terminal, a line elsewhere, so that something is shown
-    at once.
-    """
+    """Imports that take seconds happen inside: a spinner on a terminal, a line elsewhere."""
     if library in sys.modules:
         yield
         return
@@ -116,9 +107,8 @@ def loading(library: str, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def user_errors(stopped: str = STOPPED) -> Iterator[None]:
-    """A mistake of the user, or a fault of the machine, becomes one line and exit code 2, a signal one line and its
-    code; bugs of ours pass.
-    """
+    """Reports a user's mistake or a system fault in one line with exit code 2, a signal with its code; bugs pass
+    through."""
     try:
         try:
             yield

@@ -1,12 +1,9 @@
 """Datasets by name, hub id or path, as a stream of questions.
 
-`atlas` is built in. The other known ones come from the Hugging Face hub or from a file (`popqa=FILE`), any other
-dataset of the hub is `hub:OWNER/NAME`, with `:SPLIT` or `:CONFIGURATION/SPLIT` behind it; anything else is the path of
-a file. The name is what results and charts show, and says nothing of the file's format. Questions come one at a time: a
-million rows are read in the memory of a few, plus a number for every id (a JSON list and Parquet are read whole).
-
-On the hub the `datasets` library does the work: its cache comes first, its offline switches are honoured, and it
-fetches a configuration whole, the training split too.
+`atlas` is built in. `popqa` and the other known ones come from the Hugging Face hub or from a file (`popqa=FILE`), any
+other dataset of the hub is `hub:OWNER/NAME`, with `:SPLIT` or `:CONFIGURATION/SPLIT`; anything else is a file's path.
+Rows are streamed, except JSON lists and Parquet. On the hub the `datasets` library does the work, with its cache and
+its offline switches.
 """
 
 import logging
@@ -39,18 +36,15 @@ from anchorscope.datasets.question import Question, Row, Unusable, check_known, 
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
-from anchorscope.progress import Progress
 
 
 @dataclass(frozen=True)
 class HubSource:
-    """A dataset of the hub; of a known one (hub.toml) also what it takes and which single file would do as well."""
+    """A dataset of the hub; for known ones (hub.toml) also its size and the single file that would do as well."""
 
     repository: str
     configuration: str | None = None
-    """None where the repository has only one."""
     split: str | None = None
-    """None where there is only one."""
     title: str = ""
     rows: int = 0
     megabytes: int = 0
@@ -63,9 +57,7 @@ _TABLE = tomllib.loads((files("anchorscope.datasets") / "hub.toml").read_text(en
 SOURCES = {name: HubSource(**source) for name, source in _TABLE.items()}
 BUILT_IN = ("atlas",)
 WITH_FILE = tuple(SOURCES)
-"""Known datasets that come from a file, or from the hub."""
 HUB = "hub:"
-"""How any other dataset of the hub begins."""
 _KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
 _HUB_ID = re.compile(r"([\w.-]+)/([\w.-]+)(?::(?:([^:/]+)/)?([^:/]+))?")
 _LONGEST_NAME = 100  # bytes: it becomes part of names of folders and files, which have 255 at most
@@ -74,17 +66,13 @@ _KEPT_BAD_ROWS = 1_000  # with their reasons; later ones are counted
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What the user named."""
-
     name: str
     path: Path | None
-    """None for a dataset that is built in or comes from the hub."""
     hub: HubSource | None = None
-    """Of a dataset that is named by its hub id."""
 
 
 def parse_spec(text: str) -> DatasetSpec:
-    """`atlas`, `popqa`, `popqa=FILE`, `hub:OWNER/NAME` or the path of a file, which `file:` may precede."""
+    """`atlas`, `popqa`, `popqa=FILE`, `hub:OWNER/NAME`, or the path of a file, with or without `file:`."""
     if text in ("file:", *_KNOWN_WITH_FILE):
         raise UserError(f"Dataset {text!r} names no file; write its path behind {text[-1]!r}.")
     if text in (*BUILT_IN, *WITH_FILE):
@@ -96,7 +84,7 @@ def parse_spec(text: str) -> DatasetSpec:
         return DatasetSpec(name, _path(path_text))
     if text.startswith("file:") or _looks_like_path(text):
         path = _path(text.removeprefix("file:"))
-        return DatasetSpec(_printable(path.name.split(".")[0]), path)
+        return DatasetSpec(_clean_name(path.name.split(".")[0]), path)
     name, has_file, _ = text.partition("=")
     if has_file:
         raise unknown("dataset", name, WITH_FILE, f"A file of your own is its path, like ./{text}.")
@@ -114,16 +102,16 @@ def _hub_spec(text: str) -> DatasetSpec:
     owner, name, configuration, split = match.groups()
     # No id of the hub holds "--", so that different datasets never share a name.
     parts = (part for part in (owner, name, configuration, split) if part)
-    return DatasetSpec(_printable("--".join(parts)), None, HubSource(f"{owner}/{name}", configuration, split))
+    return DatasetSpec(_clean_name("--".join(parts)), None, HubSource(f"{owner}/{name}", configuration, split))
 
 
-def _printable(name: str) -> str:
+def _clean_name(name: str) -> str:
     plain = "".join(letter if letter.isprintable() else "_" for letter in name)
     return plain.encode()[:_LONGEST_NAME].decode(errors="ignore") or "file"
 
 
 def _looks_like_path(text: str) -> bool:
-    """Whether a text that names no known dataset is a path: of a file that exists, or with a folder or an ending."""
+    """Whether an unknown name is a path: of a file that exists, or with a folder or an ending."""
     written_out = text.startswith(("/", ".", "~"))
     return bool(text) and (written_out or _exists(text) or ("=" not in text and (os.sep in text or "." in text)))
 
@@ -142,14 +130,9 @@ def _path(text: str) -> Path:
 
 
 def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
-    """Datasets with commas between them; a text that names an existing file is one, commas included."""
+    """Datasets separated by commas; a text that names an existing file is one, commas included."""
     specs = [[text] if _names_existing_file(text) else text.split(",") for text in texts]
     return tuple(spec for group in specs for spec in group if spec)
-
-
-def split_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Names with commas between them."""
-    return tuple(part for text in texts for part in text.split(",") if part)
 
 
 def _names_existing_file(text: str) -> bool:
@@ -157,7 +140,7 @@ def _names_existing_file(text: str) -> bool:
 
 
 def absolute(text: str) -> str:
-    """The same dataset with its path written out, so that a recipe works from every folder."""
+    """The same dataset with an absolute path, so that a recipe works from every folder."""
     spec = parse_spec(text)
     if spec.path is None:
         return text
@@ -169,25 +152,21 @@ def absolute(text: str) -> str:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be used."""
-
     line: int
-    """Where it begins, from 1: a line of a text file, an entry of a JSON list, a row of a Parquet file."""
+    """From 1: a line of a text file, an entry of a JSON list, a row of a Parquet file."""
     reason: str
 
 
 class Reading:
-    """The questions of a dataset, to be gone through once; bad rows are remembered with their reasons."""
+    """The questions of a dataset, iterated once; bad rows are kept with their reasons."""
 
     def __init__(self, kind: str, results: Iterator[Question | BadRow]) -> None:
         self.format = kind
-        """What the file is, in words: "PopQA, TSV"."""
+        """"PopQA, TSV"."""
         self.rows = 0
-        """Rows met so far, the bad ones included; blank lines and the header not."""
+        """Rows so far, including bad ones, without blank lines and header."""
         self.bad = 0
-        """How many of them could not be used."""
         self.bad_rows: list[BadRow] = []
-        """The first of these, with their reasons."""
         self._results: Iterator[Question | BadRow] | None = results
 
     def __iter__(self) -> Iterator[Question]:
@@ -212,12 +191,11 @@ def open_dataset(
     *,
     large: bool = False,
     sha256: str | None = None,
-    progress: Progress | None = None,
 ) -> Reading:
-    """The questions of a dataset as a stream; `columns` gives the dataset's names of the known ones.
+    """The questions of a dataset as a stream; `columns` maps the known names to the dataset's.
 
-    Where nothing will be graded, no accepted answers are needed. `large` lifts the limit of size, `sha256` is the hash
-    that the file must have.
+    Accepted answers are needed only if `graded`. `large` lifts the size limit; `sha256` is the hash that the file must
+    have.
     """
     columns = columns or {}
     for name in columns:
@@ -236,7 +214,7 @@ def open_dataset(
             columns,
             graded,
         )
-    file = QuestionFile(spec.path, large, progress)
+    file = QuestionFile(spec.path, large)
     try:
         if sha256 is not None and file.sha256() != sha256:
             raise UserError(f"{file.name} was changed since the run began. Wait until it is whole, then try again.")
@@ -249,7 +227,7 @@ def open_dataset(
 
 
 def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
-    """The rows of a dataset of the hub under its column names, numbered from 1."""
+    """The rows of a hub dataset under its column names, numbered from 1."""
     hub = spec.hub or SOURCES[spec.name]
     try:
         import datasets as library  # only here: it is large and not always installed
@@ -259,7 +237,7 @@ def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
             f"({_first_line(error)}); pip install 'anchorscope[hub]', or {by_hand(spec)}."
         ) from error
     try:
-        with _silent(library):
+        with _silence(library):
             table = library.load_dataset(hub.repository, hub.configuration, split=hub.split)
         if isinstance(table, Mapping):
             if len(table) > 1:
@@ -282,7 +260,7 @@ def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
 
 
 def by_hand(spec: DatasetSpec) -> str:
-    """What to do where the hub cannot be asked: which file, from where, and the option that takes it."""
+    """What to do without the hub: which file, from where, and the option that takes it."""
     if spec.hub is not None:
         return f"download a file from https://huggingface.co/datasets/{spec.hub.repository} and write its path"
     source = SOURCES[spec.name]
@@ -295,8 +273,8 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _silent(library: Any) -> Iterator[None]:
-    """No bars and no notices of the library and the hub's client meanwhile; afterwards they log as before."""
+def _silence(library: Any) -> Iterator[None]:
+    """Without progress bars and notices of the library and the hub's client."""
     from huggingface_hub import utils as client
 
     disabled = logging.root.manager.disable
@@ -339,10 +317,10 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
     if not first:
         raise UserError(f"{source.name} holds no rows. Write at least one question into it.")
     if isinstance(first[0][1], Unusable) and not usable:
-        raise _failure(source, *first[0], skip)
-    form = _format(source, usable, columns, graded)
+        raise _row_error(source, *first[0], skip)
+    form = _detect_format(source, usable, columns, graded)
     if form is None and isinstance(first[0][1], Unusable) and not skip:
-        raise _failure(source, *first[0], skip)
+        raise _row_error(source, *first[0], skip)
     if form is None:
         needs = "'question' and 'answers'" if graded else "'question'"
         example = "question=prompt,answers=gold" if graded else "question=prompt"
@@ -350,13 +328,14 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
             f"{source.name} has no known format ({source.container}); columns found: {shown([*usable[0]])}. A file of "
             f"your own needs {needs}; name yours like --columns {example}. Read as it is: {LOGS}."
         )
-    form = _labelled(form, source, usable, columns)
-    results = _questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
+    form = _add_labels(form, source, usable, columns)
+    results = _make_questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
     return Reading(f"{form.name}, {source.container}", results)
 
 
-def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool) -> Format | None:
-    """What the columns mean; None where nothing is known of them."""
+def _detect_format(
+    source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool
+) -> Format | None:
     if columns:
         present = list(dict.fromkeys(name for row in rows for name in row))
         for name, column in columns.items():
@@ -381,7 +360,7 @@ def _format(source: _Source, rows: list[dict[str, object]], columns: Mapping[str
     return UNGRADED if form is None and not graded and any(map(UNGRADED.recognises, rows)) else form
 
 
-def _labelled(form: Format, source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
+def _add_labels(form: Format, source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
     if "truthful" in columns:
         return form
     if source.is_log:
@@ -393,12 +372,12 @@ def _labelled(form: Format, source: _Source, rows: list[dict[str, object]], colu
     return form
 
 
-def _failure(source: _Source, line: int, bad: Row, skip: bool) -> UserError:
+def _row_error(source: _Source, line: int, bad: Row, skip: bool) -> UserError:
     then = "No row near it can be read either." if skip else "Fix the row, or leave such rows out: --on-bad-row skip."
     return UserError(f"{source.name}, {source.unit} {line}: {bad}. {then}")
 
 
-def _questions(
+def _make_questions(
     source: _Source,
     rows: Iterator[tuple[int, Row]],
     form: Format,
@@ -407,7 +386,7 @@ def _questions(
     columns: Mapping[str, str],
     graded: bool,
 ) -> Iterator[Question | BadRow]:
-    """Every row as a question, or, if they are skipped, as a bad row; the source is closed at the end."""
+    """Every row as a question or, if skipped, as a bad row; the source is closed at the end."""
     ids: set[int] = set()
     with closing(source.rows):
         for number, (line, row) in enumerate(rows, start=1):
@@ -415,15 +394,15 @@ def _questions(
                 if isinstance(row, Unusable):
                     raise row
                 translated = form.translate(mapped(row, columns) if columns else row)
-                yield _with_own_id(question_from_row(translated, dataset, number, graded), number, ids, form)
+                yield _make_id_unique(question_from_row(translated, dataset, number, graded), number, ids, form)
             except Unusable as bad:
                 if not skip:
-                    raise _failure(source, line, bad, skip) from None
+                    raise _row_error(source, line, bad, skip) from None
                 yield BadRow(line, str(bad))
 
 
-def _with_own_id(question: Question, number: int, ids: set[int], form: Format) -> Question:
-    """The question, if its id is its own; where the format's ids repeat, with its row's number added."""
+def _make_id_unique(question: Question, number: int, ids: set[int], form: Format) -> Question:
+    """The question, with its row's number added to an id that repeats where the format allows that."""
     key = small_hash(question.item_id)
     if key in ids:
         if form.unique_ids:

@@ -1,7 +1,6 @@
 """Question files: opened, recognised and read row by row.
 
-A file's format is recognised from its first bytes, never from its name; it is hashed and read through one handle. Only
-regular files are read: a pipe gives its bytes once and may never end.
+The format is recognised from the first bytes, never from the name. Only regular files are read: a pipe may never end.
 """
 
 import csv
@@ -25,16 +24,14 @@ from typing import Any, BinaryIO, cast
 from anchorscope.datasets.formats import inspect_columns
 from anchorscope.datasets.question import Row, Unusable, shown
 from anchorscope.errors import UserError
-from anchorscope.progress import Progress, Silent
 
 MOST_BYTES = 2 * 10**9
-"""Bytes of a file, unpacked, that are read without `--large-files`."""
+"""Limit in unpacked bytes, without `--large-files`."""
 LOGS = "a log of inspect_ai (.eval), or the samples that lm-evaluation-harness logs (.jsonl)"
 ALLOWED = (
     f"Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; {LOGS}"
 )
 _CELL_LETTERS = 1_000_000  # of a CSV or TSV file: a quote that is never closed loses no more rows than that
-_SLOW = 50_000_000  # bytes: reading less takes no bar
 _KINDS = (
     (stat.S_ISDIR, "a directory", "Give the path of one question file in it"),
     (stat.S_ISFIFO, "a pipe, which can be read only once", "Save what comes out of it to a file first"),
@@ -43,23 +40,19 @@ _KINDS = (
 
 
 class QuestionFile:
-    """A regular file that is open for reading."""
-
-    def __init__(self, path: Path, large: bool = False, progress: Progress | None = None) -> None:
+    def __init__(self, path: Path, large: bool = False) -> None:
         self.path, self.name = path, shown_path(path)
         self.most = 10**15 if large else MOST_BYTES
-        self._handle = _opened(path)
-        self._size = os.fstat(self._handle.fileno()).st_size
-        self._progress, self._shown = progress or Silent(), -1
+        self._handle = _open_file(path)
 
     def stream(self) -> BinaryIO:
-        """The unpacked bytes from the beginning; an earlier stream cannot be used any more."""
+        """The unpacked bytes from the beginning; invalidates earlier streams."""
         self._handle.seek(0)
         plain = io.BufferedReader(io.FileIO(self._handle.fileno(), closefd=False))
         return cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if plain.peek(2)[:2] == b"\x1f\x8b" else plain
 
     def whole(self) -> bytes:
-        """All unpacked bytes, for what cannot be read in parts."""
+        """All unpacked bytes, for formats that can't be read in parts."""
         stream, chunks, size = self.stream(), list[bytes](), 0
         while chunk := stream.read(1 << 20):
             chunks.append(chunk)
@@ -68,7 +61,6 @@ class QuestionFile:
         return b"".join(chunks)
 
     def check_size(self, size: int) -> None:
-        """Refuses more bytes than may be read."""
         if size > self.most:
             raise UserError(
                 f"{self.name} has more than {self.most / 10**9:g} GB, unpacked. If the file is what you mean, allow it "
@@ -76,59 +68,34 @@ class QuestionFile:
             )
 
     def sha256(self) -> str:
-        """Hash of the bytes on disk."""
-        digest = hashlib.sha256()
         with self.one_line_errors():
             self._handle.seek(0)
-            while chunk := self._handle.read(1 << 20):
-                digest.update(chunk)
-                self.show_progress("hash")
-        self._end_progress()
-        return digest.hexdigest()
-
-    def show_progress(self, doing: str = "read") -> None:
-        """Shows how far a file that takes its time was read."""
-        if self._size < _SLOW:
-            return
-        if self._shown < 0:
-            self._progress.start(f"{doing} {self.path.name} (MB)", self._size // 10**6)
-            self._shown = 0
-        now = self._handle.tell() // 10**6
-        if now > self._shown:
-            self._progress.advance(now - self._shown)
-            self._shown = now
-
-    def _end_progress(self) -> None:
-        if self._shown >= 0:
-            self._progress.finish()
-        self._shown = -1
+            return hashlib.file_digest(self._handle, "sha256").hexdigest()
 
     @contextmanager
     def one_line_errors(self) -> Iterator[None]:
-        """Trouble with the file becomes one line."""
+        """Reports trouble with the file in one line."""
         try:
             yield
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise UserError(f"{self.name} is a broken or cut-off gzip file ({error}). Fetch it again.") from None
         except OSError as error:
-            raise _cannot_read(self.path, error) from None
+            raise _read_error(self.path, error) from None
 
     def close(self) -> None:
-        self._end_progress()
         self._handle.close()
 
 
-def hash_of(path: Path, progress: Progress | None = None) -> str:
-    """The sha256 of a question file."""
-    file = QuestionFile(path, progress=progress)
+def hash_of(path: Path) -> str:
+    file = QuestionFile(path)
     try:
         return file.sha256()
     finally:
         file.close()
 
 
-def _opened(path: Path) -> io.FileIO:
-    """The file, open; what is no regular file is refused before it is opened, since opening can hang."""
+def _open_file(path: Path) -> io.FileIO:
+    """What isn't a regular file is refused before it is opened, since opening can hang."""
     try:
         mode = os.stat(path).st_mode
         for is_kind, kind, then in _KINDS:
@@ -136,10 +103,10 @@ def _opened(path: Path) -> io.FileIO:
                 raise UserError(f"{shown_path(path)} is {kind}. {then}. {ALLOWED}.")
         return open(path, "rb", buffering=0)
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
-        raise _cannot_read(path, error) from None
+        raise _read_error(path, error) from None
 
 
-def _cannot_read(path: Path, error: OSError | ValueError) -> UserError:
+def _read_error(path: Path, error: OSError | ValueError) -> UserError:
     name = shown_path(path)
     if isinstance(error, FileNotFoundError):
         if path.is_symlink():
@@ -150,18 +117,15 @@ def _cannot_read(path: Path, error: OSError | ValueError) -> UserError:
 
 
 def shown_path(path: Path) -> str:
-    """A path as it appears in a one-line message: nothing in it breaks the line or steers the terminal."""
+    """A path for a one-line message: no control characters, not too long."""
     text = str(path) if str(path).isprintable() else repr(str(path))
     return text if len(text) <= 1000 else f"{text[:400]}…{text[-400:]}"
 
 
 @dataclass(frozen=True)
 class Container:
-    """How rows are written into a file."""
-
     name: str
     unit: str
-    """What a row's number counts: "line", "entry", "row" or "sample"."""
     read: Callable[[QuestionFile], Iterator[tuple[int, Row]]]
     """Number and content of every row of an open file."""
 
@@ -178,21 +142,19 @@ _HEAD, _FIRST_LINES = 1 << 16, 10  # bytes, and lines, that show the format: the
 def recognise_container(file: QuestionFile, question_column: str) -> Container:
     """The container of a file; a table's header must have the column of the question."""
     with file.one_line_errors():
-        return _container(file.name, file.stream().read(_HEAD), question_column)
+        return _detect_container(file.name, file.stream().read(_HEAD), question_column)
 
 
 def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Row]]:
     """Number and content of every row of the file, which is closed after the last."""
     try:
         with file.one_line_errors():
-            for row in container.read(file):
-                file.show_progress()
-                yield row
+            yield from container.read(file)
     finally:
         file.close()
 
 
-def _container(name: str, head: bytes, question_column: str) -> Container:
+def _detect_container(name: str, head: bytes, question_column: str) -> Container:
     if head.startswith(b"PAR1"):
         return Container("Parquet", "row", _parquet_rows)
     if head.startswith(b"PK\x03\x04"):
@@ -218,15 +180,15 @@ def _container(name: str, head: bytes, question_column: str) -> Container:
 
 
 def _table(name: str, lines: list[bytes], question_column: str) -> Container:
-    """CSV or TSV, by the header; or JSON lines whose first line is broken; or the refusal."""
+    """CSV or TSV, by the header; or JSON lines whose first line is broken; else refused."""
     first, wanted = lines[0], question_column.lower()
     for kind, delimiter in _DELIMITERS.items():
-        columns = [cell.strip() for cell in _cells(first, delimiter)]
+        columns = [cell.strip() for cell in _split_cells(first, delimiter)]
         if wanted in [column.lower() for column in columns]:
             if len({column.lower() for column in columns}) < len(columns):
                 raise UserError(f"{name} has two columns of the same name; found: {shown(columns)}. Rename one.")
             return Container(kind, "line", partial(_delimited_rows, delimiter=delimiter))
-    pairs = [_cells(line, "\t") for line in lines[:_FIRST_LINES]]
+    pairs = [_split_cells(line, "\t") for line in lines[:_FIRST_LINES]]
     if any(len(pair) == 2 and pair[1].startswith("[") and pair[1].endswith("]") for pair in pairs):
         return Container("TSV without a header", "line", partial(_delimited_rows, delimiter="\t", header=("1", "2")))
     if any(line.lstrip().startswith(b"{") for line in lines[:_FIRST_LINES]):
@@ -241,9 +203,7 @@ class _Lines:
     def __init__(self, file: QuestionFile) -> None:
         self._file, self._stream, self._size = file, file.stream(), 0
         self.number = 0
-        """Number of the last line that was given."""
         self.is_complete = True
-        """Whether it ended with a line end."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -259,7 +219,7 @@ class _Lines:
         return raw.removeprefix(_BOM) if self.number == 1 else raw
 
 
-def _parsed(raw: bytes) -> dict[str, object]:
+def _parse_object(raw: bytes) -> dict[str, object]:
     try:
         value = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -280,10 +240,10 @@ def _line_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
         if not raw:
             continue
         try:
-            yield lines.number, _parsed(raw)
+            yield lines.number, _parse_object(raw)
         except Unusable as bad:
             if not lines.is_complete and isinstance(bad.__cause__, json.JSONDecodeError) and not raw.endswith(b"}"):
-                raise _cut_off(file, f"its last line, {lines.number}, is {shown(raw)}") from None
+                raise _cut_off_error(file, f"its last line, {lines.number}, is {shown(raw)}") from None
             yield lines.number, bad
 
 
@@ -302,7 +262,7 @@ def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
         yield number, entry if isinstance(entry, dict) else Unusable(f"not a JSON object: {shown(entry)}")
 
 
-def _cells(line: bytes, delimiter: str) -> list[str]:
+def _split_cells(line: bytes, delimiter: str) -> list[str]:
     try:
         return next(csv.reader([line.decode("utf-8", "replace")], delimiter=delimiter, strict=True), [])
     except csv.Error:
@@ -310,7 +270,7 @@ def _cells(line: bytes, delimiter: str) -> list[str]:
 
 
 def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
-    """First line number and content of every row of CSV or TSV; the first row is the header unless it is given."""
+    """First line number and content of every row of CSV or TSV; the first row is the header unless given."""
     lines, names = _Lines(file), list(header)
     csv.field_size_limit(_CELL_LETTERS)
     # Bytes that are not UTF-8 become surrogates, refused later in the one cell that holds them.
@@ -324,11 +284,11 @@ def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = 
             return
         except csv.Error as error:
             if not lines.is_complete and "unexpected end of data" in str(error):
-                raise _cut_off(file, f"its last row begins in line {first}") from None
+                raise _cut_off_error(file, f"its last row begins in line {first}") from None
             yield first, Unusable(f"broken row, lines {first} to {lines.number} ({error}); look for a stray quote")
             continue
         if not lines.is_complete and cells and len(cells) < len(names):
-            raise _cut_off(file, f"its last row, line {first}, is {shown(cells)}")
+            raise _cut_off_error(file, f"its last row, line {first}, is {shown(cells)}")
         if not any(cell.strip() for cell in cells):
             continue
         if not names:
@@ -339,12 +299,12 @@ def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = 
             yield first, {name: cell if cell.strip() else None for name, cell in zip(names, cells, strict=True)}
 
 
-def _cut_off(file: QuestionFile, seen: str) -> UserError:
+def _cut_off_error(file: QuestionFile, seen: str) -> UserError:
     return UserError(f"{file.name} is cut off in the middle: {seen}. Fetch it again.")
 
 
 _HEAVY = ("entity_pages", "search_results", "context", "supporting_facts", "EntityPages", "SearchResults")
-"""Columns of TriviaQA and HotpotQA that no question needs; only their names are given on."""
+"""Columns of TriviaQA and HotpotQA that no question needs."""
 
 
 def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
@@ -383,7 +343,7 @@ def _log_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
         try:
             # inspect_ai packs with zstd, which zipfile reads from Python 3.14 on
             entry = _zstd_entry(file, content, info) if info.compress_type == 93 else archive.read(info)
-            yield number, inspect_columns(_parsed(entry))
+            yield number, inspect_columns(_parse_object(entry))
         except UserError:
             raise
         except Unusable as bad:
@@ -394,7 +354,7 @@ def _log_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 
 
 def _zstd_entry(file: QuestionFile, content: bytes, info: zipfile.ZipInfo) -> bytes:
-    """An entry packed with zstd; ValueError for one whose checksum is another."""
+    """An entry packed with zstd; ValueError if its checksum differs."""
     header = content[info.header_offset : info.header_offset + 30]
     start = info.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
     try:

@@ -1,13 +1,14 @@
-"""The formats in which question sets circulate, recognised by the columns of a row, never by a file's name: `FORMATS`.
+"""The formats of question sets, recognised by the columns of a row, never by a file's name: `FORMATS`.
 
-Two formats are logs of evaluation tools, which also hold a model's answer and its scores. One score labels a whole
-file: the first that says nothing but right or wrong in the file's first rows.
-- lm-evaluation-harness (`--log_samples`): a line is a document, what was asked of it and what came back, once per
-  filter. The question is the document's own (the prompt has other questions before it), the answer is what the filter
-  left of the model's text. Tasks that compare given choices hold no answer in words, and are refused.
-- inspect_ai (`.eval`): a JSON object per sample. Columns: `question`, `answers` (the targets), `model_answer` (the
-  first line of the completion), `epoch`, `model`; and of every scorer `score.NAME` and `answer.NAME`. `--columns
-  truthful=score.NAME` takes another scorer for the labels.
+Two of them are logs of evaluation tools, which also hold a model's answer and its scores. One score labels a whole
+file: the first that only says right or wrong in the file's first rows.
+
+lm-evaluation-harness (`--log_samples`): a line per document and filter. The question is the document's own, the answer
+is the filtered response. Tasks that compare given choices are refused.
+
+inspect_ai (`.eval`): a JSON object per sample. Columns: `question`, `answers` (the targets), `model_answer` (the first
+line of the completion), `epoch`, `model`, and `score.NAME` and `answer.NAME` of every scorer; `--columns
+truthful=score.NAME` takes another scorer for the labels.
 """
 
 import json
@@ -22,24 +23,21 @@ from anchorscope.datasets.relations import with_property_words
 from anchorscope.plugins import load_all
 
 Named = Mapping[str, object]
-"""A row: values by column."""
 _SINGLE = (str, int, float)
 
 
 @dataclass(frozen=True)
 class Format:
-    """What the columns of a file mean."""
-
     name: str
     recognises: Callable[[Named], bool]
     translate: Callable[[Named], dict[str, object]]
     """The row under the names of `question.KNOWN`; raises `Unusable`."""
     unique_ids: bool = True
-    """Whether an id that stands twice is a mistake; if not, the row's number is added to the second."""
+    """Whether a repeated id is a mistake; if not, the row's number is added."""
 
 
 def answer_list(value: object, name: str) -> list[object]:
-    """The entries of an answer column, less the empty ones."""
+    """The non-empty entries of an answer column."""
     entries = list_from_text(value.strip()) if isinstance(value, str) else value
     if value is not None and not isinstance(entries, list):
         raise Unusable(f"{name} must be a list of strings, not {shown(value)}")
@@ -62,7 +60,7 @@ def _popqa(row: Named) -> dict[str, object]:
 def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Named], dict[str, object]]:
     """The official JSON (`QuestionId`, `Answer.Aliases`) or the hub's schema, by how they spell `question_id`.
 
-    The value comes first: aliases are Wikipedia redirects in no order. The split without answers says "<unk>".
+    The value comes first: aliases are unordered redirects. The split without answers says "<unk>".
     """
 
     def translate(row: Named) -> dict[str, object]:
@@ -87,10 +85,10 @@ def _is_triviaqa_hub(row: Named) -> bool:
 
 
 def _run_items(row: Named) -> dict[str, object]:
-    """A run's own `items.parquet`: its questions, answers and labels, without what the run found out about them."""
-    kept = {name: row[name] for name in KNOWN if name in row and name != "id"}
+    """A run's own `items.parquet`: its questions, answers and labels, without results."""
+    columns = {name: row[name] for name in KNOWN if name in row and name != "id"}
     if row.get("status") in ("empty", "truncated", "too_long"):  # there was no answer that could be used
-        kept |= {"model_answer": None, "truthful": None}
+        columns |= {"model_answer": None, "truthful": None}
     noted = row.get("metadata")
     try:
         noted = json.loads(noted) if isinstance(noted, str) else noted or {}
@@ -99,7 +97,7 @@ def _run_items(row: Named) -> dict[str, object]:
     if not isinstance(noted, Mapping):
         raise Unusable(f"metadata must be a JSON object, not {shown(noted)}")
     metadata = {str(name): entry for name, entry in noted.items() if name not in KNOWN}
-    return with_property_words(metadata | kept | {"id": row.get("item_id")})
+    return with_property_words(metadata | columns | {"id": row.get("item_id")})
 
 
 def _is_hotpotqa(row: Named) -> bool:
@@ -108,10 +106,8 @@ def _is_hotpotqa(row: Named) -> bool:
 
 
 def _hotpotqa(row: Named) -> dict[str, object]:
-    """The official JSON (`_id`, `supporting_facts`, `context`), the hub's schema, and the simplified list.
-
-    One answer per question, as it is written: a "|" in it is no separator.
-    """
+    """The official JSON (`_id`, `supporting_facts`, `context`), the hub's schema, and the simplified list; one answer
+    each."""
     renamed: dict[str, object] = {
         "id": row.get("_id", row.get("id")),
         "question": row.get("question"),
@@ -121,7 +117,7 @@ def _hotpotqa(row: Named) -> dict[str, object]:
 
 
 def _nq_open(row: Named) -> dict[str, object]:
-    """JSON lines of `question` and `answer`, a list; no ids, questions in lower case."""
+    """JSON lines of `question` and `answer`, a list; no ids."""
     return {"question": row.get("question"), "answers": answer_list(row.get("answer"), "answer")}
 
 
@@ -154,16 +150,15 @@ def _plain(row: Named) -> dict[str, object]:
 
 
 SCORE = "score."
-"""How the columns begin that hold the scores of a log."""
 _THINKING = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _RIGHT, _WRONG = ("C", "c", "correct"), ("I", "i", "incorrect")
 _BETWEEN = ("P", "p", "partial", "N", "n", "noanswer")  # verdicts too, and no labels
 
 
 def first_line(text: str) -> str:
-    """The first line that is seen of what a model wrote, a thinking block before it left out; empty if there is none.
+    """The first visible line of what a model wrote, without a thinking block; empty if there is none.
 
-    Detectors and probes read short answers: a second line is mostly the next question, or a reason.
+    A second line is mostly the next question, or a reason.
     """
     head, closed, rest = text.partition("</think>")
     seen = rest if closed and "<think>" not in head else text  # many templates open the block in the prompt
@@ -183,12 +178,11 @@ def label_of(value: object) -> bool | None:
 
 
 def scores_of(row: Named) -> dict[str, object]:
-    """The scores of a log's row, by column."""
     return {name: value for name, value in row.items() if name.startswith(SCORE)}
 
 
 def deciding(rows: Sequence[Named]) -> str | None:
-    """Which of the scores of these rows labels the file; None where none says right or wrong every time."""
+    """The score that labels the file; None if none says right or wrong every time."""
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row[name] for row in rows if name in row]
         labels = [label_of(value) for value in values if value not in _BETWEEN]
@@ -198,7 +192,7 @@ def deciding(rows: Sequence[Named]) -> str | None:
 
 
 def label_by(name: str | None, scores: Named) -> bool | None:
-    """What this score says of an answer; None where there is none, an error where it is neither right nor wrong."""
+    """What this score says of an answer; None without a score, an error if it is neither right nor wrong."""
     if name is None or scores.get(name) is None:
         return None
     label = label_of(scores[name])
@@ -215,15 +209,11 @@ _METRICS = ("exact_match", "em", "acc", "contains", "correct")
 
 
 def is_harness_sample(row: Named) -> bool:
-    """Whether a row is a logged sample of lm-evaluation-harness."""
     return row.keys() >= {"doc", "target", "resps", "filtered_resps"}
 
 
 def harness_columns(row: Named, metric: str | None = None) -> dict[str, object]:
-    """A logged sample under the names of a question file; metrics and the document's single values are metadata.
-
-    The label is what the metric says, or what was put beside the sample as `truthful`.
-    """
+    """A logged sample under the names of a question file; labelled by the metric's or by `truthful`."""
     doc = row["doc"]
     if not isinstance(doc, Mapping):
         raise Unusable(f"doc must be an object, not {shown(doc)}")
@@ -254,14 +244,14 @@ def harness_columns(row: Named, metric: str | None = None) -> dict[str, object]:
 
 
 def harness_metrics(row: Named) -> dict[str, object]:
-    """The metrics of a sample; older harnesses do not list their names."""
+    """The metrics of a sample; older harnesses don't list their names."""
     named = row.get("metrics")
     names = named if isinstance(named, list) else _METRICS
     return {str(name): row[name] for name in names if isinstance(name, str) and isinstance(row.get(name), _SINGLE)}
 
 
 def _harness_answer(response: object) -> str:
-    """What the filter left: one text, in one or two lists."""
+    """The filtered response: one text, in one or two lists."""
     while isinstance(response, list) and len(response) == 1:
         response = response[0]
     if isinstance(response, str):
@@ -274,7 +264,6 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def inspect_columns(sample: Mapping[str, Any]) -> dict[str, object]:
-    """A sample of inspect_ai under the names of a question file."""
     error, target, epoch = sample.get("error"), sample.get("target"), sample.get("epoch")
     if error:
         message = error.get("message") if isinstance(error, Mapping) else error
@@ -304,7 +293,7 @@ def _is_value(value: object) -> bool:  # an answer that a scorer left out has th
 
 
 def _is_metadata(name: object, value: object) -> bool:
-    """Whether an entry of a sample's metadata can be a column: no known one but subject and relation."""
+    """Whether an entry of a sample's metadata can be a column."""
     if name in ("subject", "relation"):
         return isinstance(value, str)
     if not isinstance(name, str) or name.startswith((SCORE, "answer.")):
@@ -313,7 +302,7 @@ def _is_metadata(name: object, value: object) -> bool:
 
 
 def _inspect_question(given: object) -> object:
-    """What the user asked: the text, or the one message of the user."""
+    """The text, or the user's only message."""
     if not isinstance(given, list):
         return given
     messages = [message for message in given if isinstance(message, Mapping)]
@@ -324,7 +313,7 @@ def _inspect_question(given: object) -> object:
 
 
 def _message_text(content: object) -> str:
-    """The text of a message; pictures, sounds and the model's reasoning are left out."""
+    """The text of a message, without pictures, sounds and reasoning."""
     if isinstance(content, str):
         return content
     parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, Mapping)]
@@ -355,7 +344,7 @@ def _has_own(*choices: str) -> Callable[[Named], bool]:
 
 PLAIN = Format("own columns", _has_own("answers", "answer"), _plain)
 UNGRADED = Format("questions", _has_own(), _plain)
-"""The same where nothing is graded, so that no accepted answers are needed."""
+"""The same for scoring, where no accepted answers are needed."""
 FORMATS = (
     Format("PopQA", _has("subj", "prop", "question", "possible_answers"), _popqa),
     # TriviaQA has a row per document.
@@ -374,10 +363,10 @@ FORMATS = (
     Format("DPR", lambda row: row.keys() == {"1", "2"}, _dpr),
     PLAIN,
 )
-"""Every format of our own; the first that recognises a row names the file."""
+"""Our own formats; the first that recognises a row is the file's."""
 
 
 def recognise_format(row: Named) -> Format | None:
-    """The format of a row, or None; plug-ins come before the plain one, which nearly every file has."""
+    """The format of a row, or None; plug-ins come before the plain one."""
     every = (*FORMATS[:-1], *load_all("datasets"), PLAIN)
     return next((form for form in every if form.recognises(row)), None)

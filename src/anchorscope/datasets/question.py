@@ -1,9 +1,8 @@
 """A question with its accepted answers, and how a row of named values becomes one.
 
-`--columns` maps the user's columns to the known names. A cell may hold a list as text: `["a", "b"]` as JSON,
-`['a', 'b']` as Python writes it, or `a|b`. The column `exact_question` holds the user's own exact words: pieces of the
-question, marked wherever they occur letter for letter (["Dracula", "wrote"]), or characters [start, end) of the
-question as the file writes it ([[10, 17]]).
+`--columns` maps the user's columns to the known names. A cell may hold a list as text: JSON, a Python list, or `a|b`.
+The column `exact_question` holds the user's own exact words: pieces of the question (["Dracula", "wrote"]), or
+characters [start, end) of it ([[10, 17]]).
 """
 
 import ast
@@ -20,30 +19,27 @@ from anchorscope.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class Question:
-    """A short-answer question."""
-
     dataset: str
-    """Name of the dataset, as it appears in every result."""
+    """As it appears in every result."""
     item_id: str
-    """Unique within the dataset."""
     question: str
-    """The text that the model is asked; its white space is single spaces."""
+    """With single spaces."""
     answers: tuple[str, ...]
     """Every accepted surface form; empty only where nothing is graded."""
     subject: str | None = None
-    """The entity that is asked about, as it is written in the question."""
+    """The entity asked about, as written in the question."""
     relation: str | None = None
-    """The kind of fact ("capital"), the unit within which true and false answers are balanced."""
+    """The kind of fact ("capital"), within which true and false answers are balanced."""
     property_words: tuple[str, ...] = ()
-    """The words of the question that name the property asked for ("capital")."""
+    """The words of the question that name the property ("capital")."""
     exact_spans: tuple[Span, ...] = ()
     """The user's own exact words, as characters [start, end) of `question`: sorted, not overlapping."""
     model_answer: str | None = None
-    """An answer given elsewhere, used instead of generating one."""
+    """A supplied answer, used instead of generating one."""
     truthful: bool | None = None
-    """A label given elsewhere, used instead of grading."""
+    """A supplied label, used instead of grading."""
     metadata: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
-    """The dataset's other columns, carried into the results as they are."""
+    """The dataset's other columns, copied into the results."""
 
 
 # Not "where": questions that mean "were" begin with it.
@@ -52,16 +48,15 @@ _LONGEST_YES = 8  # characters, with quotes and stops
 
 
 def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
-    """Whether the question can only be answered with yes or no, so that chance alone is right half of the time.
+    """Whether the question can only be answered with yes or no, so that chance is right half of the time.
 
-    A question that begins with "what", "which" and the like is none: the chemical symbol "No" is a name.
+    Not if it begins with "what", "which" and the like: the chemical symbol "No" is a name.
     """
-    answered = all(len(answer) <= _LONGEST_YES and words(answer) in (["yes"], ["no"]) for answer in answers)
+    answered = all(len(answer) <= _LONGEST_YES and words(answer) in (("yes",), ("no",)) for answer in answers)
     return answered and not _ASKS_OPENLY.match(question)
 
 
 def asked(question: str, answer: str | None = None, number: int = 0) -> Question:
-    """A single question to score, with an answer where there is one."""
     for what, given in (("question", question), ("answer", answer or "")):
         if not isinstance(given, str):
             raise UserError(f"The {what} of item {number + 1} is {type(given).__name__}; give it as text.")
@@ -74,7 +69,7 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
 
 
 POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
-"""Columns that say how popular a subject is; the first one present counts. PopQA's is `s_pop`."""
+"""Columns with a subject's popularity; the first one present counts."""
 
 
 def log_popularity(question: Question) -> float:
@@ -103,7 +98,7 @@ KNOWN = (
     "model_answer",
     "truthful",
 )
-"""Columns that mean something; any other single value is metadata."""
+"""Columns with a meaning; any other single value is metadata."""
 _HOW = "Write it like question=prompt,answers=gold"
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Also a list without its end, so that a cut-off one isn't read as text.
@@ -118,11 +113,11 @@ class Unusable(Exception):
 
 
 Row = dict[str, object] | Unusable
-"""Named values, or the reason why they cannot be read."""
+"""Named values, or the reason why they can't be read."""
 
 
 def shown(value: object) -> str:
-    """A value as it appears in a one-line message."""
+    """A value for a one-line message."""
     try:
         text = ascii(value) if isinstance(value, bytes) else repr(value)
     except (RecursionError, ValueError):  # lists in lists in lists, or a number of thousands of digits
@@ -131,7 +126,7 @@ def shown(value: object) -> str:
 
 
 def list_from_text(text: str) -> object:
-    """What the text says as JSON or as a Python list of strings; None if it is neither."""
+    """The text as JSON or as a Python list of strings; None if it is neither."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -160,19 +155,18 @@ def parse_columns(texts: Sequence[str]) -> dict[str, str]:
 
 
 def check_known(name: str) -> None:
-    """Refuses a name that no column can have."""
     if name not in KNOWN:
         raise unknown("name in --columns", name, KNOWN, f"{_HOW}: the known name first, your file's column second.")
 
 
 def own_names(row: Mapping[str, object]) -> dict[str, object]:
-    """The row with its known columns in lower case: "Question " is `question`."""
+    """The row with its known columns in lower case."""
     plain = ((name, name.strip().lower()) for name in row)
     return {lowered if lowered in (*KNOWN, "answer") else name: row[name] for name, lowered in plain}
 
 
 def mapped(row: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
-    """The row with the user's columns under their known names; what had a mapped name before is dropped."""
+    """The row with the user's columns under their known names, which replace existing ones."""
     taken = {*columns, *(column for column in columns.values() if column not in KNOWN)}
     if "answers" in columns:
         taken.add("answer")
@@ -192,7 +186,7 @@ def _clean(value: str, name: str) -> str:
     return value
 
 
-def _text(row: Mapping[str, object], name: str) -> str | None:
+def _get_text(row: Mapping[str, object], name: str) -> str | None:
     value = row.get(name)
     if value is not None and not isinstance(value, str):
         raise Unusable(f"{name} must be a string, not {shown(value)}")
@@ -212,7 +206,7 @@ def _list(row: Mapping[str, object], name: str) -> list[object]:
     return value or []
 
 
-def _strings(row: Mapping[str, object], name: str) -> list[str]:
+def _get_strings(row: Mapping[str, object], name: str) -> list[str]:
     strings: dict[str, None] = {}
     for entry in _list(row, name):
         if not isinstance(entry, str):
@@ -231,7 +225,7 @@ def _item_id(row: Mapping[str, object], number: int) -> str:
         return str(value)
     if value is not None and not isinstance(value, str):
         raise Unusable(f"id must be a string or a whole number, not {shown(value)}")
-    return _text(row, "id") or str(number)
+    return _get_text(row, "id") or str(number)
 
 
 def _truthful(row: Mapping[str, object]) -> bool | None:
@@ -247,7 +241,7 @@ def _truthful(row: Mapping[str, object]) -> bool | None:
 
 
 def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
-    kept: dict[str, str | int | float | bool | None] = {}
+    metadata: dict[str, str | int | float | bool | None] = {}
     for name, value in row.items():
         if name in (*KNOWN, "answer") or not (value is None or isinstance(value, str | int | float)):
             continue
@@ -257,30 +251,35 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
             raise Unusable(f"{shown(name)} is no finite number")
         elif isinstance(value, int) and not _LEAST <= value <= _MOST:
             raise Unusable(f"{shown(name)} is a number beyond 64 bits")
-        kept[_clean(name, "a column's name")] = value
-    return kept
+        metadata[_clean(name, "a column's name")] = value
+    return metadata
 
 
 def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
-    """One row as a question; `number` is its id where it has none. Where nothing is graded, answers may be missing."""
-    text = _text(row, "question")
+    """One row as a question; `number` is its id where it has none.
+
+    Where nothing is graded, accepted answers may be missing, and a text in the column `answer` is the answer to score.
+    """
+    text = _get_text(row, "question")
     if text is None:
         state = "absent" if row.get("question") is None else "empty"
         raise Unusable(f"the question is {state}; columns: {shown([*row])}")
-    answers = tuple(dict.fromkeys([*_strings(row, "answers"), *_strings(row, "answer")]))
+    answers = tuple(dict.fromkeys([*_get_strings(row, "answers"), *_get_strings(row, "answer")]))
     if graded and not answers:
         raise Unusable(f"there are no answers; columns: {shown([*row])}")
-    _text(row, "model_answer")  # kept as it is, if it can be
+    _get_text(row, "model_answer")  # kept as it is, if it can be
     model_answer = row.get("model_answer")
+    if not graded and model_answer is None and isinstance(row.get("answer"), str) and _get_text(row, "answer"):
+        model_answer = row["answer"]
     marks = _list(row, "exact_question")
     return Question(
         dataset=dataset,
         item_id=_item_id(row, number),
         question=" ".join(text.split()),
         answers=answers,
-        subject=_text(row, "subject"),
-        relation=_text(row, "relation"),
-        property_words=tuple(_strings(row, "property_words")),
+        subject=_get_text(row, "subject"),
+        relation=_get_text(row, "relation"),
+        property_words=tuple(_get_strings(row, "property_words")),
         exact_spans=spans_of(str(row["question"]), marks) if marks else (),
         model_answer=None if model_answer is None else str(model_answer),
         truthful=_truthful(row),
@@ -289,7 +288,7 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
 
 
 def spans_of(written: str, marks: Sequence[object]) -> tuple[Span, ...]:
-    """The marked spans of the question of single spaces, sorted, with overlapping ones made one."""
+    """The marked spans of the question with single spaces, sorted and merged."""
     text = " ".join(written.split())
     spans: list[Span] = []
     for mark in marks:
@@ -302,12 +301,12 @@ def spans_of(written: str, marks: Sequence[object]) -> tuple[Span, ...]:
                 raise Unusable(f"exact_question: {shown(piece)} does not stand in the question {shown(text)}")
             spans += matches
         else:
-            spans.append(_moved_span(written, mark))
+            spans.append(_move_span(written, mark))
     return merged(spans)
 
 
-def _moved_span(written: str, mark: object) -> Span:
-    """A [start, end) pair of the written text as a span of the text of single spaces."""
+def _move_span(written: str, mark: object) -> Span:
+    """A [start, end) pair of the written text as a span of the text with single spaces."""
     if not isinstance(mark, list | tuple) or [type(bound) for bound in mark] != [int, int]:
         raise Unusable(f"exact_question must hold pieces of the question or [start, end] pairs, not {shown(mark)}")
     start, end = mark

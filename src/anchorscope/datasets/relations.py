@@ -1,8 +1,7 @@
 """Relations: the built-in question set `atlas`, PopQA's sixteen sentences, and other wordings of both.
 
-`atlas` is short-answer questions about many kinds of fact, from popular to obscure, written for this project. PopQA's
-sentence shows which words name the property asked for; a wording of ours has a slot for the subject and marks those
-words, so that the exact words of every wording are known.
+PopQA's sentence shows which words name the property asked for; our wordings have a slot for the subject and mark those
+words.
 """
 
 import re
@@ -19,7 +18,6 @@ _FOLDER = files("anchorscope.datasets")
 
 
 def load_atlas() -> list[Question]:
-    """All questions of the set, relation by relation, in the order of the files."""
     relations = tomllib.loads((_FOLDER / "atlas" / "relations.toml").read_text(encoding="utf-8"))
     questions = []
     for relation, table in relations.items():
@@ -34,7 +32,7 @@ def load_atlas() -> list[Question]:
 
 
 def _slug(text: str) -> str:
-    """ASCII letters and digits joined by hyphens, so that ids survive file names and command lines."""
+    """ASCII letters and digits joined by hyphens, for ids in file names and command lines."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     # Apostrophes vanish ("Gulliver's" -> "gullivers") and a plus is a word of its own ("C++" is not "C").
     spelled = ascii_text.lower().replace("'", "").replace("+", " plus ")
@@ -46,12 +44,12 @@ _MARKED = re.compile(r"\[([^\]]+)\]")
 
 @cache
 def sentences() -> dict[str, dict[str, Any]]:
-    """By dataset and relation, the sentences as they are written in the file, marks included."""
+    """The sentences by dataset and relation, with marks."""
     return tomllib.loads((_FOLDER / "wordings.toml").read_text(encoding="utf-8"))
 
 
 def with_property_words(row: dict[str, object]) -> dict[str, object]:
-    """The row with the words that name its property, where its question is PopQA's sentence of its relation."""
+    """The row with its property words, if its question is PopQA's sentence of its relation."""
     relation, question = row.get("relation"), row.get("question")
     sentence = sentences()["popqa_original"].get(relation) if isinstance(relation, str) else None
     if sentence is None or row.get("property_words") or not isinstance(question, str):
@@ -63,7 +61,7 @@ def with_property_words(row: dict[str, object]) -> dict[str, object]:
 
 
 def reworded(question: Question) -> list[Question]:
-    """The question in each of our other wordings, with its property words; empty where its relation has none."""
+    """The question in each of our other wordings, with its property words; empty if its relation has none."""
     ours = sentences().get(question.dataset, {}).get(question.relation or "", [])
     if not ours or question.subject is None or question.exact_spans or question.subject not in question.question:
         return []

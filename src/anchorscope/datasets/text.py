@@ -1,12 +1,10 @@
 """When two written forms are the same words: "The Café Bogotá", "cafe bogota"; "U.S.A.", "USA"; "twenty-one", "21".
 
-Grader and span finders share this reading. Each letter is folded by itself (compatibility form, no accents, no case),
-so that a word keeps its place in the raw text.
-- An apostrophe inside a word is dropped, other punctuation and symbols separate words; "&" reads "and".
-- Dotted initials are one word ("J. R. R." = "jrr"), "1,000" is "1000", and "3.5" stays one word.
-- Number words become digits: "twenty one" is 21, "two hundred and five" 205, "3.5 million" 3500000; not ordinals.
-- Articles are dropped, but never down to nothing, and a last "a" is a name ("vitamin A").
-`normalise` is idempotent.
+Each letter is folded by itself (compatibility form, no accents, no case), so that a word keeps its position in the raw
+text. An apostrophe inside a word is dropped, other punctuation separates words; "&" reads "and". Dotted initials are
+one word, "1,000" is "1000", "3.5" stays one word. Number words become digits ("two hundred and five" is 205), ordinals
+don't. Articles are dropped, but never down to nothing, and a last "a" is a name ("vitamin A"). `normalise` is
+idempotent.
 """
 
 import hashlib
@@ -52,7 +50,7 @@ class Word(NamedTuple):
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Sorted, with overlapping spans made one; spans that only touch stay two."""
+    """Sorted, with overlapping spans merged; spans that only touch stay two."""
     result: list[Span] = []
     for start, end in sorted(spans):
         if result and start < result[-1][1]:
@@ -106,8 +104,8 @@ def _scan(folded: str) -> list[Word]:
     return words
 
 
-def _with_possessives(words: list[Word], folded: str) -> list[Word]:
-    """The same words with "'s" at the end of one made a word of its own."""
+def _split_possessives(words: list[Word], folded: str) -> list[Word]:
+    """The same words with a final "'s" as a word of its own."""
     if "'s" not in folded:
         return words
     split: list[Word] = []
@@ -119,7 +117,7 @@ def _with_possessives(words: list[Word], folded: str) -> list[Word]:
     return split
 
 
-def _raw_places(words: list[Word], text: str) -> list[Word]:
+def _locate_in_raw_text(words: list[Word], text: str) -> list[Word]:
     places = [at for at, character in enumerate(text) for _ in _FOLDING[ord(character)]]
     placed: list[Word] = []
     for word, start, end in words:
@@ -133,17 +131,17 @@ def _raw_places(words: list[Word], text: str) -> list[Word]:
 
 
 def located_words(text: str, *, numbers: bool = True, split_possessive: bool = False) -> list[Word]:
-    """Every word of `text`, articles included, with its place in it.
+    """Every word of `text`, articles included, with its position.
 
-    `numbers` composes number words. `split_possessive` makes "'s" a word of its own, so that "France" is a whole word
-    of "France's"; the grader does not, because "McDonald's" is "McDonalds".
+    `numbers` composes number words. `split_possessive` makes "'s" a word of its own, so that "France" is a word of
+    "France's"; the grader doesn't, because "McDonald's" is "McDonalds".
     """
     folded = text.translate(_FOLDING)
     words = _scan(folded)
     if split_possessive:
-        words = _with_possessives(words, folded)
+        words = _split_possessives(words, folded)
     if not text.isascii():  # an ASCII character is folded into one character, so that places stay
-        words = _raw_places(words, text)
+        words = _locate_in_raw_text(words, text)
     if not numbers:
         return words
     composed = compose([word.text for word in words])
@@ -151,38 +149,33 @@ def located_words(text: str, *, numbers: bool = True, split_possessive: bool = F
 
 
 def without_articles(words: Sequence[str]) -> tuple[str, ...]:
-    """The words less their articles; all of them if there is nothing else, and a last "a" stays."""
+    """The words without articles; all of them if there is nothing else, and a last "a" stays."""
     if ARTICLES.isdisjoint(words):
         return tuple(words)
     last = len(words) - 1
-    kept = tuple(word for i, word in enumerate(words) if word not in ARTICLES or (word == "a" and i == last))
-    return tuple(words) if ARTICLES.issuperset(kept) else kept
+    others = tuple(word for i, word in enumerate(words) if word not in ARTICLES or (word == "a" and i == last))
+    return tuple(words) if ARTICLES.issuperset(others) else others
 
 
 @lru_cache(maxsize=1 << 16)  # an alias is read once per question that accepts it
-def word_tuple(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
     """The normalised words of a text; empty if it has no letter and no digit."""
     composed = compose([word.text for word in _scan(text.translate(_FOLDING))])
     return without_articles([word for word, _, _ in composed])
 
 
-def words(text: str) -> list[str]:
-    """`word_tuple` as a list."""
-    return list(word_tuple(text))
-
-
 def normalise(text: str) -> str:
     """The normalised words of a text, joined by single spaces."""
-    return " ".join(word_tuple(text))
+    return " ".join(words(text))
 
 
 def question_key(text: str) -> str:
-    """What makes two questions the same question; a text of symbols alone stands for itself."""
+    """What makes two questions the same; a text of symbols stands for itself."""
     return normalise(text) or " ".join(text.split())
 
 
 def occurrences(needle: Sequence[str], haystack: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where `needle` occurs in `haystack`, as [first, after) indices; articles of the haystack may be passed over."""
+    """Where `needle` occurs in `haystack`, as [first, after) indices, ignoring articles of the haystack."""
     for first, word in enumerate(haystack):
         if not needle or word != needle[0]:
             continue
@@ -207,9 +200,9 @@ _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")  # exact in a Decimal, wha
 
 
 def _value(words: Sequence[str], first: int) -> tuple[int, int]:
-    """The value of the number that begins at word `first`, and the index after its last word; (0, first) if none does.
+    """The value of the number at word `first`, and the index after its last word; (0, first) if none.
 
-    `limit` is the bound below which the next addend must stay: 10 after "twenty", 100 after "hundred", 0 after "five".
+    `limit` bounds the next addend: 10 after "twenty", 100 after "hundred", 0 after "five".
     """
     total, group, limit, scale = 0, Decimal(0), 1000, 10**15
     at = first
@@ -243,7 +236,7 @@ def _value(words: Sequence[str], first: int) -> tuple[int, int]:
 
 
 def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The words with numbers in digits, each with the indices [first, after) of the words that it was made from."""
+    """The words with numbers in digits, each with the indices [first, after) of its source words."""
     if NUMBER_WORDS.isdisjoint(words):
         return [(word, at, at + 1) for at, word in enumerate(words)]
     composed: list[tuple[str, int, int]] = []
@@ -256,6 +249,6 @@ def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def small_hash(text: str, seed: int = 0) -> int:
-    """The text as a seeded number of 64 bits, to recognise and draw from a million texts without keeping them."""
+    """A seeded 64-bit hash, to recognise and sample a million texts without keeping them."""
     raw = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=str(seed).encode()).digest(), "big")

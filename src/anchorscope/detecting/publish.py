@@ -1,13 +1,130 @@
-"""A saved detector on a hub of models: what would be published, and publishing it."""
+"""The card of a saved detector, as Markdown, and publishing both on a hub of models.
 
+The card says what it was trained on, how good it is, what it can't do and how to load it; the lines between the two
+`---` are what the hub reads.
+"""
+
+import json
+import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from anchorscope.detecting.detector_card import card_text, is_hub_id
 from anchorscope.detectors.bundle import bundle_files, unpack
-from anchorscope.detectors.hub_bundle import PREFIX, hub_api, hub_errors
+from anchorscope.detectors.bundle_files import PREFIX, hub_api, hub_errors
+from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
+from anchorscope.stats.calibration import Threshold
+
+_HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+")  # and neither ./mine nor ../mine
+_TAGS = ("anchorscope", "hallucination-detection", "truthfulness", "probe", "interpretability")
+
+
+def is_hub_id(source: str) -> bool:
+    """Whether a model's source is a name on the hub, and no place on this machine."""
+    return bool(_HUB_ID.fullmatch(source)) and not os.path.exists(source)
+
+
+def card_text(trained: TrainedDetector, place: str) -> str:
+    """The card of a detector that was read from a bundle; `place` is what `Detector.load` is given."""
+    lines = [*_metadata(trained), *_about(trained, place), *_measured(trained), *_rest(trained)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _metadata(trained: TrainedDetector) -> Iterator[str]:
+    yield "---"
+    yield "library_name: anchorscope"
+    yield f"tags: {json.dumps(list(_TAGS))}"
+    if is_hub_id(trained.setting.source):
+        yield f"base_model: {json.dumps(trained.setting.source)}"
+    yield "---"
+
+
+def _about(trained: TrainedDetector, place: str) -> Iterator[str]:
+    setting = trained.setting
+    layers = sorted({layer for _, _, layer in trained.needs.states})
+    read = f"the states of layer {', '.join(map(str, layers))}" if layers else "the model's confidence"
+    yield f"# Detector `{_plain(trained.name)}` for {_plain(setting.model)}"
+    yield ""
+    yield f"Says how probable it is that a short answer of {_plain(setting.model)} is true. It reads {read} at"
+    yield f"`{_plain(setting.position)}`, under the {_plain(setting.template.kind)} prompt, and nothing else."
+    yield ""
+    yield "```python"
+    yield "import anchorscope"
+    yield ""
+    yield f"detector = anchorscope.Detector.load({json.dumps(place)})"
+    yield 'detector.score("What is the capital of Peru?", "Lima").truth_probability'
+    yield "```"
+    yield ""
+    yield "The bundle is two files, JSON and safetensors; nothing in it is run. A model with other weights, another"
+    yield "tokenizer or another template is refused."
+    yield ""
+    yield f"- sha256 of the bundle: `{trained.sha256}`"
+    yield f"- fingerprint of the model: `{_plain(setting.fingerprint)}`"
+    yield f"- layers: {setting.n_layers}, precision: {_plain(setting.dtype)}"
+    yield ""
+    yield "## Data"
+    yield ""
+    yield _plain(trained.card.data) or "Nothing was written down."
+    yield ""
+
+
+def _measured(trained: TrainedDetector) -> Iterator[str]:
+    yield "## Quality"
+    yield ""
+    if trained.card.quality:
+        yield "| metric | trained on | tested on | answers | value | 95 % interval | n |"
+        yield "|---|---|---|---|---|---|---|"
+        yield from map(_quality_row, trained.card.quality)
+    else:
+        yield "Nothing was measured (it was saved with --fit-only)."
+    yield ""
+    if trained.thresholds:
+        yield "## Which answers are accepted"
+        yield ""
+        yield "| false among the accepted, at most | from this probability on | share accepted | calibration answers |"
+        yield "|---|---|---|---|"
+        yield from map(_threshold_row, trained.thresholds)
+        yield ""
+
+
+def _quality_row(row: Mapping[str, Any]) -> str:
+    low, high = _number(row.get("ci_low")), _number(row.get("ci_high"))
+    interval = f"{low} to {high}" if low and high else ""
+    cells = [str(row.get(name, "")) for name in ("metric", "train", "test", "prevalence")]
+    return _row([*cells, _number(row.get("value")), interval, _number(row.get("n"))])
+
+
+def _threshold_row(one: Threshold) -> str:
+    found = "not reachable" if one.probability is None else f"{one.probability:.3f}"
+    return _row([f"{one.risk:.0%}", found, f"{one.coverage:.0%}", str(one.n)])
+
+
+def _rest(trained: TrainedDetector) -> Iterator[str]:
+    shifts = [f"Also tried on {_plain(text)}." for text in trained.card.shifts] or ["It was tried on no other data."]
+    versions = [f"{_plain(name)} {_plain(number)}" for name, number in trained.card.versions.items()]
+    for title, lines in (("Shifts", shifts), ("Limits", [*map(_plain, trained.card.limits)]), ("Made with", versions)):
+        if lines:
+            yield f"## {title}"
+            yield ""
+            yield from (f"- {line}" for line in lines)
+            yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(_plain(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _number(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _plain(text: object) -> str:
+    """On one line, and nothing in it is HTML."""
+    return " ".join(str(text).split()).replace("<", "&lt;")
+
 
 CARD = "README.md"
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")

@@ -17,8 +17,7 @@ from anchorscope.files import make_folder, open_regular, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
-    from anchorscope.detectors.scoring import Score
-    from anchorscope.detectors.trained import TrainedDetector
+    from anchorscope.detectors.trained import Score, TrainedDetector
 
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
@@ -97,11 +96,11 @@ def score(
     checked_record(files, str(bundle))
     if options.out is not None:
         _refuse_unwritable(options.out)
-    questions, bad_rows = _questions(what, options, progress)
+    questions, bad_rows = _questions(what, options)
     with loading or nullcontext():
         from anchorscope.detectors.bundle import unpack
         from anchorscope.detectors.detector import Detector
-        from anchorscope.detectors.runs import refuse_unknown
+        from anchorscope.detectors.features import refuse_unknown
         from anchorscope.models.process_settings import few_collections
 
     trained = unpack(files, str(bundle))
@@ -119,14 +118,14 @@ def score(
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=options.risk)
     seconds = time.monotonic() - began
-    names, risk = tuple(one.item_id for one in questions), None if threshold is None else threshold.risk
+    names, risk = tuple(question.item_id for question in questions), None if threshold is None else threshold.risk
     scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds)
     if options.out is not None:
         write_rows(scored.rows(), options.out)
     return scored
 
 
-def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[list[Question], int]:
+def _questions(what: str, options: ScoreOptions) -> tuple[list[Question], int]:
     """The questions that are meant, and how many rows of a file were left out."""
     spec = dataset_of(what)
     if spec is None:
@@ -135,24 +134,19 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
         return [asked(what, options.answer)], 0
     if options.answer is not None:
         raise UserError(
-            f"--answer goes with a single question, and {what!r} is a file; give it a column model_answer instead."
+            f"--answer goes with a single question, and {what!r} is a file; give it a column answer instead."
         )
     reading = open_dataset(
-        spec,
-        options.on_bad_row,
-        parse_columns(options.columns),
-        graded=False,
-        large=options.large_files,
-        progress=progress,
+        spec, options.on_bad_row, parse_columns(options.columns), graded=False, large=options.large_files
     )
     questions = list(reading)
     if not questions:
         raise UserError(f"{what!r} holds no question that can be scored ({reading.rows} rows, all bad).")
-    without = [one for one in questions if one.model_answer is None]
+    without = [question for question in questions if question.model_answer is None]
     if without and not options.generate:
         raise UserError(
-            f"{len(without):,} of {len(questions):,} questions of {what!r} have no model_answer and none may be "
-            f"generated; give the column model_answer, or allow the model to answer with --generate."
+            f"{len(without):,} of {len(questions):,} questions of {what!r} have no answer and none may be "
+            f"generated; give the column answer, or allow the model to answer with --generate."
         )
     return questions, reading.bad
 

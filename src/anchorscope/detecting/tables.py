@@ -1,22 +1,31 @@
 """The tables of `detect`: every detector, where it was trained and elsewhere; differences, curves and controls."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import t
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
-from anchorscope.detectors.judging import COMPARED, Judge, Measured, Scored, balanced_weights
+from anchorscope.detectors.evaluation import (
+    COMPARED,
+    Dataset,
+    Judge,
+    Measured,
+    Plan,
+    Scored,
+    TrainedOn,
+    balanced_weights,
+)
 from anchorscope.progress import Progress
 from anchorscope.stats.detection_metrics import reliability_bins, risk_coverage_curve, roc_curve
 
 AGAINST = ("probe", "probe+confidence")
 """What every detector is compared with."""
-DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "pr-delta", "counterfactual", "anchor")
+DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "counterfactual", "auto")
 """Detectors whose curves are drawn."""
 GRADER_ERRORS = (5 / 114, 10 / 291)
 """Shares of answers called true that are false, and called false that are true, by the grader, on the sample of answers
@@ -35,8 +44,6 @@ class Tables:
     differences: list[Row] = field(default_factory=list)
     curves: list[Row] = field(default_factory=list)
     controls: list[Row] = field(default_factory=list)
-    samples: dict[tuple[str, str, str], np.ndarray] = field(default_factory=dict)
-    """AUROC of (detector, train, test) in every resample, balanced: what means over cells are drawn from."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,8 @@ class Evaluation:
     names: Sequence[str]
     """The detectors that are wanted."""
     progress: Progress
+    n_datasets: int = 1
+    """Datasets that detectors are trained on, over which the control of permuted labels is corrected."""
 
     def judge(self, dataset: Dataset, natural: bool) -> Judge:
         """Judges a dataset's items, balanced or as they come."""
@@ -60,26 +69,23 @@ class Evaluation:
         dataset = trained.dataset
         names = [name for name in trained.names if name in self.names]
         self.progress.start(f"detectors {dataset.name}", len(names))
-        measured: dict[str, dict[str, Mapping[str, Measured]]] = {"balanced": {}, "natural": {}}
-        judges = {prevalence: self.judge(dataset, prevalence == "natural") for prevalence in measured}
+        measures: dict[str, dict[str, Mapping[str, Measured]]] = {"balanced": {}, "natural": {}}
+        judges = {prevalence: self.judge(dataset, prevalence == "natural") for prevalence in measures}
         for name in names:
             variant = DETECTORS[name].variant_of is not None
-            for prevalence, of in measured.items():
-                if variant and prevalence == "natural":
-                    continue
+            for prevalence in ("balanced",) if variant else ("balanced", "natural"):
                 judge, scored = judges[prevalence], trained.in_domain(name, prevalence == "natural")
-                of[name] = judge.metrics(scored, only_auroc=variant)
+                measures[prevalence][name] = judge.metrics(scored, only_auroc=variant)
                 if prevalence == "balanced":
                     spread = Measured(judge.spread(scored), np.full(1, np.nan), len(judge.labels))
-                    tables.detectors.append(
-                        self._row(name, dataset.name, dataset.name, "auroc-spread", prevalence, spread)
-                    )
+                    cell = (dataset.name, dataset.name, "auroc-spread", prevalence)
+                    tables.detectors.append(_value_row(name, cell, spread))
                 if name in DRAWN:
                     tables.curves += curve_rows(name, dataset.name, prevalence, judge, scored)
             self.progress.advance(1)
-        for prevalence, of in measured.items():
-            self._add(tables, of, dataset.name, dataset.name, prevalence)
-        tables.controls += list(self._controls(trained, measured["balanced"]))
+        for prevalence, by_detector in measures.items():
+            _add_rows(tables, by_detector, dataset.name, dataset.name, prevalence)
+        tables.controls += self._controls(trained, measures["balanced"])
         self.progress.finish()
 
     def elsewhere(self, trained: TrainedOn, others: Sequence[Dataset], tables: Tables) -> None:
@@ -89,89 +95,66 @@ class Evaluation:
         for other in others:
             for prevalence in ("balanced", "natural"):
                 judge = self.judge(other, prevalence == "natural")
-                found: dict[str, Mapping[str, Measured]] = {}
+                by_detector: dict[str, Mapping[str, Measured]] = {}
                 for name in names:
                     scored = trained.elsewhere(name, other, prevalence == "natural")
                     if scored is not None:
-                        found[name] = judge.metrics(scored)
+                        by_detector[name] = judge.metrics(scored)
                     if prevalence == "balanced":
                         self.progress.advance(1)
-                self._add(tables, found, trained.dataset.name, other.name, prevalence)
+                _add_rows(tables, by_detector, trained.dataset.name, other.name, prevalence)
         self.progress.finish()
 
-    def _add(self, tables: Tables, found: Measures, train: str, test: str, prevalence: str) -> None:
-        for name, metrics in found.items():
-            for metric, one in metrics.items():
-                tables.detectors.append(self._row(name, train, test, metric, prevalence, one))
-            if prevalence == "balanced":
-                tables.samples[name, train, test] = np.append(metrics["auroc"].value, metrics["auroc"].samples)
-            against = [other for other in (*AGAINST, f"{name}-random-cut") if other in found and other != name]
-            for other in against:
-                for metric in (one for one in COMPARED if one in metrics and one in found[other]):
-                    apart = (metrics[metric] - found[other][metric]).estimate
-                    tables.differences.append(
-                        {
-                            "detector": name,
-                            "against": other,
-                            "train": train,
-                            "test": test,
-                            "metric": metric,
-                            "prevalence": prevalence,
-                            "difference": apart.value,
-                            "ci_low": apart.ci_low,
-                            "ci_high": apart.ci_high,
-                            "n": apart.n,
-                        }
-                    )
-
-    def _row(self, name: str, train: str, test: str, metric: str, prevalence: str, one: Measured) -> Row:
-        told = one.estimate
-        return {
-            "detector": name,
-            "train": train,
-            "test": test,
-            "metric": metric,
-            "prevalence": prevalence,
-            "value": told.value,
-            "ci_low": told.ci_low,
-            "ci_high": told.ci_high,
-            "n": told.n,
-            "passes": DETECTORS[name].passes,
-        }
-
-    def _controls(self, trained: TrainedOn, found: Measures) -> Iterator[Row]:
-        """Tossed labels, a random cut in place of the knockout, and the band of the grader's errors."""
-        train = trained.dataset.name
-        for name in found:
+    def _controls(self, trained: TrainedOn, measures: Measures) -> Iterator[Row]:
+        """Permuted labels, a random cut in place of the knockout, and the band of the grader's errors."""
+        for name, metrics in measures.items():
+            control = {"detector": name, "train": trained.dataset.name}
             if self.plan.tosses:
                 areas = trained.tossed_areas(name)
-                error = areas.std(ddof=1) / len(areas) ** 0.5 if len(areas) > 1 else np.nan
-                reach = error * norm.isf(0.025 / len(found))  # all detectors are asked: one in twenty would miss
-                yield _control(
-                    "permuted-labels", name, train, areas.mean(), areas.mean() - reach, areas.mean() + reach, len(areas)
-                )
-            area = found[name]["auroc"].value
-            other = f"{name}-random-cut"
-            if other in found:
-                apart = (found[name]["auroc"] - found[other]["auroc"]).estimate
-                yield _control("random-cut", name, train, apart.value, apart.ci_low, apart.ci_high, apart.n)
+                mean, n = float(areas.mean()), len(areas)
+                error = float(areas.std(ddof=1)) / n**0.5 if n > 1 else math.nan
+                # Every detector of every dataset is a test: intervals hold for all of them together.
+                reach = error * float(t.isf(0.025 / (len(measures) * self.n_datasets), max(1, n - 1)))
+                ends = {"value": mean, "low": mean - reach, "high": mean + reach, "n": n}
+                yield {"control": "permuted-labels", **control, **ends}
+            auroc, random_cut = metrics["auroc"], measures.get(f"{name}-random-cut")
+            if random_cut is not None:
+                gain = (auroc - random_cut["auroc"]).estimate
+                ends = {"value": gain.value, "low": gain.ci_low, "high": gain.ci_high, "n": gain.n}
+                yield {"control": "random-cut", **control, **ends}
             if DETECTORS[name].variant_of is None:
-                best = min(1.0, 0.5 + (area - 0.5) / (1 - sum(GRADER_ERRORS)))
-                yield _control(
-                    "label-noise", name, train, area, min(area, best), max(area, best), found[name]["auroc"].n
-                )
+                corrected = min(1.0, 0.5 + (auroc.value - 0.5) / (1 - sum(GRADER_ERRORS)))
+                low, high = sorted((auroc.value, corrected))
+                ends = {"value": auroc.value, "low": low, "high": high, "n": auroc.n}
+                yield {"control": "label-noise", **control, **ends}
 
 
-def _control(control: str, name: str, train: str, value: float, low: float, high: float, n: int) -> Row:
-    return {
-        "control": control,
-        "detector": name,
-        "train": train,
-        "value": float(value),
-        "low": float(low),
-        "high": float(high),
-        "n": n,
-    }
+def _add_rows(tables: Tables, measures: Measures, train: str, test: str, prevalence: str) -> None:
+    """Values of all detectors in one cell, and their differences to those to beat."""
+    for name, metrics in measures.items():
+        for metric, measured in metrics.items():
+            tables.detectors.append(_value_row(name, (train, test, metric, prevalence), measured))
+        for other in (*AGAINST, f"{name}-random-cut"):
+            if other == name or other not in measures:
+                continue
+            for metric in COMPARED:
+                if metric in metrics and metric in measures[other]:
+                    gain = (metrics[metric] - measures[other][metric]).estimate
+                    tables.differences.append(
+                        {"detector": name, "against": other}
+                        | _cell((train, test, metric, prevalence))
+                        | {"difference": gain.value, "ci_low": gain.ci_low, "ci_high": gain.ci_high, "n": gain.n}
+                    )
+
+
+def _cell(cell: tuple[str, str, str, str]) -> Row:
+    return dict(zip(("train", "test", "metric", "prevalence"), cell, strict=True))
+
+
+def _value_row(name: str, cell: tuple[str, str, str, str], measured: Measured) -> Row:
+    value = measured.estimate
+    ends = {"value": value.value, "ci_low": value.ci_low, "ci_high": value.ci_high, "n": value.n}
+    return {"detector": name, **_cell(cell), **ends, "passes": DETECTORS[name].passes}
 
 
 def curve_rows(name: str, dataset: str, prevalence: str, judge: Judge, scored: Scored) -> list[Row]:

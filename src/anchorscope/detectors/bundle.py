@@ -19,21 +19,19 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from anchorscope.answers.template import Template
-from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds become known
 from anchorscope.detectors.bundle_files import JSON as JSON
 from anchorscope.detectors.bundle_files import MOST_BYTES as MOST_BYTES
 from anchorscope.detectors.bundle_files import SCHEMA, SCHEMA_VERSION, checked_record, content_hash, refused, written
 from anchorscope.detectors.bundle_files import WEIGHTS as WEIGHTS
 from anchorscope.detectors.bundle_files import bundle_files as bundle_files
-from anchorscope.detectors.fitted import load_parts, store_parts
+from anchorscope.detectors.fitted import TrainingRange, load_parts, store_parts
 from anchorscope.detectors.layer_probes import LayerProbes
-from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
-from anchorscope.detectors.training_range import TrainingRange
+from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.files import make_folder, replacing
 from anchorscope.stats.calibration import Calibration, Threshold
 
-_FITTED, _FALLBACK, _RANGE, _LAYERS = "fitted", "fallback", "range", "layer_probes"
+_FITTED, _RANGE, _LAYERS = "fitted", "range", "layer_probes"
 _BYTES_OF_A_LAYER = 400  # of text beside the weights of a layer's probe: its bias, AUC and means, at most
 
 
@@ -75,10 +73,7 @@ def pack(trained: TrainedDetector) -> PackedDetector:
 
 
 def _pack(trained: TrainedDetector) -> PackedDetector:
-    parts = {_FITTED: trained.fitted}
-    if trained.fallback is not None:
-        parts[_FALLBACK] = trained.fallback.fitted
-    tensors, stored = store_parts(parts)
+    tensors, stored = store_parts({_FITTED: trained.fitted})
     span = None
     if trained.range is not None:
         own, span = trained.range.stored()
@@ -98,8 +93,7 @@ def _pack(trained: TrainedDetector) -> PackedDetector:
         "range": span,
         _LAYERS: layers,
         "calibration": asdict(trained.calibration),
-        "fallback_calibration": None if trained.fallback is None else asdict(trained.fallback.calibration),
-        "thresholds": [asdict(one) for one in trained.thresholds],
+        "thresholds": [asdict(threshold) for threshold in trained.thresholds],
         "setting": asdict(trained.setting),
         "card": asdict(trained.card),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
@@ -114,7 +108,7 @@ def write_bundle(place: Path, trained: TrainedDetector) -> str:
     It is there whole or not at all, and never over a folder that is something else.
     """
     packed = pack(trained)
-    others = sorted(one.name for one in place.iterdir() if one.name not in (JSON, WEIGHTS)) if place.is_dir() else []
+    others = sorted(path.name for path in place.iterdir() if path.name not in (JSON, WEIGHTS)) if place.is_dir() else []
     if others or (place.exists() and not place.is_dir()):
         found = f"it holds {others[0]!r}" if others else "it is a file"
         raise UserError(f"{str(place)!r} is no bundle ({found}) and is not replaced; choose another folder.")
@@ -149,9 +143,6 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
 def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedDetector:
     parts = load_parts(tensors, record["parts"])
     own = _named(tensors, _RANGE)
-    fallback = None
-    if _FALLBACK in parts:
-        fallback = Calibrated(parts[_FALLBACK], _checked(Calibration, record["fallback_calibration"]))
     setting = record["setting"]
     layers = record.get(_LAYERS)
     probes = None if layers is None else LayerProbes.from_stored(_named(tensors, _LAYERS), layers)
@@ -166,7 +157,6 @@ def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Traine
         card=_checked(Card, record["card"]),
         thresholds=tuple(_checked(Threshold, one) for one in record["thresholds"]),
         range=None if record["range"] is None else TrainingRange.from_stored(own, record["range"]),
-        fallback=fallback,
         sha256=str(record["sha256"]),
         layer_probes=probes,
     )

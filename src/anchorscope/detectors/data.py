@@ -1,23 +1,121 @@
-"""What all detectors of some training sets share: states along principal directions, and the probes on them.
+"""What all detectors of some training sets share: states along principal directions, and probes on them.
 
-Labels play no part in the directions, so they are found once, from the clean states of all items. Everything here is
-made when it is first asked for: a detector that is not wanted costs nothing.
+Labels play no part in the directions, so they are found once, from the clean states of all items. Probes of all layers
+and training sets are fitted at once: the inner folds' log-loss chooses a strength for each, and the fits of the inner
+folds at that strength are kept beside the fit on the whole set, so that every training item has log-odds by a probe
+that never saw it. Everything is made when it is first asked for.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
+from torch.nn.functional import softplus
 
-from anchorscope.detectors.bank import Bank, fit_bank
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
 from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.training import INNER_FOLDS, Training
-from anchorscope.models.process_settings import workers_of_one_thread
-from anchorscope.question_share.principal import Directions, default_directions, principal_directions
+from anchorscope.detectors.training import FITS, INNER_FOLDS, Training
+from anchorscope.evidence_parts.principal import Directions, default_directions, principal_directions
+from anchorscope.models.process_settings import true_float32, workers_of_one_thread
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
+from anchorscope.probes.grid_search import STRENGTHS, weighted_auc
+from anchorscope.probes.logistic import TrainingSets, solve
+from anchorscope.probes.standardise import standardise
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Fitted probes, acting on states along principal directions."""
+
+    weight: Float[Tensor, "problem set fit direction"]
+    bias: Float[Tensor, "problem set fit"]
+    strength: Float[Tensor, "problem set"]
+    """Chosen C."""
+    inner_auc: Float[Tensor, "problem set"]
+    """AUC within the inner folds."""
+
+    def log_odds(self, problem: int, states: Float[Tensor, "item direction"]) -> Float[Tensor, "set fit item"]:
+        """Log-odds of states by one problem's probes."""
+        return self.weight[problem] @ states.T + self.bias[problem][..., None]
+
+
+def fit_bank(
+    states: Shaped[Tensor, "problem item direction"],
+    training: Training,
+    device: torch.device,
+    labels: Shaped[Tensor, "set item"] | None = None,
+    weights: Float[Tensor, "set item"] | None = None,
+) -> Bank:
+    """Probes of every problem and training set.
+
+    `labels` take the place of the training's own (a gate learns another thing than truth), `weights` multiply those of
+    the items in every set (an expert learns more from some items than from others).
+    """
+    targets = training.targets(device) if labels is None else labels.to(device).float()
+    fitted, held = training.fitted_on(device), training.held_out(device)
+    if weights is not None:
+        fitted, held = fitted * weights.to(device)[:, None], held * weights.to(device)[:, None]
+    n_sets, n_strengths = training.n_sets, len(STRENGTHS)
+    strengths = torch.tensor(STRENGTHS, device=device)
+    refit = TrainingSets(
+        labels=targets,
+        members=fitted[:, INNER_FOLDS],
+        scaled_on=fitted[:, INNER_FOLDS] > 0,
+        scaling=torch.arange(n_sets, device=device),
+        strengths=torch.empty(0, device=device),
+    )
+    grid = replace(
+        refit,
+        labels=targets.repeat_interleave(INNER_FOLDS * n_strengths, 0),
+        members=fitted[:, :INNER_FOLDS].flatten(0, 1).repeat_interleave(n_strengths, 0),
+        scaling=torch.arange(n_sets, device=device).repeat_interleave(INNER_FOLDS * n_strengths),
+        strengths=strengths.repeat(n_sets * INNER_FOLDS),
+    )
+    n_problems, n_items, width = states.shape
+    plan = plan_chunks((n_problems, n_items, width), len(grid.members), device, None, states.element_size())
+
+    @torch.no_grad()
+    def fit(chunk: Tensor, plan: ChunkPlan) -> tuple[Tensor, ...]:
+        data = standardise(chunk, refit.scaled_on, plan.items, rescale=False)
+        inner = solve(data, grid, plan.columns)
+        logits = inner.logits.unflatten(1, (n_sets, INNER_FOLDS, n_strengths))
+        losses = _held_out_loss(logits, targets, held)
+        chosen = losses.argmin(-1)
+        strength = strengths[chosen]
+        whole = solve(data, replace(refit, strengths=strength), plan.columns)
+        weight, bias = data.to_raw(inner.weight, inner.intercept, grid.scaling)
+        full_weight, full_bias = data.to_raw(whole.weight, whole.intercept, refit.scaling)
+        parts = (
+            torch.cat([_at(weight.unflatten(1, logits.shape[1:4]), chosen), full_weight[:, :, None]], dim=2),
+            torch.cat([_at(bias.unflatten(1, logits.shape[1:4]), chosen), full_bias[:, :, None]], dim=2),
+            strength,
+            weighted_auc(_at(logits, chosen), held, targets[:, None]),
+        )
+        return tuple(part.to(device) for part in parts)
+
+    with true_float32():
+        found = list(in_chunks(states, plan, device, fit))
+    bank = Bank(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+    assert bank.weight.shape[2] == FITS, "a fit without each inner fold, and one on all"
+    return bank
+
+
+def _at(values: Tensor, chosen: Int[Tensor, "problem set"]) -> Tensor:
+    """Values [problem, set, inner fold, strength, …] at the chosen strength."""
+    index = chosen.view(*chosen.shape, 1, 1, *[1] * (values.dim() - 4))
+    return values.take_along_dim(index, dim=3)[:, :, :, 0]
+
+
+def _held_out_loss(logits: Tensor, targets: Tensor, held: Tensor) -> Tensor:
+    """Weighted mean log-loss of the inner folds' held-out items, [problem, set, strength]."""
+    total = torch.zeros(*logits.shape[:2], logits.shape[3], dtype=torch.double, device=logits.device)
+    for fold in range(INNER_FOLDS):  # one at a time: all together would be twice the grid's own memory
+        signed = logits[:, :, fold] * (1 - 2 * targets)[:, None]
+        total += (softplus(signed) * held[:, fold, None]).double().sum(-1)
+    return total / held.sum((1, 2)).double()[:, None]
 
 
 @dataclass(frozen=True)
@@ -39,6 +137,12 @@ class TrainingData:
     site: str
     """The headline site: single probes read there, and everything under a cut."""
     device: torch.device
+
+    def with_training(self, training: Training) -> "TrainingData":
+        """The same items with other training sets; what labels play no part in is not computed again."""
+        other = replace(self, training=training)
+        other.__dict__.update(directions=self.directions, clean=self.clean)  # where a cached property keeps its value
+        return other
 
     @cached_property
     def layers(self) -> tuple[int, ...]:

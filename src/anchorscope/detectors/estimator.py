@@ -2,7 +2,7 @@
 
 The columns of `X` are states and numbers, side by side. `columns` says which are what: names of runs (`clean`,
 `knockout`, `answer-only` …) and of plain numbers (`log_prob_mean` …), each with its columns; without it all columns are
-clean states. What a detector reads and is not there is left out where it can be, as `anchor` and `counterfactual` do.
+clean states. What a detector reads and is not there is left out where it can be, as `auto` and `counterfactual` do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
 from anchorscope.detectors.fits import DetectorFits, Texts
-from anchorscope.detectors.stacking import calibrated
-from anchorscope.detectors.training import INNER_FOLDS, Examples, whole_set
+from anchorscope.detectors.training import INNER_FOLDS, Examples, calibrated, whole_set
 
 _SITE, _LAYER = "mlp", 0  # one state of every run: scikit-learn's arrays know no layers
 

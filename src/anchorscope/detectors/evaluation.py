@@ -1,8 +1,9 @@
-"""Detectors of one training dataset, judged where they were trained (nested) and on other data.
+"""Detectors of one training dataset, judged where they were trained (nested) and on other data, with intervals.
 
 In-domain, an item is scored by fits that never saw its group, for every fold seed. On other data it is scored by the
 fit on the whole training dataset; where its group is in the training data too (the same question under another prompt,
-or in two datasets), by the fit that left that group's fold out.
+or in two datasets), by the fit that left that group's fold out. A resample draws groups and one of the fold seeds; all
+detectors see the same resamples, so that differences are paired.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,16 +12,133 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.special import expit
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import Features
 from anchorscope.detectors.fits import DetectorFits, Texts
-from anchorscope.detectors.judging import Scored, balanced_weights
-from anchorscope.detectors.stacking import Stacked, calibrated
-from anchorscope.detectors.training import INNER_FOLDS, Examples, Training, nested_sets, tossed, whole_set
+from anchorscope.detectors.training import (
+    INNER_FOLDS,
+    Examples,
+    Stacked,
+    Training,
+    calibrated,
+    nested_sets,
+    tossed,
+    whole_set,
+)
 from anchorscope.stats.auc import auc
+from anchorscope.stats.detection_metrics import METRICS, all_metrics
+from anchorscope.stats.estimate import Estimate, group_weights, percentile_interval
+from anchorscope.stats.streams import stream
+
+NAMES = {
+    "auprc": "auprc",
+    "brier": "brier",
+    "ece": "ece",
+    "excess_aurc": "e-aurc",
+    "prr": "prr",
+    "accuracy_at_50": "accuracy@50",
+    "accuracy_at_80": "accuracy@80",
+    "accuracy_at_90": "accuracy@90",
+}
+"""What the tables call the metrics."""
+assert set(NAMES) == set(METRICS), "every metric has a name in the tables"
+COMPARED = ("auroc", "auprc", "e-aurc", "brier")
+"""Metrics whose differences are told."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Calibrated log-odds of one detector, by as many fold seeds as there are."""
+
+    log_odds: Float[np.ndarray, "seed item"]
+    strata: Int[np.ndarray, "seed item"]
+    """Items of one stratum were scored by one fit: only they are compared in the AUROC."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of one detector: its value, and that of every resample."""
+
+    value: float
+    samples: Float[np.ndarray, " resample"]
+    n: int
+
+    @property
+    def estimate(self) -> Estimate:
+        """With its interval."""
+        low, high = percentile_interval(self.samples)
+        return Estimate(self.value, float(low), float(high), self.n, "bootstrap over groups and fold seeds")
+
+    def __sub__(self, other: "Measured") -> "Measured":
+        """The paired difference."""
+        return Measured(self.value - other.value, self.samples - other.samples, self.n)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Items that detectors are judged on, and the resamples of them."""
+
+    labels: Bool[np.ndarray, " item"]
+    groups: Int[np.ndarray, " item"]
+    weights: Float[np.ndarray, " item"]
+    """How much each item counts: what makes the sample balanced, or brings back the natural share of true answers."""
+    resamples: int
+    seed: int
+    name: str
+
+    @cached_property
+    def drawn(self) -> Float[np.ndarray, "resample item"]:
+        """Weights of the items in every resample."""
+        return group_weights(self.groups, self.resamples, stream(self.seed, "detector resamples", self.name)) * (
+            self.weights.astype(np.float32)
+        )
+
+    def metrics(self, scored: Scored, only_auroc: bool = False) -> Mapping[str, Measured]:
+        """Every metric of a detector, by its name in the tables."""
+        n_seeds = len(scored.log_odds)
+        values: dict[str, list[float]] = {}
+        samples: dict[str, np.ndarray] = {}
+        for seed in range(n_seeds):
+            mine = np.arange(seed, self.resamples, n_seeds)
+            rows = np.concatenate([self.weights[None], self.drawn[mine]])
+            for name, found in self._of_seed(scored, seed, rows, only_auroc).items():
+                values.setdefault(name, []).append(float(found[0]))
+                samples.setdefault(name, np.empty(self.resamples))[mine] = found[1:]
+        n = len(self.labels)
+        return {name: Measured(float(np.mean(found)), samples[name], n) for name, found in values.items()}
+
+    def spread(self, scored: Scored) -> float:
+        """Standard deviation of the AUROC over the fold seeds."""
+        found = [
+            float(auc(scores, self.labels, strata, self.weights[:, None])[0])
+            for scores, strata in zip(scored.log_odds, scored.strata, strict=True)
+        ]
+        return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
+
+    def _of_seed(self, scored: Scored, seed: int, rows: np.ndarray, only_auroc: bool) -> dict[str, np.ndarray]:
+        scores, strata = scored.log_odds[seed], scored.strata[seed]
+        found: dict[str, np.ndarray] = {}
+        if not only_auroc:
+            told = all_metrics(expit(scores), self.labels, rows, scores)
+            found = {NAMES[name]: np.asarray(values) for name, values in told.items()}
+        return {"auroc": auc(scores, self.labels, strata, rows.T), **found}
+
+
+def balanced_weights(labels: Bool[np.ndarray, " item"], relations: "list[str | None]") -> Float[np.ndarray, " item"]:
+    """Weights under which every relation has as many true as false answers; 0 where it has one kind only."""
+    _, relation = np.unique([name or "" for name in relations], return_inverse=True)
+    found = np.zeros(len(labels))
+    for one in range(int(relation.max()) + 1):
+        true, false = (relation == one) & labels, (relation == one) & ~labels
+        pairs = min(int(true.sum()), int(false.sum()))
+        if pairs:
+            found[true], found[false] = pairs / true.sum(), pairs / false.sum()
+    return found
+
 
 TOSS_FOLDS = 2
 """Outer folds where labels are tossed."""
@@ -154,23 +272,25 @@ class TrainedOn:
 
 def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
     """Several datasets as one; groups that share a question or a subject become one group."""
-    keys = [key for key in datasets[0].features.states if all(key in one.features.states for one in datasets)]
-    states = {key: torch.cat([one.features.states[key] for one in datasets]) for key in keys}
+    keys = [key for key in datasets[0].features.states if all(key in dataset.features.states for dataset in datasets)]
+    states = {key: torch.cat([dataset.features.states[key] for dataset in datasets]) for key in keys}
     columns = [
-        column for column in datasets[0].features.columns if all(column in one.features.columns for one in datasets)
+        column
+        for column in datasets[0].features.columns
+        if all(column in dataset.features.columns for dataset in datasets)
     ]
-    examples = [one.examples for one in datasets]
-    group_keys = [keys for one in datasets for keys in one.group_keys]
+    examples = [dataset.examples for dataset in datasets]
+    group_keys = [keys for dataset in datasets for keys in dataset.group_keys]
     groups = joined_groups(group_keys)
     return Dataset(
         name,
         Features(
-            sum(one.features.n_items for one in datasets),
+            sum(dataset.features.n_items for dataset in datasets),
             states,
-            {column: np.concatenate([one.features.columns[column] for one in datasets]) for column in columns},
+            {column: np.concatenate([dataset.features.columns[column] for dataset in datasets]) for column in columns},
         ),
         Examples(
-            np.concatenate([one.labels for one in examples]),
+            np.concatenate([examples_of.labels for examples_of in examples]),
             groups,
             [
                 f"{data.name} {relation}"
@@ -178,14 +298,15 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
                 for relation in one.relations
             ],
             [f"{data.name} {item}" for data, one in zip(datasets, examples, strict=True) for item in one.item_ids],
-            np.concatenate([one.weights for one in examples]),
+            np.concatenate([examples_of.weights for examples_of in examples]),
         ),
         Texts(
-            [relation for one in datasets for relation in one.texts.relations],
-            [document for one in datasets for document in one.texts.documents],
+            [relation for dataset in datasets for relation in dataset.texts.relations],
+            [document for dataset in datasets for document in dataset.texts.documents],
             groups,
+            [dataset.name for dataset in datasets for _ in range(dataset.features.n_items)],
         ),
-        np.concatenate([one.natural for one in datasets]),
+        np.concatenate([dataset.natural for dataset in datasets]),
         group_keys,
     )
 

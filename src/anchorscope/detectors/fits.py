@@ -1,34 +1,47 @@
-"""All detectors by name, fitted on the same training data; what cannot be fitted here says why."""
+"""All detectors by name, fitted on the same training data; what can't be fitted here says why.
 
-from collections.abc import Callable, Sequence
+What a detector reads is declared in its entry of the catalogue (`runs`, `columns`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Int
 
-from anchorscope.catalogue import BOOSTS, DETECTORS, SAMPLES
-from anchorscope.detectors.anchor import Candidate, fit_anchor
-from anchorscope.detectors.baselines import fit_relation, fit_words
-from anchorscope.detectors.counterfactual import fit_counterfactual
+from anchorscope.catalogue import DETECTORS, KNOCKOUT, RANDOM, DetectorEntry
+from anchorscope.detectors.auto import fit_auto
 from anchorscope.detectors.data import TrainingData
-from anchorscope.detectors.mop import GATES, READINGS, MixtureOfProbes
-from anchorscope.detectors.network import fit_network
-from anchorscope.detectors.pathway import Pathway
-from anchorscope.detectors.reweighting import boost_run, fit_activation, fit_attention, fit_delta
-from anchorscope.detectors.single import (
+from anchorscope.detectors.pathway_detectors import CONSTANT_GATE, RANDOM_GATE, PathwayDetectors, fit_counterfactual
+from anchorscope.detectors.probe_detectors import (
     DetectorFit,
     fit_columns,
     fit_ensemble,
-    fit_ensemble_two,
     fit_mass_mean,
+    fit_network,
     fit_other_run,
     fit_probe,
     fit_probe_confidence,
+    fit_relation,
+    fit_words,
 )
+from anchorscope.detectors.training import INNER_FOLDS
 from anchorscope.plugins import load
 
-KNOCKOUT, RANDOM = "knockout", "random"
+
+@dataclass(frozen=True)
+class DetectorPlugin:
+    """A detector of another package."""
+
+    entry: DetectorEntry
+    """Its name, words and needs, as the catalogue has them of our own."""
+    fit: Callable[[TrainingData], DetectorFit]
+
+    @property
+    def name(self) -> str:
+        """As in the column `detector`."""
+        return self.entry.name
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,16 @@ class Texts:
     """The words of each item's question and answer."""
     groups: Int[np.ndarray, " item"]
     """Items of one group are not each other's neighbours."""
+    datasets: Sequence[str] = ()
+    """Where several were taken together, that of each item."""
+
+    @property
+    def domains(self) -> Sequence[str]:
+        """Parts of the data that `auto` leaves out in turn: datasets, if there are enough of them; else relations."""
+        if len(set(self.datasets)) >= INNER_FOLDS:
+            return self.datasets
+        datasets = self.datasets or [""] * len(self.relations)
+        return [f"{dataset} {relation or ''}" for dataset, relation in zip(datasets, self.relations, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -48,28 +71,32 @@ class DetectorFits:
 
     data: TrainingData
     texts: Texts
-    made: dict[str, DetectorFit] = field(default_factory=dict)
     choices: list[str] = field(default_factory=list)
-    """What `anchor` chose in every training set, once it is fitted."""
+    """What `auto` chose in every training set, once it is fitted."""
+    _fits: dict[str, DetectorFit] = field(default_factory=dict)
 
     def fit(self, name: str) -> DetectorFit:
         """The detector of that name."""
-        if name not in self.made:
-            own = name not in DETECTORS.plugins
-            self.made[name] = self._recipes[name]() if own else load(DETECTORS.plugins[name]).fit(self.data)
-        return self.made[name]
+        if name not in self._fits:
+            self._fits[name] = self._fit(name)
+        return self._fits[name]
+
+    def _fit(self, name: str) -> DetectorFit:
+        if name in DETECTORS.plugins:
+            return load(DETECTORS.plugins[name]).fit(self.data)
+        if name in _FITS:
+            return _FITS[name](self)
+        return fit_columns(self.data, DETECTORS[name].columns)
 
     def missing(self, name: str) -> str | None:
-        """Why a detector cannot be fitted here; None where it can."""
-        runs, columns = _reads(name)
-        for run in runs:
+        """Why a detector can't be fitted here; None where it can."""
+        entry = DETECTORS[name]
+        for run in entry.runs:
             if not self.data.has(run):
                 return f"states of the run {run!r} were not kept"
-        for column in columns:
+        for column in entry.columns:
             if column not in self.data.features.columns:
                 return f"the column {column!r} was not kept"
-        if name == "confidence" and not self.data.confidence:
-            return "the answers' log-probabilities are not known"
         return None
 
     def available(self, names: Sequence[str]) -> list[str]:
@@ -77,83 +104,35 @@ class DetectorFits:
         return [name for name in names if self.missing(name) is None]
 
     @cached_property
-    def _mixtures(self) -> MixtureOfProbes:
-        return MixtureOfProbes(self.data, KNOCKOUT)
+    def pathways(self) -> PathwayDetectors:
+        """Mixture-of-Probes and Pathway Reweighting, which share their gate."""
+        return PathwayDetectors(self.data)
 
-    @cached_property
-    def _pathway(self) -> Pathway:
-        return self._mixtures.pathway
-
-    @cached_property
-    def _recipes(self) -> dict[str, Callable[[], DetectorFit]]:
-        data = self.data
-        recipes: dict[str, Callable[[], DetectorFit]] = {
-            "confidence": lambda: fit_columns(data, data.confidence),
-            "probe": lambda: fit_probe(data),
-            "mass-mean": lambda: fit_mass_mean(data),
-            "mlp": lambda: fit_network(data),
-            "ensemble": lambda: fit_ensemble(data),
-            "ensemble-two": lambda: fit_ensemble_two(data),
-            "probe+confidence": lambda: fit_probe_confidence(data),
-            "mop": lambda: self._mixtures.best(),
-            "mop-random-cut": lambda: MixtureOfProbes(data, RANDOM).fit("hard", "predicted"),
-            "pr-attention": lambda: fit_attention(data, self._pathway),
-            "pr-activation": lambda: fit_activation(data, self._pathway),
-            "pr-delta": lambda: fit_delta(data, self._pathway),
-            "pr-delta-random-cut": lambda: fit_delta(data, Pathway(data, RANDOM)),
-            "counterfactual": lambda: fit_counterfactual(data, KNOCKOUT),
-            "counterfactual-random-cut": lambda: fit_counterfactual(data, RANDOM),
-            "anchor": self._anchor,
-            "relation": lambda: fit_relation(data, self.texts.relations),
-            "words": lambda: fit_words(data, self.texts.documents),
-            "question-only": lambda: fit_other_run(data, "question-only"),
-            "random-weights": lambda: fit_other_run(data, "random-weights"),
-        }
-        for name, columns in _COLUMNS.items():
-            recipes[name] = lambda columns=columns: fit_columns(data, columns)  # type: ignore[misc]
-        for reading in READINGS:
-            for gate in GATES:
-                recipes[f"mop-{reading}-{gate}"] = (
-                    lambda reading=reading, gate=gate: self._mixtures.fit(reading, gate)  # type: ignore[misc]
-                )
-        return recipes
-
-    def _anchor(self) -> DetectorFit:
-        names = self.available(["confidence", "probe", "probe+confidence", "counterfactual"])
-        candidates = [Candidate(name, DETECTORS[name].passes, self.fit(name)) for name in names]
-        if "confidence" in names:
-            candidates.insert(
-                -1 if "counterfactual" in names else len(names),
-                Candidate("ensemble+confidence", 1, fit_ensemble(self.data, True)),
-            )
-        fallback = self.fit("confidence" if "confidence" in names else "probe")
-        found, choices = fit_anchor(self.data, self.texts.groups, candidates, fallback)
-        self.choices[:] = choices
-        return found
+    def fit_auto(self) -> DetectorFit:
+        """The detector that is chosen among the others."""
+        fit, self.choices[:] = fit_auto(self.data, self.texts.groups, self.texts.domains)
+        return fit
 
 
-_COLUMNS: dict[str, tuple[str, ...]] = {
-    "length": ("answer_tokens",),
-    "p-true": ("p_true",),
-    **{f"self-consistency-{n}": (f"self_consistency_{n}",) for n in SAMPLES},
-    **{f"semantic-entropy-{n}": (f"semantic_entropy_{n}",) for n in SAMPLES},
+_FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
+    "confidence": lambda fits: fit_columns(fits.data, fits.data.confidence),
+    "probe": lambda fits: fit_probe(fits.data),
+    "mass-mean": lambda fits: fit_mass_mean(fits.data),
+    "mlp": lambda fits: fit_network(fits.data),
+    "ensemble": lambda fits: fit_ensemble(fits.data),
+    "probe+confidence": lambda fits: fit_probe_confidence(fits.data),
+    "mop": lambda fits: fits.pathways.fit_mixture(),
+    "mop-random-gate": lambda fits: fits.pathways.fit_mixture(RANDOM_GATE),
+    "mop-constant-gate": lambda fits: fits.pathways.fit_mixture(CONSTANT_GATE),
+    "pr-attention": lambda fits: fits.pathways.fit_reweighting(),
+    "pr-attention-random-gate": lambda fits: fits.pathways.fit_reweighting(RANDOM_GATE),
+    "pr-attention-constant-gate": lambda fits: fits.pathways.fit_reweighting(CONSTANT_GATE),
+    "counterfactual": lambda fits: fit_counterfactual(fits.data, KNOCKOUT),
+    "counterfactual-random-cut": lambda fits: fit_counterfactual(fits.data, RANDOM),
+    "auto": DetectorFits.fit_auto,
+    "relation": lambda fits: fit_relation(fits.data, fits.texts.relations),
+    "words": lambda fits: fit_words(fits.data, fits.texts.documents),
+    "question-only": lambda fits: fit_other_run(fits.data, "question-only"),
+    "random-weights": lambda fits: fit_other_run(fits.data, "random-weights"),
 }
-"""Baselines that are one plain number."""
-_BOOSTED = tuple(boost_run(side, alpha) for side in ("question", "answer") for alpha in BOOSTS)
-
-
-def _reads(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The runs (beyond the clean one) and columns without which a detector cannot be."""
-    if name in DETECTORS.plugins:
-        return (plugin := load(DETECTORS.plugins[name])).runs, plugin.columns
-    if name in _COLUMNS:
-        return (), _COLUMNS[name]
-    if name in ("question-only", "random-weights"):
-        return (name,), ()
-    if name.endswith("-random-cut"):
-        return (RANDOM,) if name.startswith("mop") else (KNOCKOUT, RANDOM), ()
-    if name == "pr-attention":
-        return (KNOCKOUT, *_BOOSTED), ()
-    if name.startswith(("mop", "pr-")) or name == "counterfactual":
-        return (KNOCKOUT,), ()
-    return (), ()
+"""How each is fitted; an entry of the catalogue that isn't here is a logistic regression on its columns."""

@@ -1,18 +1,22 @@
-"""A detector that is ready for use: what was fitted, how its log-odds become decisions, and where it may be used.
+"""A detector ready for use: what was fitted, where it may be used, and how features become decisions.
 
 A detector reads the states of one model under one prompt; anything else gives numbers without meaning. So what it was
-trained with is part of it (`DetectorSetting`), and whoever loads it compares.
+trained with is part of it (`DetectorSetting`), and is compared when it is loaded.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
 from anchorscope.answers.template import Template
-from anchorscope.detectors.features import Needs
-from anchorscope.detectors.fitted import Fitted
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.detectors.features import CLEAN, Features, Needs
+from anchorscope.detectors.fitted import Fitted, LinearProbe, TrainingRange
 from anchorscope.detectors.layer_probes import LayerProbes
-from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.stats.calibration import Calibration, Threshold
@@ -76,14 +80,6 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Calibrated:
-    """A fitted detector with the probabilities of its log-odds."""
-
-    fitted: Fitted
-    calibration: Calibration
-
-
-@dataclass(frozen=True)
 class TrainedDetector:
     """A detector with all that its use needs."""
 
@@ -97,8 +93,6 @@ class TrainedDetector:
     """For several risks; where none is named, the first that could be reached is used."""
     range: TrainingRange | None = None
     """States like those of training; None where any state will do."""
-    fallback: Calibrated | None = None
-    """What speaks in its place where a state lies outside the range; None where it speaks all the same."""
     sha256: str | None = None
     """Of the bundle that it was read from."""
     layer_probes: LayerProbes | None = None
@@ -106,24 +100,115 @@ class TrainedDetector:
 
     @property
     def needs(self) -> Needs:
-        """What is read of an item, the range's state and the fallback's numbers included."""
-        parts = [self.fitted.needs]
-        if self.range is not None:
-            parts.append(Needs(states=(self.range.key,)))
-        if self.fallback is not None:
-            parts.append(self.fallback.fitted.needs)
-        return Needs.together(parts)
+        """What is read of an item, the range's state included."""
+        return Needs.together([self.fitted.needs, *([] if self.range is None else [self.range.needs])])
 
     def threshold(self, risk: float | None = None) -> Threshold | None:
         """The threshold of a risk; where none is named, the first that can be reached; None where there is none."""
         if risk is None:
-            reached = [one for one in self.thresholds if one.probability is not None]
+            reached = [threshold for threshold in self.thresholds if threshold.probability is not None]
             return next(iter([*reached, *self.thresholds]), None)
         for one in self.thresholds:
             if abs(one.risk - risk) < 1e-9:
                 return one
-        known = ", ".join(f"{one.risk:g}" for one in self.thresholds) or "none"
+        known = ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
         raise UserError(
             f"Detector {self.name!r} has no threshold for the risk {risk:g}; it was trained for: {known}. Choose one "
             f"of these, or train it again with the risk that you want."
         )
+
+
+ACCEPT, ABSTAIN, OUT_OF_RANGE = "accept", "abstain", "out-of-range"
+"""The verdicts: probable enough for the risk; not so; or unlike everything that the detector was trained on."""
+HALF = 0.5
+"""The probability from which on answers are accepted where no risk was measured."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a detector says of one answer."""
+
+    question: str
+    answer: str
+    truth_probability: float | None
+    """Probability that the answer is true; None for an empty answer."""
+    log_odds: float | None
+    """The same as log-odds."""
+    verdict: str
+    """`accept`, `abstain` or `out-of-range`."""
+    warnings: tuple[str, ...] = field(default=())
+    """What may make the number worth less."""
+    pathway_score: float | None = None
+    """What cutting the question's key words changes in a probe's log-odds: negative where they carry the evidence; None
+    where the detector does not read both states."""
+
+    def record(self) -> dict[str, Any]:
+        """As a row of a result."""
+        return {**asdict(self), "warnings": list(self.warnings)}
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The same of several items, as arrays."""
+
+    log_odds: Float[np.ndarray, " item"]
+    """Calibrated."""
+    probability: Float[np.ndarray, " item"]
+    outside: Bool[np.ndarray, " item"]
+    """Whether a state lies outside the training range."""
+    pathway: Float[np.ndarray, " item"] | None
+
+    def verdicts(self, threshold: Threshold | None) -> list[str]:
+        """What follows for a risk."""
+        least = HALF if threshold is None else threshold.probability
+        accepted = np.zeros(len(self.outside), bool) if least is None else self.probability >= least
+        return [
+            OUT_OF_RANGE if outside else ACCEPT if taken else ABSTAIN
+            for outside, taken in zip(self.outside, accepted, strict=True)
+        ]
+
+
+def decide(trained: TrainedDetector, features: Features) -> Decisions:
+    """Calibrated log-odds and probabilities of items, and which of them lie outside the training range."""
+    raw, calibration = trained.fitted.log_odds(features), trained.calibration
+    outside = np.zeros(features.n_items, bool) if trained.range is None else trained.range.is_outside(features)
+    pair = probe_pair(trained.fitted)
+    pathway = None if pair is None else pair[1].log_odds(features) - pair[0].log_odds(features)
+    log_odds = calibration.slope * raw + calibration.intercept
+    return Decisions(log_odds, calibration.probability(raw), outside, pathway)
+
+
+def probe_pair(fitted: Fitted) -> tuple[LinearProbe, LinearProbe] | None:
+    """The first probe inside a detector that reads a place both in the clean run and under the knockout."""
+    probes = list(_probes(fitted))
+    for clean in probes:
+        for cut in probes:
+            same_place = clean.key[0] == CLEAN and cut.key == (KNOCKOUT, *clean.key[1:])
+            if same_place and cut.bias == clean.bias and torch.equal(cut.weight, clean.weight):
+                return clean, cut
+    return None
+
+
+def _probes(part: object) -> Iterator[LinearProbe]:
+    """Every linear probe of a detector, whatever it is inside of."""
+    if isinstance(part, LinearProbe):
+        yield part
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from _probes(one)
+    elif is_dataclass(part):
+        for one in fields(part):
+            yield from _probes(getattr(part, one.name))
+
+
+def threshold_notes(trained: TrainedDetector, risk: float | None) -> list[str]:
+    """What has to be said of every verdict for a risk, or for none that was named."""
+    threshold = trained.threshold(risk)
+    if threshold is None:
+        return [f"no risk was measured: accepted from probability {HALF:g} on"]
+    if threshold.probability is None:
+        return [f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"]
+    first = trained.thresholds[0]
+    if risk is None and first.probability is None:
+        return [f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"]
+    return []

@@ -1,18 +1,20 @@
-"""Who learns from what: training sets with grouped inner folds, for all fits of all detectors at once.
+"""Who learns from what: training sets with grouped inner folds, for all fits at once; and stacking on a few columns.
 
 A training set is a part of the items; what it leaves out judges the detector. Within it, inner folds choose strengths,
 layers, gates and stacking weights. So every fit is made once without each inner fold and once with all of them, and
 `assemble` gives each item the log-odds of a fit that never saw it: an item of the training set those of the fit without
-its inner fold, any other item those of the fit on the whole set. Groups never straddle.
+its inner fold, any other item those of the fit on the whole set. Groups never straddle. In stacking every set has its
+own columns (log-odds of probes that never saw the item, plain numbers), so regressions are solved by Newton's method.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from anchorscope.errors import UserError
 from anchorscope.probes.folds import grouped_folds, truth_strata
@@ -21,6 +23,8 @@ from anchorscope.stats.streams import priorities, stream
 
 INNER_FOLDS = 3
 """Inner folds of every training set."""
+LEAST_LEFT_OUT = 5
+"""True and false answers that a fold of left-out domains needs."""
 FITS = INNER_FOLDS + 1
 """Fits of a training set: one without each inner fold, and one on all."""
 
@@ -92,11 +96,23 @@ class Training:
         """Labels as 0 and 1."""
         return torch.from_numpy(self.labels).to(device).float()
 
+    def leaving_out(self, domains: Int[np.ndarray, " item"]) -> "Training":
+        """The same sets with inner folds that leave out whole domains; as they are where a set has too few for that."""
+        inner = self.inner.copy()
+        for number, members in enumerate(self.members):
+            learns = np.flatnonzero(members)
+            labels = self.labels[number, learns]
+            folds = grouped_folds(domains[learns], labels.astype(np.int64), INNER_FOLDS, learns.astype(np.uint64))
+            cells = np.bincount(2 * folds + labels, minlength=2 * INNER_FOLDS)
+            if cells.min() >= LEAST_LEFT_OUT:
+                inner[number, learns] = folds
+        return replace(self, inner=inner)
+
     @staticmethod
     def together(several: "Sequence[Training]") -> "Training":
         """The sets of all of these, which are of the same items."""
         labels, members, inner = (
-            np.concatenate([getattr(one, name) for one in several]) for name in ("labels", "members", "inner")
+            np.concatenate([getattr(training, name) for training in several]) for name in ("labels", "members", "inner")
         )
         return Training(labels, members, inner, several[0].weights)
 
@@ -159,3 +175,103 @@ def _refuse_one_sided(examples: Examples, members: np.ndarray, inner: np.ndarray
             f"{n_true} true and {examples.n_items - n_true} false answers in {len(np.unique(examples.groups))} groups "
             f"are too few: every fold needs some of both; ask more questions (--limit), or train on another dataset."
         )
+
+
+PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
+"""Factors λ of ½‖w‖² beside the mean log-loss, for columns of deviation one."""
+_STEPS = 25
+_HALVINGS = 6
+_DONE = 1e-7  # largest element of the gradient at which a fit is done
+_AT_ONCE = 2**27  # numbers in the largest working tensor
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Fitted regressions, acting on the columns as they are."""
+
+    weight: Float[Tensor, "set fit column"]
+    bias: Float[Tensor, "set fit"]
+    scores: Float[Tensor, "set item"]
+    """Log-odds of each item by a fit that never saw it."""
+
+
+def fit_stack(
+    columns: Float[Tensor, "set item column"], training: Training, penalties: tuple[float, ...] = PENALTIES
+) -> Stacked:
+    """A regression of truth on the columns, for every training set; the inner folds choose among the penalties."""
+    n_sets, n_items, width = columns.shape
+    step = max(1, _AT_ONCE // (4 * n_items * (width + 1)))
+    parts = [
+        _fit(columns[first : first + step].double(), training.take(slice(first, first + step)), penalties)
+        for first in range(0, n_sets, step)
+    ]
+    return Stacked(*(torch.cat([getattr(part, name) for part in parts]) for name in Stacked.__dataclass_fields__))
+
+
+def calibrated(scores: Float[Tensor, "set item"], training: Training) -> Stacked:
+    """Platt scaling: slope and intercept that make scores log-odds, by hardly penalised regression."""
+    return fit_stack(scores[..., None], training, (1e-4,))
+
+
+def _fit(columns: Tensor, training: Training, penalties: tuple[float, ...]) -> Stacked:
+    device = columns.device
+    weights, targets = training.fitted_on(device).double(), training.targets(device).double()
+    members = weights[:, INNER_FOLDS]
+    share = (members / members.sum(-1, keepdim=True))[..., None]
+    mean = (share * columns).sum(1, keepdim=True)
+    deviation = (share * (columns - mean).square()).sum(1, keepdim=True).sqrt()
+    varies = deviation > 1e-9 * (1 + mean.abs())
+    scaled = torch.where(varies, (columns - mean) / torch.where(varies, deviation, 1.0), 0.0)
+    design = torch.cat([scaled, torch.ones_like(scaled[..., :1])], dim=-1)
+    held = training.held_out(device).double()
+    found, losses = [], []
+    for penalty in penalties:
+        weight = newton(design, targets, weights, penalty)
+        logits = weight @ design.transpose(1, 2)
+        signed = logits[:, :INNER_FOLDS] * (1 - 2 * targets)[:, None]
+        losses.append((softplus(signed) * held).sum((1, 2)) / held.sum((1, 2)))
+        found.append((weight, logits))
+    chosen = torch.stack(losses).argmin(0)
+    rows = torch.arange(len(chosen), device=device)
+    weight = torch.stack([one for one, _ in found])[chosen, rows]
+    logits = torch.stack([one for _, one in found])[chosen, rows]
+    raw = torch.where(varies, weight[..., :-1] / torch.where(varies, deviation, 1.0), 0.0)
+    bias = weight[..., -1] - (raw * mean).sum(-1)
+    return Stacked(raw, bias, training.assemble(logits))
+
+
+def newton(
+    design: Float[Tensor, "set item column"],
+    targets: Float[Tensor, "set item"],
+    weights: Float[Tensor, "set fit item"],
+    penalty: float,
+) -> Float[Tensor, "set fit column"]:
+    """Minimises mean log-loss + ½λ‖w‖², the last column (the intercept) without penalty; damped Newton steps."""
+    share = weights / weights.sum(-1, keepdim=True)
+    ridge = torch.full((design.shape[-1],), penalty, dtype=design.dtype, device=design.device)
+    ridge[-1] = 1e-9
+    found = torch.zeros(*weights.shape[:2], design.shape[-1], dtype=design.dtype, device=design.device)
+    sign = (1 - 2 * targets)[:, None]
+
+    def objective(weight: Tensor) -> Tensor:
+        logits = weight @ design.transpose(1, 2)
+        return (softplus(logits * sign) * share).sum(-1) + (ridge * weight.square()).sum(-1) / 2
+
+    now = objective(found)
+    for _ in range(_STEPS):
+        probability = torch.sigmoid(found @ design.transpose(1, 2))
+        gradient = ((probability - targets[:, None]) * share) @ design + ridge * found
+        if float(gradient.abs().max()) < _DONE:
+            break
+        curvature = probability * (1 - probability) * share
+        hessian = (design[:, None] * curvature[..., None]).transpose(2, 3) @ design[:, None] + torch.diag(ridge)
+        step = torch.linalg.solve(hessian, gradient[..., None])[..., 0]
+        length = torch.ones_like(now)
+        for _ in range(_HALVINGS):
+            after = objective(found - length[..., None] * step)
+            length = torch.where(after > now + 1e-12, length / 2, length)
+        after = objective(found - length[..., None] * step)
+        better = after <= now
+        found = torch.where(better[..., None], found - length[..., None] * step, found)
+        now = torch.where(better, after, now)
+    return found

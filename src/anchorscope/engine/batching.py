@@ -1,6 +1,6 @@
-"""Which items run together: sorted by length, as many as a token budget allows, so that attention pads little.
+"""Which items run together: sorted by length, within a token budget, so that attention pads little.
 
-The budget, and whether blocks are compiled, follow from sizes that are known before, never from timing.
+Budget and compilation follow from sizes known beforehand, never from timing.
 """
 
 import importlib.util
@@ -17,11 +17,11 @@ from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 
 MOST_AT_ONCE = 2**16
-"""Tokens of one pass, however much memory there is: products gain nothing beyond."""
+"""Tokens of one pass at most: products gain nothing beyond."""
 
 
 def plan_batches(lengths: Sequence[int], batch_tokens: int, order: Sequence[int] | None = None) -> list[list[int]]:
-    """Indices of each batch, longest first; the longest item times the number of items stays within `batch_tokens`.
+    """Indices of each batch, longest first; longest item × number of items stays within `batch_tokens`.
 
     `order` says which items run and breaks ties between equal lengths; without it all run.
     """
@@ -48,16 +48,15 @@ _SHARE = 0.4  # of the free memory; the rest is for kernels' own needs and what 
 _HELD = 0.15  # of the free memory, for keys and values of answers that come and go
 _MOST = {"cpu": 2048, "cuda": 2**18}  # matrix products gain nothing beyond it
 _LEAST = 64
-_TOKENS_PER_READING = 16  # a state is read at about every so many tokens
+_TOKENS_PER_READING = 16  # tokens per state that is read, about
 _COMPILES_FROM = 2e16  # operations: 40 s of a large GPU, of which compiled blocks save a quarter and cost about as much
 
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """What a model's memory holds, from sizes alone: plain numbers, so that passes are planned without the model."""
+    """Memory sizes of a model: plain numbers, so that passes are planned without the model."""
 
     device: str
-    """`cpu` or `cuda`."""
     free: float
     itemsize: int
     n_layers: int
@@ -69,13 +68,13 @@ class MemoryFacts:
 
     @property
     def tokens(self) -> int:
-        """How many tokens run together: a power of two, so that a little more or less free memory changes nothing."""
+        """How many tokens run together: a power of two, so that a little more free memory changes nothing."""
         fits = _SHARE * self.free / self.bytes_per_token
         return int(min(_MOST[self.device], max(_LEAST, 2 ** math.floor(math.log2(max(1.0, fits))))))
 
     @property
     def bytes_per_token(self) -> float:
-        """What a token takes: inside a block, as keys and values of a growing answer, and as states that are read."""
+        """Bytes per token: inside a block, as keys and values of a growing answer, and as states."""
         block = 10 * self.d_model + 4 * self.d_mlp + 4 * (self.n_heads + 2 * self.key_heads) * self.d_head
         keys_values = 2 * self.n_layers * self.key_heads * self.d_head
         read = 2 * len(SITES) * self.n_layers * self.d_model / _TOKENS_PER_READING
@@ -83,16 +82,16 @@ class MemoryFacts:
 
     @property
     def slots(self) -> int:
-        """How many tokens' keys and values answers that come and go may hold; twice as many are, while they grow."""
+        """How many tokens' keys and values growing answers may hold; twice as many exist while they grow."""
         return int(_HELD * self.free / (self.itemsize * 2 * self.n_layers * self.key_heads * self.d_head))
 
     def tokens_with_gradients(self, layers: int, n_own: int, n_keys: int) -> int:
-        """How many tokens run together where torch is to go back through so many layers; rows as long as below."""
+        """How many tokens run together when torch goes back through that many layers; rows as below."""
         fits = _SHARE * self.free / (self.bytes_per_token + layers * self.bytes_kept_per_token(n_own, n_keys))
         return int(min(_MOST[self.device], 2 ** math.floor(math.log2(max(1.0, fits)))))
 
     def bytes_kept_per_token(self, n_own: int, n_keys: int) -> float:
-        """What a token of a row of `n_own` tokens that see `n_keys` leaves behind in a layer, to go back through it."""
+        """Bytes that a token, in a row of `n_own` tokens seeing `n_keys`, keeps in a layer for the backward pass."""
         own = (self.n_heads + 2 * self.key_heads) * self.d_head
         parts = 3 * self.d_mlp + own + 2 * self.key_heads * self.d_head * n_keys / n_own
         return 4 * 4 * self.d_model + self.itemsize * parts + self.n_heads * n_keys * (4 + self.itemsize)
@@ -114,23 +113,21 @@ def memory_facts(lm: LanguageModel) -> MemoryFacts:
 
 
 def automatic_tokens(lm: LanguageModel) -> int:
-    """How many tokens run together, where nobody says."""
     return memory_facts(lm).tokens
 
 
 def compile_threshold(lm: LanguageModel) -> int | None:
-    """Tokens from which on compiled blocks repay the time that compiling takes: large models, on a GPU; else None."""
+    """Tokens from which compiled blocks repay their compilation: large models on a GPU; else None."""
     if any(lm.layer_device(layer).type != "cuda" for layer in range(lm.n_layers)):
         return None
     if getattr(lm.config, "num_experts", None) or importlib.util.find_spec("triton") is None:
-        return None  # routing sends every batch another way, and each would be compiled anew
+        return None  # routing sends every batch another way, and each would be compiled again
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         return None  # triton needs a compiler of the system
     return math.ceil(_COMPILES_FROM / (2 * block_parameters(lm)))
 
 
 def block_parameters(lm: LanguageModel) -> int:
-    """Parameters that every token runs through: those of the blocks, without embedding and head."""
     return sum(parameter.numel() for parameter in lm.layers.parameters())
 
 

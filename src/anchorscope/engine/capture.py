@@ -4,8 +4,8 @@ A state at layer l depends on blocks up to l only, so one pass with the same cut
 for every l. Variants of the same items run together and share what no cut has changed yet (see `rows`). Only the wanted
 positions are kept, and each batch goes to the caller at once.
 
-The head runs only where statistics of the answers' tokens are asked for. Each is predicted by the token before it, as
-the run in question has it: a token of the cut row or, before the first query that loses an edge, of the clean row.
+The head runs only for statistics of answer tokens. Each token is predicted by the one before it: of the cut row or,
+before the first query that loses an edge, of the clean row.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,25 +35,22 @@ STATISTICS = ("log_prob", "margin", "entropy")
 
 @dataclass(frozen=True)
 class AnswerStats:
-    """Statistics of the answer tokens of some items, one item after the other."""
+    """Statistics of the answer tokens of some items, concatenated."""
 
     lengths: Int[ndarray, " item"]
-    """How many tokens each item's answer has; none is possible."""
+    """Answer tokens per item; may be 0."""
     log_prob: Float[ndarray, " answer_token"]
-    """Log-probability of each token, in nats."""
     margin: Float[ndarray, " answer_token"]
-    """Log-probability of the token less that of the best other one: positive where greedy decoding would choose it."""
+    """Log-probability of the token less that of the best other one: positive where greedy decoding chooses it."""
     entropy: Float[ndarray, " answer_token"]
-    """Entropy, in nats, of the distribution that the token was drawn from."""
+    """Entropy, in nats, of the token's distribution."""
 
     @classmethod
     def of(cls, items: Sequence[Float[ndarray, "statistic answer_token"]]) -> "AnswerStats":
-        """From each item's own numbers, rows as in `STATISTICS`."""
         whole = np.concatenate([np.empty((len(STATISTICS), 0), np.float32), *items], axis=1)
         return cls(np.array([numbers.shape[1] for numbers in items], dtype=np.int64), *whole)
 
     def by_item(self) -> list[Float[ndarray, "statistic answer_token"]]:
-        """Each item's own numbers, rows as in `STATISTICS`."""
         whole, stops = np.stack([self.log_prob, self.margin, self.entropy]), np.cumsum(self.lengths)
         return [whole[:, stop - length : stop] for stop, length in zip(stops, self.lengths, strict=True)]
 
@@ -73,7 +70,7 @@ class AnswerStats:
 def token_statistics(
     lm: LanguageModel, stream: Float[Tensor, "token d_model"], ids: Int[Tensor, " token"]
 ) -> Float[Tensor, "statistic token"]:
-    """`STATISTICS` of tokens, from the streams after the last block of the tokens before them."""
+    """`STATISTICS` of tokens, from the last block's output at the tokens before them."""
     parts, done = [torch.empty(len(STATISTICS), 0, device=lm.device)], 0
     for logits in logits_in_parts(lm, stream) if len(ids) else ():
         own = to_device(ids[done : done + len(logits)], logits.device)
@@ -85,7 +82,7 @@ def token_statistics(
 def logits_statistics(
     logits: Float[Tensor, "token vocab"], ids: Int[Tensor, " token"]
 ) -> Float[Tensor, "statistic token"]:
-    """`STATISTICS` of tokens from the logits that they are chosen by."""
+    """`STATISTICS` of tokens from their logits."""
     chosen = logits.gather(1, ids[:, None])[:, 0]
     total = logits.logsumexp(dim=-1)
     entropy = torch.special.entr(torch.softmax(logits, dim=-1)).sum(dim=-1)
@@ -97,26 +94,25 @@ def logits_statistics(
 class AttentionMass:
     """How much attention each token of an item receives from later ones in the clean run, over all layers and heads.
 
-    Weights after the softmax, without the diagonal, which no cut takes away; of all later tokens, or of the answer's
-    where only those lose edges (`direct`). So the mass of a set of tokens is what cutting them takes away in the first
-    layer that is cut. (Under `outside` the weights among the set itself are counted too.)
+    Weights after the softmax, without the diagonal, from all later tokens, or from the answer's (`direct`). So the mass
+    of a set of tokens is what cutting them removes in the first cut layer. (Under `outside`, weights within the set
+    count too.)
     """
 
     first: int
-    """Position of the first token that is told of; those before it are shared by all items and not looked at."""
+    """Position of the first token counted; those before it are shared by all items."""
     received: tuple[float, ...]
-    """Of each token from there on, summed over layers, heads and later tokens."""
+    """Per token from there on, summed over layers, heads and later tokens."""
 
     def of(self, keys: Iterable[int]) -> float:
-        """What tokens at these positions receive together."""
         places = [key - self.first for key in keys]
-        if any(not 0 <= place < len(self.received) for place in places):
+        if any(not 0 <= index < len(self.received) for index in places):
             raise ValueError(f"keys {list(keys)}, and attention is known from {self.first} on, of {len(self.received)}")
-        return sum(self.received[place] for place in places)
+        return sum(self.received[index] for index in places)
 
 
 class AttentionSums:
-    """The attention that the tokens of a batch without cuts receive, summed layer by layer as it is run."""
+    """Sums the attention that the tokens of a batch without cuts receive, layer by layer."""
 
     def __init__(self, sequences: Sequence[TokenSequence], rows: BatchRows, edges: str, device: torch.device) -> None:
         self.items = [row.item for row in rows.rows]
@@ -145,7 +141,7 @@ class AttentionSums:
         self.received += (together * counted).sum(dim=1)
 
     def masses(self, sequences: Sequence[TokenSequence]) -> dict[int, AttentionMass]:
-        """By the items' indices; waits for the device."""
+        """By item index; waits for the device."""
         first, received = self._rows.n_prefix, self.received.cpu()
         return {
             item: AttentionMass(first, tuple(row[first : len(sequences[item].ids)].tolist()))
@@ -155,10 +151,10 @@ class AttentionSums:
 
 @dataclass(frozen=True)
 class EdgeCounts:
-    """How many attention edges a pass, or a part of it, really computed without, or with a bias."""
+    """How many attention edges a pass, or a part of it, computed without, or with a bias."""
 
     lost: NDArray[np.int64]
-    """What each variant's rows lost in each layer that was run, [variant, layer]."""
+    """Edges lost by each variant's rows in each layer, [variant, layer]."""
     asked: NDArray[np.bool_]
     """Whether they were to lose any, [variant, layer]."""
     untouched: bool
@@ -172,7 +168,8 @@ class EdgeCounts:
 
 
 def refuse_idle_cuts(edges: EdgeCounts) -> None:
-    """Raises where a cut took nothing from an item, or from all of them in a layer: a flat curve would be a finding."""
+    """Raises where a cut removed nothing from an item, or from all items in a layer: a flat curve would look like a
+    result."""
     hidden = np.flatnonzero((edges.asked & (edges.lost == 0)).any(axis=0)).tolist()
     if hidden:  # every cut names a later query, so only a window can have hidden its keys from all of them
         raise UserError(
@@ -209,14 +206,12 @@ def capture(
     progress: Progress | None = None,
     title: str = "states",
 ) -> Callable[[], EdgeCounts]:
-    """Runs all batches and hands each one's states to `receive`, variant by variant.
+    """Runs all batches and passes each one's states to `receive`, variant by variant.
 
-    A GPU is only given its work: what is returned waits for it, in any thread, and gives the edges that were lost. The
-    caller checks them (`refuse_idle_cuts`), once all parts of a pass are there.
-
-    Only the first `n_layers` blocks are run, if given. `answers_of` names the variants whose answers' tokens are scored
-    for `receive_answers`: the prefix must then end before the token that predicts an answer's first. `attention` names
-    the edges whose weights are summed (`AttentionSums`), batch by batch, in a pass without cuts.
+    Work on a GPU is only queued: the returned function waits for it, in any thread, and gives the lost edges, which the
+    caller checks (`refuse_idle_cuts`) when all parts of a pass are there. `n_layers` limits the blocks that run.
+    `answers_of` names the variants whose answer tokens are scored for `receive_answers`: the prefix must end before the
+    token that predicts an answer's first. `attention` names the edges whose weights are summed in a pass without cuts.
     """
     depth = lm.n_layers if n_layers is None else n_layers
     assert not answers_of or depth == lm.n_layers, "the head, which scores answers, needs all layers"
@@ -248,7 +243,7 @@ def capture(
 
 
 class _States:
-    """The states of one batch, read while it runs."""
+    """Reads the states of one batch while it runs."""
 
     def __init__(self, lm: LanguageModel, sequences: Sequence[TokenSequence], rows: BatchRows, n_layers: int) -> None:
         self.rows, self.n_layers = rows, n_layers
@@ -259,7 +254,7 @@ class _States:
         shape = (*self.read_at.shape, len(SITES), n_layers, lm.d_model)
         self.found = torch.empty(shape, dtype=lm.dtype, device=lm.device)
         self.last_tokens = rows.token_indices(self.readers, self.read_at, n_layers - 1).reshape(-1)
-        """Places in the line of the tokens that are read after the last block."""
+        """Indices in the line of the tokens read after the last block."""
         self._opening = {0, *rows.opens.tolist()}
         self._tokens_read = torch.empty(0)
 
@@ -301,7 +296,7 @@ class _AnswerTokens:
         tokens = chain.from_iterable(sequence.ids[sequence.answer_start :] for sequence in read)
         self.ids = torch.from_numpy(np.fromiter(tokens, dtype=np.int64))
         self.before = rows.token_indices(np.repeat(readers, stops - starts), all_between(starts, stops) - 1, last_layer)
-        """Places in the last layer's stream of the tokens that predict them."""
+        """Indices in the last layer's stream of the tokens that predict them."""
 
     def split(self, scores: Float[Tensor, "statistic answer_token"]) -> Iterator[tuple[int, list[int], Tensor]]:
         """Each variant with the number of tokens of its items, and their statistics."""
@@ -311,15 +306,13 @@ class _AnswerTokens:
 
 
 class _Checks:
-    """What must not pass in silence; asked of the device once, at the end, so that it never waits for the host."""
+    """Checks that must not be skipped, asked of the device once, at the end."""
 
     def __init__(self, lm: LanguageModel, n_variants: int, n_layers: int) -> None:
         self.lm, self.n_layers = lm, n_layers
         self.finite: list[Tensor] = []
         self.untouched: list[Tensor] = []
-        """Per batch: whether a row that was to lose edges lost none in any layer."""
         self.edges = torch.zeros(n_variants, n_layers, dtype=torch.long, device=lm.device)
-        """What each variant's rows lost in each layer, all batches together."""
         self.asked = np.zeros((n_variants, n_layers), dtype=bool)
 
     def note(self, rows: BatchRows, lost: Mapping[int, Tensor], states: Tensor, scores: Tensor) -> None:
@@ -347,9 +340,9 @@ class _Checks:
         self.untouched.append((named & (total == 0)).any())
 
     def ask(self) -> Callable[[], EdgeCounts]:
-        """Asks the device; what is returned waits, gives what was lost, and raises where states are no numbers."""
+        """Queues the checks; the result waits, gives the lost edges, and raises where states aren't finite."""
         none = torch.zeros(0, dtype=torch.bool, device=self.lm.device)
-        flags = [torch.stack(found) if found else none for found in (self.finite, self.untouched)]
+        flags = [torch.stack(checks) if checks else none for checks in (self.finite, self.untouched)]
         fetched = Fetched([self.edges, flags[0].all(), flags[1].any()], self.lm.device)
         asked, no_numbers = self.asked, not_finite(self.lm)  # what is returned holds no model
 

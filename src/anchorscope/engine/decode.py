@@ -1,11 +1,11 @@
-"""Answers in batches, greedy or sampled: the prefix's keys and values are reused, and finished rows leave the batch.
+"""Answers in batches, greedy or sampled: the prefix's keys and values are reused, finished rows leave the batch.
 
-An answer ends where the caller says so, before the token that ends it. The log-probability of every answer token comes
-along: the model's own, at whatever temperature the token was drawn. A prompt that is sampled many times is read once.
+An answer ends where the caller says so, before the token that ends it. Log-probabilities are the model's own, at any
+temperature. A prompt that is sampled many times is read once.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ from anchorscope.engine.forward import (
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.models.devices import to_device
-from anchorscope.models.families import BlockOutput, Keys, Queries, masked_attention, per_group
+from anchorscope.models.families import Keys, Queries, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 from anchorscope.stats.streams import mixed, uniform
@@ -36,14 +36,14 @@ from anchorscope.stats.streams import mixed, uniform
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the tokens of answers are drawn: temperature, then the nucleus (top-p), then one number per prompt and step.
+    """How tokens are drawn: temperature, then the nucleus (top-p), then one number per prompt and step.
 
-    The number depends on the prompt's own seed and on the step, never on the batch: whatever runs beside a prompt, the
-    same seed gives the same answer, up to the rounding of its logits.
+    The number depends on the prompt's seed and the step, never on the batch: the same seed gives the same answer, up to
+    the rounding of its logits.
     """
 
     seeds: UInt64[ndarray, " prompt"]
-    """A random number per prompt, which all of its draws depend on; a prompt that is sampled twice needs two."""
+    """A random number per prompt; a prompt that is sampled twice needs two."""
     temperature: float = 1.0
     top_p: float = 1.0
     """Tokens are drawn from the likeliest ones that together have at least this probability."""
@@ -60,7 +60,7 @@ class Sampling:
 
 
 def step_numbers(seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] | np.uint64) -> Float[ndarray, " row"]:
-    """The numbers in [0, 1) that choose tokens, by seed and step, counted from 0."""
+    """Uniform numbers in [0, 1) by seed and step."""
     return uniform(mixed(seeds, steps + np.uint64(1)))
 
 
@@ -74,8 +74,8 @@ def distribution(logits: Float[Tensor, "row vocab"], temperature: float, top_p: 
     ordered, ids = probabilities.sort(dim=-1, stable=True)  # least likely first: small sums keep their digits
     out = ordered.cumsum(dim=-1, dtype=torch.double) <= 1 - top_p
     out[:, -1] = False
-    kept = torch.zeros_like(probabilities).scatter_(1, ids, ordered.masked_fill_(out, 0))
-    return kept / kept.sum(dim=-1, keepdim=True)
+    nucleus = torch.zeros_like(probabilities).scatter_(1, ids, ordered.masked_fill_(out, 0))
+    return nucleus / nucleus.sum(dim=-1, keepdim=True)
 
 
 def draw_tokens(
@@ -89,9 +89,9 @@ def draw_tokens(
 
 
 class Growing:
-    """Keys and values of answers under way, a row each: slot = position, slots for all steps, finished rows leave.
+    """Keys and values of growing answers, a row each: slot = position; finished rows leave.
 
-    transformers' caches truncate sliding layers to their window and cannot share a prefix among the rows of a batch.
+    transformers' caches truncate sliding layers and can't share a prefix among the rows of a batch.
     """
 
     def __init__(self, prefix: Prefix, rows: int, n_slots: int) -> None:
@@ -103,7 +103,6 @@ class Growing:
     def write(
         self, layer: int, rows: Int[Tensor, " token"], slots: Int[Tensor, " token"], key: Keys, value: Keys
     ) -> tuple[Float[Tensor, "row slot key_head d_head"], Float[Tensor, "row slot key_head d_value"]]:
-        """Puts tokens into their rows and slots; all of the layer's keys and values."""
         if layer == len(self.stores):
             self.stores.append((self._store(key, layer), self._store(value, layer, values=True)))
         keys, values = self.stores[layer]
@@ -114,67 +113,12 @@ class Growing:
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         self.stores = [(keys[rows.to(keys.device)], values[rows.to(keys.device)]) for keys, values in self.stores]
 
-    def grow(self, rows: int) -> None:
-        """Makes room for this many rows; those that are there stay."""
-        self.stores = [(_longer(keys, rows), _longer(values, rows)) for keys, values in self.stores]
-        self.rows = rows  # only now: memory may have run out
-
-    def begin(self, rows: Int[Tensor, " row"], prefix: Prefix) -> None:
-        """Rows that have come later begin with these tokens; all layers are there already."""
-        for layer, (keys, values) in enumerate(self.stores) if prefix.length else ():
-            keys[rows.to(keys.device), : prefix.length] = prefix.keys[layer]
-            values[rows.to(keys.device), : prefix.length] = prefix.values[layer]
-
-    def row(self, row: int, ids: tuple[int, ...]) -> Prefix:
-        """A row's keys and values of its first tokens, which are these."""
-        keys, values = (tuple(store[part][row, : len(ids)] for store in self.stores) for part in (0, 1))
-        return Prefix(ids, keys, values)
-
-    def move(self, rows: Int[Tensor, " row"], to: Int[Tensor, " row"], n_slots: int) -> None:
-        """The first slots of some rows take the place of others."""
-        for pair in self.stores:
-            for store in pair:
-                store[to.to(store.device), :n_slots] = store[rows.to(store.device), :n_slots]
-
-    def clear(self, row: int) -> None:
-        """What a row held is no number: the next one would read it through its mask."""
-        for keys, values in self.stores:
-            keys[row], values[row] = 0, 0
-
     def _store(self, like: Tensor, layer: int, values: bool = False) -> Tensor:
         # Zeros, because slots that are masked must still hold numbers.
         store = like.new_zeros(self.rows, self.n_slots, *like.shape[1:])
         if self.prefix.length:
             store[:, : self.prefix.length] = (self.prefix.values if values else self.prefix.keys)[layer]
         return store
-
-
-def _longer(store: Tensor, rows: int) -> Tensor:
-    longer = store.new_zeros(rows, *store.shape[1:])
-    longer[: len(store)] = store
-    return longer
-
-
-SitePlace = tuple[str, int]
-States = dict[SitePlace, Float[Tensor, "row d_model"]]
-"""States of rows at one token each."""
-
-
-class StateReader:
-    """Reads states at some places of some tokens while they pass the blocks."""
-
-    def __init__(self, lm: LanguageModel, places: Iterable[SitePlace], tokens: Tensor | None) -> None:
-        """`tokens` are the places in the line whose states are wanted; None for all."""
-        self.places, self.tokens, self.last = tuple(places), tokens, lm.n_layers - 1
-        self.found: States = {}
-
-    def visit(self, layer: int, output: BlockOutput) -> None:
-        """After every block; of the last there is nothing but the tokens that are read."""
-        for site, own in self.places:
-            if own == layer:
-                whole = getattr(output, site)[0]
-                every = self.tokens is None or layer == self.last
-                self.found[site, layer] = whole if every else whole[self.tokens.to(whole.device)]  # type: ignore[union-attr]
 
 
 def read_prompts(
@@ -184,11 +128,10 @@ def read_prompts(
     prefix: Prefix,
     cache: Growing,
     into: Sequence[int],
-    places: Iterable[SitePlace] = (),
-) -> tuple[list[int], Float[Tensor, "row d_model"], States]:
+) -> tuple[list[int], Float[Tensor, "row d_model"]]:
     """Runs some prompts from the prefix on, and fills the cache's rows `into` with their keys and values.
 
-    The prompts in the order of the rows, the stream after each one's last token, and the states there.
+    The prompts in the order of the rows, and the stream after each one's last token.
     """
     layout = BatchRows(sequences, part, [CLEAN], prefix.length, lm.n_layers)
     rows = torch.tensor([into[row.item] for row in layout.rows for _ in range(row.first, row.stop)])
@@ -199,9 +142,8 @@ def read_prompts(
 
     packed = Packed(lm, sequences, layout, prefix, keep)
     last = to_device(layout.own[1:] - 1, lm.device)
-    reader = StateReader(lm, places, last)
-    stream = run_layers(lm, packed.ids, packed.positions, packed, reader.visit, read=last)
-    return [row.item for row in layout.rows], stream[0].to(lm.device), reader.found
+    stream = run_layers(lm, packed.ids, packed.positions, packed, read=last)
+    return [row.item for row in layout.rows], stream[0].to(lm.device)
 
 
 class Step:
@@ -224,7 +166,7 @@ class Step:
     def attend(
         self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
     ) -> Float[Tensor, "token head d_value"]:
-        """Each token sees its row's keys, its own among them; rows that the cache has beyond are not looked at."""
+        """Each token sees its row's keys, its own included; further rows of the cache are ignored."""
         keys, values = self.cache.write(self.layer, self.rows, self.slots, key, value)
         mask = per_group(self.mask, query.shape[1] // key.shape[1])
         n = len(self.slots)
@@ -242,11 +184,11 @@ IsEnd = Callable[[int, Sequence[int]], bool]
 @dataclass(frozen=True)
 class Decoded:
     ids: tuple[int, ...]
-    """The answer's tokens, without the line break or end token."""
+    """Without the line break or end token."""
     log_probs: tuple[float, ...]
-    """Log-probability of each of them, as the model has it: temperature and top-p do not count."""
+    """As the model has it, before temperature and top-p."""
     finished: bool
-    """Whether the answer ended by itself; False means truncated."""
+    """False if truncated."""
 
 
 def decode(
@@ -268,7 +210,7 @@ def decode(
     for batch in batches:
         rows = [prompts[index] for index in batch]
         drawn = None if sampling is None else sampling.take(batch)
-        decoded = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once, drawn).decode(max_new_tokens, is_end)
+        decoded = DecodingBatch(lm, rows, prefix, max_new_tokens + 1, at_once, drawn).decode(max_new_tokens, is_end)
         answers.update(zip(batch, decoded, strict=True))
         listener.advance(len(batch))
     listener.finish()
@@ -280,7 +222,9 @@ def decoded_lengths(prompts: Sequence[tuple[int, ...]], n_prefix: int, max_new_t
     return [len(prompt) - n_prefix + max_new_tokens // 2 for prompt in prompts]
 
 
-class _Batch:
+class DecodingBatch:
+    """Answers to several prompts, decoded together."""
+
     def __init__(
         self,
         lm: LanguageModel,
@@ -301,36 +245,42 @@ class _Batch:
         self.finished = [False] * len(rows)
         self.active = list(range(len(rows)))
         self.ends = self._read(different, prefix)
-        """Where the stream stands after each row's last token, [row, d_model]."""
+        """The stream after each row's last token, [row, d_model]."""
         if len(different) < len(rows):
-            place = {row: index for index, row in enumerate(different)}
-            own = torch.tensor([place[row] for row in rows], device=lm.device)
+            index_of = {row: index for index, row in enumerate(different)}
+            own = torch.tensor([index_of[row] for row in rows], device=lm.device)
             self.cache.keep(own)
             self.ends = self.ends[own]
 
-    def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
+    def steps(self, max_new_tokens: int, is_end: IsEnd) -> Iterator[None]:
+        """One token at a time; in between `tokens` can be read, and rows ended early by setting `finished`."""
         for step in range(max_new_tokens + 1):  # one more than the longest answer, for its end
             chosen, log_probs = self._choose(step)
             self._note(chosen.tolist(), log_probs.tolist(), is_end, max_new_tokens)
+            yield
             if step == max_new_tokens or all(self.finished[row] for row in self.active):
-                break
+                return
             self.ends = self._step(self._leave(chosen.to(self.lm.device)))  # the head may be on another GPU
+
+    def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
+        for _ in self.steps(max_new_tokens, is_end):
+            pass
         return [
             Decoded(ids=tuple(ids[:max_new_tokens]), log_probs=tuple(probs[:max_new_tokens]), finished=finished)
             for ids, probs, finished in zip(self.tokens, self.log_probs, self.finished, strict=True)
         ]
 
     def _read(self, rows: Sequence[tuple[int, ...]], prefix: Prefix) -> Float[Tensor, "row d_model"]:
-        """Runs the prompts, some rows at a time, and fills the cache with their keys and values."""
+        """Runs the prompts, some rows at a time, and fills the cache."""
         sequences = [TokenSequence(row, answer_start=len(row), read_at=()) for row in rows]
         ends = torch.empty(len(rows), self.lm.d_model, dtype=self.lm.dtype, device=self.lm.device)
         for part in plan_batches([len(row) - prefix.length for row in rows], self.at_once):
-            read, found, _ = read_prompts(self.lm, sequences, part, prefix, self.cache, range(len(rows)))
+            read, found = read_prompts(self.lm, sequences, part, prefix, self.cache, range(len(rows)))
             ends[read] = found
         return ends
 
     def _step(self, ids: Int[Tensor, " row"]) -> Float[Tensor, "row d_model"]:
-        """Runs one token more of every active row."""
+        """Runs one more token of every active row."""
         self.longest += 1
         step = Step(self.lm, self.cache, self.lengths, self.longest)
         stream = run_layers(self.lm, ids, self.lengths, step)
@@ -339,24 +289,24 @@ class _Batch:
 
     @torch.inference_mode()
     def _choose(self, step: int) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
-        """The next token of every active row, the likeliest or one that is drawn, and its log-probability."""
+        """The next token of every active row and its log-probability."""
         tokens, log_probs, done = [], [], 0
-        drawn = None
+        numbers = None
         if self.sampling is not None:
-            drawn = torch.from_numpy(step_numbers(self.sampling.seeds[self.active], np.uint64(step)))
+            numbers = torch.from_numpy(step_numbers(self.sampling.seeds[self.active], np.uint64(step)))
         for logits in logits_in_parts(self.lm, self.ends):
-            if self.sampling is None or drawn is None:
+            if self.sampling is None or numbers is None:
                 chosen, token = logits.max(dim=-1)
             else:
-                token = draw_tokens(logits, self.sampling, drawn[done : done + len(logits)])
+                token = draw_tokens(logits, self.sampling, numbers[done : done + len(logits)])
                 chosen = logits.gather(1, token[:, None])[:, 0]
             tokens.append(token)
             log_probs.append(chosen - logits.logsumexp(dim=-1))
             done += len(logits)
-        found = torch.cat(log_probs)
-        if not bool(torch.isfinite(found).all()):
+        chosen_log_probs = torch.cat(log_probs)
+        if not bool(torch.isfinite(chosen_log_probs).all()):
             raise not_finite(self.lm)
-        return torch.cat(tokens), found
+        return torch.cat(tokens), chosen_log_probs
 
     def _note(self, chosen: list[int], log_probs: list[float], is_end: IsEnd, most: int) -> None:
         for row, token, log_prob in zip(self.active, chosen, log_probs, strict=True):
@@ -369,12 +319,12 @@ class _Batch:
                 self.log_probs[row].append(log_prob)
 
     def _leave(self, chosen: Tensor) -> Tensor:
-        """The next step's tokens, with finished rows gone where enough of them are."""
-        going = [place for place, row in enumerate(self.active) if not self.finished[row]]
+        """The next step's tokens, without finished rows where enough of them are."""
+        going = [index for index, row in enumerate(self.active) if not self.finished[row]]
         if len(self.active) - len(going) < _LEAVE_SHARE * len(self.active):
             return chosen
         indices = torch.tensor(going, device=self.lm.device)
-        self.active = [self.active[place] for place in going]
+        self.active = [self.active[index] for index in going]
         self.lengths = self.lengths[indices]
         self.cache.keep(indices)
         return chosen[indices]

@@ -1,13 +1,13 @@
-"""One batch through the decoder layers, with the engine's own attention.
+"""One batch through the decoder layers, with the engine's own attention. Everything that runs a model uses
+`run_layers`.
 
-Everything that runs a model goes through `run_layers`. The tokens of all rows stand in one line, without padding. Only
-attention (`Packed`) needs the rows apart: it gathers each row's queries, and its keys from the shared prefix, from the
-item's clean row and from the row itself.
+The tokens of all rows stand in one line, without padding. Only attention (`Packed`) needs the rows apart: it gathers
+each row's queries, and its keys from the shared prefix, the item's clean row and the row itself. Masks are causal,
+within a layer's window, and minus infinity where an edge is cut, so that the rest renormalises exactly. The diagonal
+always stays, so no row is empty.
 
-Masks are causal, within a layer's window, and minus infinity where an edge is cut, so that the rest renormalises
-exactly. The diagonal always stays: no row is ever empty. Edges whose weight is set to 0 after the softmax are kept
-apart, and a mask has a dimension for heads only where some heads are cut and others are not. An edge that is weakened
-or strengthened has a finite number in the mask, added after the soft cap.
+Edges whose weight is set to 0 after the softmax are kept apart, and a mask has a head dimension only where heads
+differ. A weakened or strengthened edge has a finite number in the mask, added after the soft cap.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,9 +41,9 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import attention_kernels
 
 MASK_WIDTH = 8
-"""Keys are padded to a multiple of this: kernels that take a mask want its rows aligned."""
+"""Keys are padded to a multiple of this: masked kernels want aligned rows."""
 LOGITS_AT_ONCE = 2**28
-"""Tokens times vocabulary that the head gives at a time: a gigabyte of float32."""
+"""Tokens × vocabulary computed by the head at a time: a gigabyte of float32."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ NO_PREFIX = Prefix(ids=(), keys=(), values=())
 
 @dataclass(frozen=True)
 class CutRows:
-    """The cuts of a batch's rows: on the device what masks are made of, in host memory what is asked before."""
+    """The cuts of a batch's rows: on the device for masks, in host memory for planning."""
 
     keys: Bool[Tensor, "row key_pos"]
     edges: Int[Tensor, " row"]
     answer_start: Int[Tensor, " row"]
     bias: Float[Tensor, " row"]
-    """What is added to the scores of the edges; minus infinity where they are cut."""
+    """Added to the scores of the edges; minus infinity where they are cut."""
     heads: Bool[Tensor, "row head"] | None
-    """The query heads that lose edges; None where all do, in every row."""
+    """The query heads that lose edges; None for all, in every row."""
     is_zeroed: Bool[np.ndarray, " row"]
     """Whether weights are set to 0 after the softmax, instead of a mask before it."""
     is_biased: Bool[np.ndarray, " row"]
@@ -128,37 +128,33 @@ def visible(queries: Int[Tensor, "row pos"], n_keys: int, window: int | None) ->
 
 
 def additive(allowed: Bool[Tensor, "*edge"], dtype: torch.dtype) -> Float[Tensor, "*edge"]:
-    """0 where attention is allowed and minus infinity elsewhere."""
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, float("-inf"))
 
 
 Keep = Callable[[int, Keys, Keys], None]
 Weigh = Callable[[Weights], None]
-"""Given the weights of each layer in turn, computed on the side: what is run is the same with and without it."""
+"""Called with the weights of each layer, computed on the side: the pass itself is unchanged."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Who sees what in one layer, on its device."""
-
     shape: tuple[int, int, int]
-    """Rows, queries and keys of a row."""
     even: bool
     """Whether all rows are equally long, so that queries need no gathering."""
     queries: Int[Tensor, " row_pos"]
     """Index in the line of each row's queries."""
     back: Int[Tensor, " token"]
-    """Where among all rows' queries each token of the line is."""
+    """Index among all rows' queries of each token of the line."""
     keys: Int[Tensor, " row_key_pos"]
     """Index of each row's keys among prefix and tokens."""
     mask: Float[Tensor, "row pos key_pos"] | Float[Tensor, "row head pos key_pos"]
-    """To add to the scores; per head where some heads are cut and others not."""
+    """Added to the scores; per head where heads differ."""
     zeroed: Bool[Tensor, "row pos key_pos"] | Bool[Tensor, "row head pos key_pos"] | None
     """The weights to set to 0; None for none."""
     lost: Int[Tensor, " row"] | None
-    """How many edges each row's cut takes or biases here; None where nothing is to be cut."""
+    """How many edges each row's cut removes or biases here; None where nothing is cut."""
     masks: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-    """Mask and zeroed weights for heads that share their keys, by how many do."""
+    """Mask and zeroed weights for heads that share keys, by group size."""
 
     def mask_for(self, groups: int) -> Tensor:
         return self._made_once("mask", self.mask, groups)
@@ -201,12 +197,12 @@ class Packed:
         self.cuts = CutRows.of(cuts, starts, self.n_keys, lm.n_heads, lm.device)
         self.plans: dict[tuple[object, ...], _Plan] = {}
         self.lost: dict[int, Tensor] = {}
-        """Edges that each layer's attention was really computed without, or with a bias, per row."""
+        """Edges that each layer's attention was computed without, or with a bias, per row."""
         self.ids = torch.from_numpy(rows.ids(sequences))
         self.positions = rows.positions()
 
     def enter(self, layer: int) -> Joining | None:
-        """Makes ready for a layer; the tokens of rows that begin here, if any do."""
+        """Prepares a layer; the tokens of rows that begin here, if any."""
         self.layer = layer
         device, window = self.lm.layer_device(layer), self.lm.sliding_window(layer)
         key = (self.rows.stretch(layer), window, device)
@@ -233,25 +229,25 @@ class Packed:
         )
         mask = plan.mask_for(heads // key_heads)
         edit = plan.edit_for(heads // key_heads) if self.watch is None else self.watch
-        found = masked_attention(queries, keys, values, mask, scaling, softcap, edit).reshape(rows * n, heads, -1)
+        attended = masked_attention(queries, keys, values, mask, scaling, softcap, edit).reshape(rows * n, heads, -1)
         if self.weigh is not None:
             self.weigh(attention_weights(queries, keys, mask, scaling, softcap))
         if plan.lost is not None:
             self.lost[self.layer] = plan.lost
-        return found if plan.even else found.index_select(0, plan.back)
+        return attended if plan.even else attended.index_select(0, plan.back)
 
     def _with_prefix(self, own: Tensor, shared: tuple[Tensor, ...]) -> Tensor:
         return torch.cat((shared[self.layer], own)) if self.prefix.length else own
 
     def _plan(self, n_rows: int, cut: NDArray[np.bool_], window: int | None, device: torch.device) -> _Plan:
-        rows, here, n_prefix = self.rows, self.lm.device, self.prefix.length
-        first, stop = (to_device(part[:n_rows], here)[:, None] for part in (rows.first, rows.stop))
-        own, clean = (to_device(part[:n_rows], here)[:, None] for part in (rows.own, rows.clean))
+        rows, lm_device, n_prefix = self.rows, self.lm.device, self.prefix.length
+        first, stop = (to_device(part[:n_rows], lm_device)[:, None] for part in (rows.first, rows.stop))
+        own, clean = (to_device(part[:n_rows], lm_device)[:, None] for part in (rows.own, rows.clean))
         lengths = rows.stop[:n_rows] - rows.first[:n_rows]
         n, total = int(lengths.max()), int(rows.own[n_rows])
-        offsets = torch.arange(n, device=here)
+        offsets = torch.arange(n, device=lm_device)
         queries = first + offsets  # positions
-        key = torch.arange(self.n_keys, device=here)
+        key = torch.arange(self.n_keys, device=lm_device)
         indices = torch.where(key < first, clean + key - n_prefix, own + key - first) + n_prefix
         indices = torch.where(key < n_prefix, key, indices).masked_fill(key >= stop, 0)
         allowed = visible(queries, self.n_keys, window)
@@ -259,7 +255,7 @@ class Packed:
         lost = zeroed = bias = None
         if cut.any():
             cuts = self.cuts
-            removed = cuts.removed(queries) & to_device(cut, here)[:, None, None] & ~beyond
+            removed = cuts.removed(queries) & to_device(cut, lm_device)[:, None, None] & ~beyond
             lost = (removed & allowed).sum(dim=(1, 2))
             zeroed_rows, biased_rows = cut & cuts.is_zeroed[:n_rows], cut & cuts.is_biased[:n_rows]
             if (cut & cuts.is_by_head[:n_rows]).any():
@@ -268,14 +264,14 @@ class Packed:
                 allowed, beyond = allowed[:, None], beyond[:, None]
             per_row = (-1, *[1] * (removed.dim() - 1))
             if zeroed_rows.any():
-                is_zeroed = to_device(zeroed_rows, here).view(per_row)
+                is_zeroed = to_device(zeroed_rows, lm_device).view(per_row)
                 zeroed, removed = removed & is_zeroed, removed & ~is_zeroed
             if biased_rows.any():
-                is_biased = to_device(biased_rows, here).view(per_row)
+                is_biased = to_device(biased_rows, lm_device).view(per_row)
                 bias = torch.where(removed & is_biased, cuts.bias[:n_rows].to(self.lm.dtype).view(per_row), 0)
                 removed = removed & ~is_biased
             allowed = allowed & ~removed
-        allowed = allowed | beyond  # nobody reads beyond a row's end, but numbers must be there
+        allowed = allowed | beyond  # values beyond a row's end are never read, but must be finite
         mask = additive(allowed, self.lm.dtype)
         if bias is not None:
             mask += bias
@@ -297,7 +293,7 @@ Visit = Callable[[int, BlockOutput], None]
 
 class BatchAttention(Attends, Protocol):
     def enter(self, layer: int) -> Joining | None:
-        """Makes ready for a layer; the tokens that join there, if any do."""
+        """Prepares a layer; the tokens that join there, if any."""
 
 
 def run_layers(
@@ -313,8 +309,8 @@ def run_layers(
 ) -> Float[Tensor, "1 read d_model"]:
     """Runs tokens in one line through all blocks, or the first `layers`; the stream after the last.
 
-    `read` names the places that are wanted of the last block: after its attention only they are run. `compiled` blocks
-    pay where a model is large. With `gradients` torch remembers what it needs to go back.
+    `read` names the indices wanted of the last block: after its attention only they are run. `compiled` blocks pay for
+    large models. With `gradients` torch keeps what the backward pass needs.
     """
     last = (lm.n_layers if layers is None else layers) - 1
     lm.refuse_unknown_tokens(ids)
@@ -347,17 +343,19 @@ def compute_prefix(lm: LanguageModel, ids: tuple[int, ...]) -> Prefix:
     """Keys and values of the shared leading tokens, once for all items."""
     if not ids:
         return NO_PREFIX
-    kept: list[tuple[Tensor, Tensor]] = []
+    pairs: list[tuple[Tensor, Tensor]] = []
     sequences = [TokenSequence(ids, answer_start=len(ids), read_at=())]
     rows = BatchRows(sequences, [0], [CLEAN], 0, lm.n_layers)
-    packed = Packed(lm, sequences, rows, NO_PREFIX, lambda layer, key, value: kept.append((key.clone(), value.clone())))
+    packed = Packed(
+        lm, sequences, rows, NO_PREFIX, lambda layer, key, value: pairs.append((key.clone(), value.clone()))
+    )
     run_layers(lm, packed.ids, packed.positions, packed)
-    keys, values = zip(*kept, strict=True)
+    keys, values = zip(*pairs, strict=True)
     return Prefix(ids, keys, values)
 
 
 def logits_in_parts(lm: LanguageModel, stream: Float[Tensor, "token d_model"]) -> Iterator[Float[Tensor, "part vocab"]]:
-    """Next-token logits in float32, some tokens after the other: those of all at once would fill the memory."""
+    """Next-token logits in float32, in parts: all at once would fill the memory."""
     for part in stream.split(max(1, LOGITS_AT_ONCE // int(lm.config.vocab_size))):
         yield lm.logits(part).float()
 

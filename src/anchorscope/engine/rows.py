@@ -1,10 +1,9 @@
 """What one batch runs: a row per item and variant, each only from the first position that its cut changes.
 
-Everything before that position is as in the clean run: so every item has one clean row, as long as others need it, and
-the rows of its variants begin where they differ. A variant whose layers begin higher up joins in at its first layer,
-with the clean row's stream. A patched row joins in the same way, and takes the stream of some positions from its
-donor's clean row: donors run clean in the same batch, as far as they are needed. At the first layer the stream is made
-of token embeddings, and a patched row begins with its donor's tokens there.
+Everything before that position is as in the clean run: so every item has one clean row, as long as others need it. A
+variant whose layers begin higher up joins at its first layer, with the clean row's stream. A patched row joins
+likewise, and takes the stream of some positions from its donor's clean row; donors run clean in the same batch. At the
+first layer the stream is made of token embeddings, so a patched row begins with its donor's tokens there.
 """
 
 from bisect import bisect_right
@@ -30,9 +29,9 @@ class Row(NamedTuple):
     stop: int
     cut: Cut = NO_CUT
     opens: int = 0
-    """The layer at which the row begins, and its cut with it."""
+    """The layer at which the row, and its cut, begins."""
     closes: int = 0
-    """The first layer that is not cut any more."""
+    """The first layer that is no longer cut."""
     patch: Patch | None = None
     """The states that it takes from another item where it begins."""
 
@@ -40,9 +39,9 @@ class Row(NamedTuple):
 @dataclass(frozen=True)
 class Joining:
     places: NDArray[np.int64]
-    """Places in the stream that they start from."""
+    """Indices in the stream that they start from."""
     positions: NDArray[np.int64]
-    """Their own positions, whatever those of the tokens that they start from."""
+    """Their own positions."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +73,20 @@ class BatchRows:
                     raise InterventionNotApplied(f"a patch takes states of position {stop - 1}, which its donor lacks")
                 needed[who] = max(stop, needed.get(who, n_prefix))
         clean = [Row(item, n_prefix, stop) for item, stop in needed.items() if stop > n_prefix]
-        changed.sort(key=lambda one: one[1].opens)
+        changed.sort(key=lambda pair: pair[1].opens)
         self.rows = [*clean, *(row for _, row in changed)]
         self.n_prefix = n_prefix
         self.variant = np.array([-1] * len(clean) + [variant for variant, _ in changed])
         """The variant of each row; -1 for a clean one, which may serve several."""
-        told = zip(*((row.first, row.stop, row.opens, row.closes) for row in self.rows), strict=True)
-        self.first, self.stop, self.opens, self.closes = map(np.array, told)
+        columns = zip(*((row.first, row.stop, row.opens, row.closes) for row in self.rows), strict=True)
+        self.first, self.stop, self.opens, self.closes = map(np.array, columns)
         self._turns = np.union1d(self.opens, self.closes).tolist()
         self.own = np.concatenate([[0], np.cumsum(self.stop - self.first)])
-        """Place of each row's first token; the number of all tokens at the end."""
-        clean_row = {row.item: place for place, row in enumerate(clean)}
-        self.clean_start = {row.item: int(self.own[place]) for place, row in enumerate(clean)}
+        """Index of each row's first token; the number of all tokens at the end."""
+        clean_row = {row.item: index for index, row in enumerate(clean)}
+        self.clean_start = {row.item: int(self.own[index]) for index, row in enumerate(clean)}
         self.clean = self.own[[clean_row.get(row.item, 0) for row in self.rows]]
-        row_of = {(variant, row.item): len(clean) + place for place, (variant, row) in enumerate(changed)}
+        row_of = {(variant, row.item): len(clean) + index for index, (variant, row) in enumerate(changed)}
         self.readings = []
         for index, variant in enumerate(variants):
             run = tuple(filter(variant.runs, items))
@@ -99,7 +98,7 @@ class BatchRows:
         return torch.from_numpy(all_between(self.first[:at_once], self.stop[:at_once]))
 
     def stretch(self, layer: int) -> int:
-        """The number of the stretch of layers that a layer is in: in all of them the same rows run and lose edges."""
+        """The number of a layer's stretch: in all its layers the same rows run and lose edges."""
         return bisect_right(self._turns, layer)
 
     def open_at(self, layer: int) -> int:
@@ -112,7 +111,7 @@ class BatchRows:
         return (self.opens[:open_rows] <= layer) & (layer < self.closes[:open_rows])
 
     def token_indices(self, rows: NDArray[np.int64], positions: NDArray[np.int64], layer: int) -> NDArray[np.int64]:
-        """Places of positions [row, …] as rows see them in a layer: their own tokens, or the clean row's before."""
+        """Indices of positions [row, …] as rows see them in a layer: their own tokens, or the clean row's before."""
         column = (slice(None), *([None] * (positions.ndim - 1)))
         first, opens = self.first[rows][column], self.opens[rows][column]
         own, clean = self.own[rows][column], self.clean[rows][column]
@@ -120,7 +119,7 @@ class BatchRows:
         return np.where(is_own, own + positions - first, clean + positions - self.n_prefix)
 
     def joining(self, layer: int) -> Joining | None:
-        """The tokens of the rows which begin in the middle, at this layer; None where none does."""
+        """The tokens of the rows that begin at this later layer; None if none does."""
         if layer == 0 or not (self.opens == layer).any():
             return None
         places, positions = [], []
@@ -134,20 +133,20 @@ class BatchRows:
         return Joining(np.concatenate(places), np.concatenate(positions))
 
     def ids(self, sequences: Sequence[TokenSequence]) -> NDArray[np.int64]:
-        """Token ids of the rows that begin with the first layer; where one is patched there, its donor's."""
+        """Token ids of the rows that begin with the first layer; of a patched one, its donor's."""
         at_once = self.rows[: self.open_at(0)]
         tokens = chain.from_iterable(sequences[row.item].ids[row.first : row.stop] for row in at_once)
-        found = np.fromiter(tokens, dtype=np.int64, count=int(self.own[len(at_once)]))
+        ids = np.fromiter(tokens, dtype=np.int64, count=int(self.own[len(at_once)]))
         for start, row in zip(self.own.tolist(), at_once, strict=False):
             if row.patch is not None:
                 donor = sequences[row.patch.donor].ids
-                taken = [donor[place] for place in row.patch.donor_positions]
-                found[start + np.array(row.patch.positions) - row.first] = taken
-        return found
+                taken = [donor[position] for position in row.patch.donor_positions]
+                ids[start + np.array(row.patch.positions) - row.first] = taken
+        return ids
 
 
 def all_between(first: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All whole numbers from each first to before its stop, one row of them after the other."""
+    """All whole numbers from each first to before its stop, concatenated."""
     lengths = stop - first
     ends = np.cumsum(lengths)
     return np.arange(lengths.sum()) + np.repeat(first - (ends - lengths), lengths)
@@ -156,7 +155,7 @@ def all_between(first: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np
 def _item_rows(
     sequence: TokenSequence, item: int, variants: Sequence[Variant], n_prefix: int, n_layers: int
 ) -> tuple[list[tuple[int, Row]], dict[int, int]]:
-    """The changed rows of one item, and up to where clean rows are needed: its own, and those of its donors."""
+    """The changed rows of one item, and how far clean rows are needed: its own and its donors'."""
     rows, needed, n = [], {item: n_prefix}, len(sequence.ids)
     for index, variant in enumerate(variants):
         if not variant.runs(item):
@@ -182,13 +181,13 @@ def _item_rows(
 
 
 def tokens_of(sequence: TokenSequence, item: int, variants: Sequence[Variant], n_prefix: int, n_layers: int) -> int:
-    """How many tokens run for an item, all variants together, its donors' too; 0 where none runs it."""
+    """How many tokens run for an item, all variants and donors together; 0 if none runs it."""
     rows, needed = _item_rows(sequence, item, variants, n_prefix, n_layers)
     return sum(stop - n_prefix for stop in needed.values()) + sum(row.stop - row.first for _, row in rows)
 
 
 def _first_query(sequence: TokenSequence, cut: Cut, n_prefix: int) -> int:
-    """The first position that loses an edge; a cut that takes nothing must not pass for one that was made."""
+    """The first position that loses an edge; a cut that removes nothing is refused."""
     if min(cut.keys) < n_prefix or max(cut.keys) >= len(sequence.ids):
         # A key inside the shared prefix would have to be cut from the prefix's own later tokens, and those are not run.
         raise InterventionNotApplied(
@@ -202,7 +201,7 @@ def _first_query(sequence: TokenSequence, cut: Cut, n_prefix: int) -> int:
 
 
 def refuse_lost_patch(sequence: TokenSequence, patch: Patch, n_prefix: int) -> None:
-    """States of the shared prefix are not run here, so that they can be neither replaced nor given."""
+    """States of the shared prefix aren't run here, so they can be neither replaced nor given."""
     if min(*patch.positions, *patch.donor_positions, n_prefix) < n_prefix or max(patch.positions) >= len(sequence.ids):
         raise InterventionNotApplied(
             f"a patch names positions {patch.positions} and {patch.donor_positions} of its donor, and only those from "

@@ -1,9 +1,9 @@
-"""How much a loss hangs on attention edges: |A · ∂L/∂A| per layer and head, summed over sets of edges.
+"""How much a loss depends on attention edges: |A · ∂L/∂A| per layer and head, summed over sets of edges.
 
-A is a weight after the softmax; to first order, A · ∂L/∂A is what the loss would lose if that one weight were set to 0.
-The queries are the answer's tokens, the keys are sets that the caller names. The pass is the clean one, with gradients
-back to the attention weights and nowhere else: no parameter collects any. Each layer's weights are summed the moment
-their gradient is there, so that the gradients of all layers are never held together.
+A is a weight after the softmax; to first order, A · ∂L/∂A is what the loss would lose if that weight were 0. Queries
+are the answer's tokens, keys are sets named by the caller. The pass is the clean one, with gradients to the attention
+weights and nowhere else. Each layer's weights are summed as soon as their gradient exists, so that the gradients of all
+layers are never held together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,12 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 
 ALL = "all"
-"""The set of all keys, which is always there."""
 
 Loss = Callable[
     [list[int], Float[Tensor, "item position site layer d_model"]], Float[Tensor, " item"] | Float[Tensor, "item loss"]
 ]
-"""Given items and their states, up to the highest layer that one of them needs: each item's loss, or several. Tensors
-that it multiplies the states with must not have been made in inference mode (torch cannot go back through them; a clone
-will do)."""
+"""From items and their states, up to the highest layer that one needs: each item's loss, or several. Tensors multiplied
+with the states must not have been made in inference mode (clone them)."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ def saliency(
 ) -> Saliency:
     """Saliency of every item: from each of its sets of keys to the queries of its answer.
 
-    The queries are the positions from `answer_start` to the last one that is read, or it alone where it lies before the
-    answer. `tops` are the layers that each item's loss reads: no block above a batch's highest is run.
+    Queries are the positions from `answer_start` to the last one read, or that one alone if it lies before the answer.
+    `tops` are the layers that each item's loss reads: no block above a batch's highest is run.
     """
     refuse_unread_positions(sequences, prefix.length)
     lm, prefix = lm.without_learning(), _outside_inference_mode(prefix)
@@ -73,21 +71,21 @@ def saliency(
         by_item.update(zip(batch, values, strict=True))
         listener.advance(len(batch))
     listener.finish()
-    found = np.stack([by_item[item] for item in range(len(sequences))])
-    if not np.isfinite(found).all():
+    stacked = np.stack([by_item[item] for item in range(len(sequences))])
+    if not np.isfinite(stacked).all():
         raise not_finite(lm)
-    return Saliency(found, (*keys, ALL))
+    return Saliency(stacked, (*keys, ALL))
 
 
-def refuse_no_gradient(found: Saliency) -> Saliency:
-    """Raises where the loss does not hang on any attention weight of any item."""
-    if not found.values.any():
-        raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not hang on them")
-    return found
+def refuse_no_gradient(measured: Saliency) -> Saliency:
+    """Raises where the loss depends on no attention weight of any item."""
+    if not measured.values.any():
+        raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not depend on them")
+    return measured
 
 
 class _Sums:
-    """Takes a layer's weights and their gradient and keeps the sums; knows nothing of the graph that they come from."""
+    """Sums a layer's weights with their gradients; knows nothing of their graph."""
 
     def __init__(self, queries: Tensor, sets: Tensor, lm: LanguageModel) -> None:
         self.queries, self.sets = queries, sets
@@ -103,9 +101,8 @@ class _Sums:
         self.found[:, :, layer] = torch.einsum("rhk,rsk->rsh", per_key.to(self.sets.device), self.sets)
 
     def take(self) -> Tensor:
-        """What was found, and a fresh start."""
-        found, self.found = self.found, torch.zeros_like(self.found)
-        return found
+        sums, self.found = self.found, torch.zeros_like(self.found)
+        return sums
 
 
 class _Batch:
@@ -127,7 +124,7 @@ class _Batch:
         sets = _key_sets([[sets[item] for item in batch] for sets in keys.values()], sequences, packed.n_keys)
         device = self.lm.device
         self.sums = _Sums(torch.from_numpy(queries).to(device), torch.from_numpy(sets).to(device), self.lm)
-        self.tokens_read = rows.token_indices(np.arange(len(batch)), np.array([one.read_at for one in sequences]), 0)
+        self.tokens_read = rows.token_indices(np.arange(len(batch)), np.array([item.read_at for item in sequences]), 0)
         self.first_weights = torch.empty(0)
         self.read: list[Tensor] = []
         """States of each layer at the positions that are read."""
@@ -186,6 +183,6 @@ def _key_sets(
 
 
 def _outside_inference_mode(prefix: Prefix) -> Prefix:
-    """Copies of the prefix's tensors: torch goes back through none that was made in inference mode."""
-    keys, values = (tuple(one.clone() for one in part) for part in (prefix.keys, prefix.values))
+    """Copies of the prefix's tensors: torch can't go back through those made in inference mode."""
+    keys, values = (tuple(tensor.clone() for tensor in part) for part in (prefix.keys, prefix.values))
     return Prefix(prefix.ids, keys, values)

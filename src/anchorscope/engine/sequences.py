@@ -1,4 +1,4 @@
-"""What the engine is given: token sequences, and what to cut in them. All positions are absolute indices into `ids`."""
+"""What the engine is given: token sequences, and what to cut in them. Positions are absolute indices into `ids`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 SITES = ("attention", "mlp", "residual")
 """Where states are read: what attention adds, what the feed-forward part adds, the stream after the block."""
 EDGES = ("all", "outside", "direct")
-"""Which later queries are kept from a cut key: all; those outside the cut keys; those of the answer only."""
+"""Which later queries lose a cut key: all; those outside the cut keys; those of the answer only."""
 HOW = ("mask", "zero")
 """How an edge is cut: masked before the softmax, so that the rest renormalises; or its weight set to 0 after it."""
 
@@ -22,20 +22,20 @@ class TokenSequence:
 
 @dataclass(frozen=True)
 class Cut:
-    """Attention edges to remove from one item's run, or to weaken or strengthen, in every layer that is cut.
+    """Attention edges to remove from one item's run, or to weaken or strengthen, in every cut layer.
 
-    A token's attention to itself is never touched, whatever the keys.
+    A token's attention to itself is never changed.
     """
 
     keys: tuple[int, ...]
-    """Positions that later positions may no longer attend to, or attend to less or more."""
+    """Positions that later ones no longer attend to, or attend to less or more."""
     edges: str = "all"
     how: str = "mask"
     heads: tuple[int, ...] | None = None
     """The query heads that lose the edges; None for all."""
     alpha: float = -1.0
-    """Scores of the edges get + log(1 + alpha) before the softmax: −1 removes them, 0 leaves all as it is, above 0
-    strengthens them."""
+    """Scores of the edges get + log(1 + alpha) before the softmax: −1 removes them, 0 changes nothing, above 0
+    strengthens."""
 
     def __post_init__(self) -> None:
         if self.edges not in EDGES:
@@ -53,7 +53,6 @@ class Cut:
 
     @property
     def bias(self) -> float:
-        """What is added to the scores of its edges."""
         return -math.inf if self.alpha == -1 else math.log1p(self.alpha)
 
     @property
@@ -61,7 +60,7 @@ class Cut:
         return len(self.keys)
 
     def first_query(self, sequence: TokenSequence) -> int:
-        """The first position that loses an edge: all before it are as in the clean run; the length where none does."""
+        """The first position that loses an edge; the length if none does."""
         if not self.changes:
             return len(sequence.ids)
         first = min(self.keys) + 1
@@ -73,7 +72,7 @@ class Cut:
         return first
 
     def takes_edges(self, sequence: TokenSequence, window: int | None) -> bool:
-        """Whether a layer that looks back so far has any of the edges that are cut; the nearest query tells."""
+        """Whether a layer with this window has any of the cut edges; the nearest query decides."""
         if window is None:
             return True
         keys = set(self.keys)
@@ -88,13 +87,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class Patch:
-    """States of one item's run to replace, at the entry of one layer, by another item's clean ones (activation
-    patching)."""
+    """States of one item's run to replace, at the entry of one layer, by another item's clean ones."""
 
     positions: tuple[int, ...]
     """Positions of the item whose states are replaced, in order."""
     donor: int
-    """Index of the item that gives its states; it may be the item itself."""
+    """Index of the item that gives its states; may be the item itself."""
     donor_positions: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -111,7 +109,7 @@ class Variant:
     cuts: Mapping[int, Cut] | None = None
     """The cut of each item that is run; None for the clean run of all."""
     layers: range | None = None
-    """The layers that lose the edges; None for all. A patch is made at the entry of the first, and names it."""
+    """The layers that lose the edges; None for all. A patch is made at the entry of the first."""
     patches: Mapping[int, Patch] | None = None
     """The patch of each item that is run; None where none is patched."""
 
@@ -130,14 +128,14 @@ class Variant:
         named = self.cuts if self.patches is None else self.patches
         return named is None or item in named
 
-    def take(self, place: Mapping[int, int], items: Sequence[int]) -> "Variant":
-        """The same for some of the items, which are called otherwise now: `place` has their new numbers."""
+    def take(self, index_of: Mapping[int, int], items: Sequence[int]) -> "Variant":
+        """The same for some of the items; `place` maps them to their new indices."""
         cuts, patches = self.cuts, self.patches
         if cuts is not None:
-            cuts = {place[item]: cuts[item] for item in items if item in cuts}
+            cuts = {index_of[item]: cuts[item] for item in items if item in cuts}
         if patches is not None:
             patches = {
-                place[item]: replace(patches[item], donor=place[patches[item].donor])
+                index_of[item]: replace(patches[item], donor=index_of[patches[item].donor])
                 for item in items
                 if item in patches
             }
@@ -149,7 +147,7 @@ CLEAN = Variant()
 
 
 def shared_prefix_length(sequences: Sequence[Sequence[int]], limits: Sequence[int]) -> int:
-    """How many leading tokens all sequences share, at most `limits[i]` of each; one token of each is left to run."""
+    """How many leading tokens all sequences share, at most `limits[i]` of each; one token of each remains to run."""
     if not sequences:
         return 0
     first = sequences[0]
@@ -161,7 +159,7 @@ def shared_prefix_length(sequences: Sequence[Sequence[int]], limits: Sequence[in
 
 
 def refuse_unread_positions(sequences: Sequence[TokenSequence], n_prefix: int) -> None:
-    """An index before the prefix's end would count from the back and quietly read another token."""
+    """A negative index relative to the prefix would silently read another token."""
     for sequence in sequences:
         if not all(n_prefix <= position < len(sequence.ids) for position in sequence.read_at):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""States and numbers of items in further runs, for detectors and for nulls of the question share.
+"""States and numbers of items in further runs, for detectors and for controls of the parts.
 
 Detectors read numbers beside states: how sure the model is of its answer, as it is and under the knockout and the
 random cut; what it says when asked whether the answer is true; how far sampled answers agree. States under strengthened
@@ -180,14 +180,19 @@ def answer_only_states(
 
 def random_weight_states(
     executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
-) -> tuple[Tensor, Tensor]:
-    """Clean and cut states of the same items through a model that knows nothing, [1, layer, item, d_model] each."""
-    sequences = [item.sequence(setting.positions) for item in items]
-    variants = (CLEAN, _variant(KNOCKOUT, items, setting))
-    work = planner.states("random weights", sequences, _prefix(items), variants)
-    work = replace(work, keep=((place,), (place,)), random_weights=True)
-    clean, cut = run_states(executor, work, progress).variants
-    return _given(clean.states), _given(cut.states)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """States of the same items through a model that knows nothing, [layer, item, d_model] each: clean and cut at the
+    place, and clean before the answer begins."""
+    sequences = [
+        replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
+        for sequence in (item.sequence(setting.positions) for item in items)
+    ]
+    variants, before = (CLEAN, _variant(KNOCKOUT, items, setting)), (len(setting.positions), place[1])
+    first = min(len(_prefix(items)), *(sequence.answer_start - 1 for sequence in sequences))
+    work = planner.states("random weights", sequences, _prefix(items)[:first], variants)
+    work = replace(work, keep=((place, before), (place,)), random_weights=True)
+    clean, cut = (_given(part.states) for part in run_states(executor, work, progress).variants)
+    return clean[0], cut[0], clean[1]
 
 
 def _given(part: T | None) -> T:

@@ -54,7 +54,6 @@ from anchorscope.evidence.scores import (
     relation_only,
     words_only,
 )
-from anchorscope.plan.passes import on_device
 from anchorscope.progress import Progress
 from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
 from anchorscope.stats.estimate import Estimate, kappa
@@ -234,7 +233,6 @@ class Evidence:
     """AUC [permutation] of probes that learned permuted labels under an intervention, at the headline place."""
 
 
-@on_device
 def evidence_tables(
     evidence: Evidence, progress: Progress, device: str | torch.device = "cpu"
 ) -> dict[str, pl.DataFrame]:

@@ -21,7 +21,7 @@ class Collected:
     def __init__(
         self, lm: LanguageModel, shard: StatesPass, variant: int, keep: Sequence[Place], scorer: Scorer | None
     ) -> None:
-        run = sorted(item for batch in shard.batches for item in batch if shard.variants[variant].runs(item))
+        run = shard.run_by(variant)
         self.items = np.array(run, dtype=np.int64)
         self._slot = {item: slot for slot, item in enumerate(run)}
         self._places = tuple(keep)

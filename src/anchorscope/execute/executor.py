@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from anchorscope.execute.numerics import NumericsClass, numerics_of
@@ -33,8 +34,17 @@ def describe(lm: LanguageModel) -> Description:
 class Executor(Protocol):
     """Runs shards."""
 
-    divides: bool
-    """Whether a pass is handed over batch by batch; one process runs it whole, which gives the same bits."""
+    folder: Path | None
+    """Where workers write states and other large tensors; None where they are handed back."""
+
+    @property
+    def n_workers(self) -> int:
+        """How many shards can run at the same time."""
+        ...
+
+    def divide(self, work: Any) -> Sequence[Any]:
+        """What a pass is divided into: its batches; one process runs it whole, which gives the same bits."""
+        ...
 
     @property
     def n_layers(self) -> int:
@@ -43,6 +53,10 @@ class Executor(Protocol):
 
     def lowered(self, tokens: int) -> None:
         """Memory ran out: from now on so many tokens run together."""
+        ...
+
+    def forget_states(self) -> None:
+        """Removes what workers wrote to `folder`."""
         ...
 
     def describe(self) -> Description:
@@ -57,6 +71,10 @@ class Executor(Protocol):
 @runtime_checkable
 class ShardFolder(Protocol):
     """What an executor needs of the run folder that it works for."""
+
+    @property
+    def work(self) -> Path:
+        """Where steps are."""
 
     def tell(self, what: str) -> None:
         """Something that the user has to know."""
@@ -80,7 +98,8 @@ class Workers(Protocol):
 class LocalExecutor:
     """One worker in this process; the model is loaded when the first shard comes."""
 
-    divides = False
+    folder: Path | None = None
+    n_workers = 1
 
     def __init__(self, load: Callable[[], LanguageModel], lowered: Callable[[int], None] = lambda tokens: None) -> None:
         self._load, self._lowered = load, lowered
@@ -88,6 +107,13 @@ class LocalExecutor:
     def lowered(self, tokens: int) -> None:
         """Memory ran out: from now on so many tokens run together."""
         self._lowered(tokens)
+
+    def divide(self, work: Any) -> Sequence[Any]:
+        """The pass, whole."""
+        return [work]
+
+    def forget_states(self) -> None:
+        """There are none: states are handed over."""
 
     @cached_property
     def worker(self) -> Worker:

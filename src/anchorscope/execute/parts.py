@@ -21,7 +21,7 @@ class VariantPart:
     logits: Float[ndarray, "item position site probe layer"] | None
     """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
     states: Float[Tensor, "place layer item d_model"] | None
-    """States at the places that were to be kept, in host memory."""
+    """States at the places that were to be kept, in host memory; those of all shards where they are in a file."""
     answers: AnswerStats | None = None
     """Statistics of the items' answer tokens, where they were wanted of all variants."""
 

@@ -7,9 +7,14 @@ worker that hangs, or a node that is lost, holds nothing up. Package and model h
 """
 
 import contextlib
+import copyreg
+import errno
+import io
 import logging
 import os
+import pickle
 import secrets
+import shutil
 import socket
 import sys
 import time
@@ -17,14 +22,17 @@ import traceback
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.errors import Incomplete, MemoryRanOut, UserError
+from anchorscope.errors import Incomplete, MemoryRanOut, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.executor import Description, ShardFolder, describe
 from anchorscope.execute.numerics import (
@@ -37,9 +45,12 @@ from anchorscope.execute.numerics import (
 )
 from anchorscope.execute.parts import Part
 from anchorscope.execute.worker import Shard, Worker
+from anchorscope.files import PARTIAL
 from anchorscope.models.devices import is_device_lost
 from anchorscope.models.loading import load
 from anchorscope.models.sources import ModelFiles, model_files
+from anchorscope.plan.passes import StatesPass
+from anchorscope.plan.state_files import FileTensor, file_of
 from anchorscope.progress import Progress, Silent
 
 PATIENCE = 1800.0
@@ -79,11 +90,24 @@ class Failure:
     text: str
 
 
+@dataclass(frozen=True)
+class Reply:
+    """What a worker answers to a shard."""
+
+    worker: str
+    """Its id, new after a restart."""
+    part: bytes | Failure
+    """Packed."""
+    states: int = 0
+    """Bytes of states that the worker wrote to the run folder."""
+
+
 class RayWorker:
     """The actor: a model, loaded when it is first needed."""
 
     def __init__(self, job: WorkerJob) -> None:
         self._job, self._id = job, uuid.uuid4().hex
+        self._probes: tuple[Any, Any] = (None, None)
 
     @cached_property
     def _worker(self) -> Worker:
@@ -100,16 +124,29 @@ class RayWorker:
         except UserError as error:
             return Failure(UserError, str(error))
 
-    def run(self, shard: Shard) -> tuple[str, Part | Failure]:
-        """This worker's id, new after a restart, and the shard's part."""
+    def run(self, packed: bytes, probes: Sequence[Any] = ()) -> Reply:
+        """The part of a packed shard; `probes` refers to those of its pass."""
         try:
-            return self._id, self._worker.run(shard, Silent())
-        except (UserError, MemoryRanOut) as error:
-            return self._id, Failure(type(error), str(error))
+            shard: Shard = pickle.loads(packed)
+            if probes and isinstance(shard, StatesPass) and shard.probes is not None:
+                shard = replace(shard, probes=replace(shard.probes, sets=self._fetch(probes[0])))
+            with full_disk_is_incomplete():
+                part = pack(self._worker.run(shard, Silent()))
+            return Reply(self._id, part, _written(shard))
+        except (UserError, Incomplete, MemoryRanOut) as error:
+            return Reply(self._id, Failure(type(error), str(error)))
         except Exception as error:
             if is_device_lost(error):
                 os._exit(1)  # nothing will run here any more; Ray starts another
-            return self._id, Failure(RuntimeError, traceback.format_exc())
+            return Reply(self._id, Failure(RuntimeError, traceback.format_exc()))
+
+    def _fetch(self, reference: Any) -> Any:
+        """The probes of a pass, fetched with its first shard."""
+        if reference != self._probes[0]:
+            import ray
+
+            self._probes = reference, pickle.loads(ray.get(reference))
+        return self._probes[1]
 
 
 class RayWorkers:
@@ -123,7 +160,7 @@ class RayWorkers:
         self.other_classes: list[str] = []
         self.silent: dict[int, Any] = {}
         """Workers with a call that is overdue: they get nothing more until it is answered."""
-        self.done = self.lost = self.repeated = 0
+        self.done = self.lost = self.repeated = self.moved = self.states = 0
         self._joined = False
         self._settings = contextlib.ExitStack()
 
@@ -135,7 +172,6 @@ class RayWorkers:
         self._settings.enter_context(contextlib.redirect_stdout(sys.stderr))
         self._joined = join(ray, self.choice.address, (self.choice.workers or 0) * self._cpus or None)
         try:
-            ray.util.register_serializer(Tensor, serializer=_packed, deserializer=_unpacked)
             actor = ray.remote(RayWorker).options(
                 num_cpus=self._cpus,
                 num_gpus=self._gpus(ray),
@@ -165,11 +201,12 @@ class RayWorkers:
         return max(1, self.job.threads)
 
     def _gpus(self, ray: Any) -> int:
-        """GPUs of one worker: one, or as many as there are for each where a model is spread over several."""
-        if self.job.device == "cpu":
-            return 0
-        gpus = int(ray.cluster_resources().get("GPU", 0))
-        return max(1, gpus // (self.choice.workers or 1)) if self.job.device == "balanced" else 1
+        """GPUs of one worker: one, or its share of a machine's where a model is spread over several."""
+        if self.job.device != "balanced":
+            return int(self.job.device != "cpu")
+        share = int(ray.cluster_resources().get("GPU", 0)) // (self.choice.workers or 1)
+        machine = max((int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
+        return max(1, min(share, machine))
 
     def _number(self, ray: Any) -> int:
         """How many workers there are; refused where this machine has no room for them."""
@@ -226,8 +263,8 @@ class RayWorkers:
         self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
     ) -> "RayExecutor":
         """The executor of one run; messages go to its folder from now on."""
-        self.tell, self.done, self.lost, self.repeated = folder.tell, 0, 0, 0
-        return RayExecutor(self, lowered, expected)
+        self.tell, self.done, self.lost, self.repeated, self.moved, self.states = folder.tell, 0, 0, 0, 0, 0
+        return RayExecutor(self, lowered, expected, folder.work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}")
 
     def description(self) -> Description:
         """The model that shards run on."""
@@ -244,6 +281,8 @@ class RayWorkers:
             "done": self.done,
             "repeated": self.repeated,
             "lost": self.lost,
+            "coordinator_bytes": self.moved,
+            "states_bytes": self.states,
             "other_classes": list(self.other_classes),
         }
 
@@ -269,8 +308,26 @@ class RayExecutor:
     workers: RayWorkers
     on_lowered: Callable[[int], None]
     expected: Callable[[], NumericsClass | None]
-    divides: bool = field(default=True, init=False)
+    folder: Path | None = None
     _is_checked: bool = field(default=False, init=False)
+
+    @property
+    def n_workers(self) -> int:
+        """How many shards can run at the same time."""
+        return len(self.workers.actors)
+
+    def divide(self, work: Any) -> Sequence[Any]:
+        """The batches of a pass; states that are kept go to files in the run folder."""
+        if self.folder is None or not isinstance(work, StatesPass) or not any(work.keep):
+            return work.shards()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        identity = self.describe().identity
+        return work.writing_shards(self.folder, identity.d_model, identity.dtype, self.n_layers)
+
+    def forget_states(self) -> None:
+        """Removes all files of states."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def lowered(self, tokens: int) -> None:
         """Memory ran out: from now on so many tokens run together."""
@@ -313,6 +370,8 @@ class _Handed:
         self.lost: Counter[int] = Counter()
         """How often a worker was lost with a shard."""
         self.slowest = 0.0
+        self.probes: tuple[Any, Any] = (None, None)
+        """Those of the shards so far, and the one copy of them in Ray's object store."""
 
     def parts(self) -> Iterator[Part]:
         """All parts, in order."""
@@ -359,27 +418,49 @@ class _Handed:
 
     def call(self, worker: int, shard: int) -> None:
         """Hands a shard to a worker."""
-        made = self.workers.actors[worker].run.remote(self.shards[shard])
+        content, probes = self.with_stored_probes(self.shards[shard])
+        packed = pack(content)
+        self.workers.moved += len(packed)
+        made = self.workers.actors[worker].run.remote(packed, probes)
         self.calls[made] = (shard, worker, time.monotonic())
+
+    def with_stored_probes(self, shard: Shard) -> tuple[Shard, Sequence[Any]]:
+        """A shard without its probes, and a reference to them: all shards of a pass have the same ones."""
+        if not isinstance(shard, StatesPass) or shard.probes is None:
+            return shard, ()
+        if self.probes[0] is not shard.probes.sets:
+            import ray
+
+            packed = pack(shard.probes.sets)
+            self.workers.moved += len(packed)
+            self.probes = shard.probes.sets, ray.put(packed)
+        return replace(shard, probes=replace(shard.probes, sets=())), (self.probes[1],)  # in a tuple Ray leaves it be
 
     def take(self, call: Any, ray: Any) -> None:
         """Takes an answer; the shard of a worker that is lost for good goes to another one."""
         shard, worker, since = self.calls.pop(call)
         actor = self.workers.actors[worker]
         try:
-            name, part = ray.get(call)
-            self.workers.check(actor, name)
+            reply = ray.get(call)
+            self.workers.check(actor, reply.worker)
         except ray.exceptions.RayActorError as error:
             return self.lose(shard, worker, _short(error))
-        if isinstance(part, Failure):
-            raise part.kind(part.text)
+        except (ray.exceptions.RaySystemError, ray.exceptions.ObjectLostError, *_full(ray)) as error:
+            raise Incomplete(
+                f"Ray cannot move a shard ({_short(error)[:200]}); what is done is kept: give Ray more memory, and run "
+                f"the same command to resume."
+            ) from error
+        if isinstance(reply.part, Failure):
+            raise reply.part.kind(reply.part.text)
+        self.workers.moved += len(reply.part)
         self.slowest = max(self.slowest, time.monotonic() - since)
         if shard < self.given or shard in self.done:
             return  # a second worker was faster
         for other in [other for other, (same, _, _) in self.calls.items() if same == shard]:
             del self.calls[other]
-        self.done[shard] = part
+        self.done[shard] = pickle.loads(reply.part)
         self.workers.done += 1
+        self.workers.states += reply.states
         self.progress.advance(_n_items(self.shards[shard]))
 
     def lose(self, shard: int, worker: int, reason: str) -> None:
@@ -395,6 +476,11 @@ class _Handed:
         self.workers.tell(f"a worker is lost ({reason[:120]}); its shard is given to another")
         if not any(same == shard for same, _, _ in self.calls.values()):
             self.waiting.appendleft(shard)
+
+
+def _full(ray: Any) -> tuple[type[Exception], ...]:
+    """What Ray raises where its object store, or the disk that it spills to, is full."""
+    return ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError
 
 
 def _n_items(shard: Any) -> int:
@@ -442,17 +528,45 @@ class WorkerGroups:
         self.open.clear()
 
 
-# Tensors on their way: Ray moves arrays without copying them, and torch's own way copies every one.
+# What travels.
 
 
-def _packed(tensor: Tensor) -> tuple[Any, str, tuple[int, ...]]:
+def pack(value: Any) -> bytes:
+    """A shard or a part as bytes; a tensor that lies in a file as the file's name."""
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, 5)
+    pickler.dispatch_table = copyreg.dispatch_table.copy() | {Tensor: _reduce_tensor}
+    pickler.dump(value)
+    return stream.getvalue()
+
+
+def _reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    in_file = file_of(tensor)
+    if in_file is not None:
+        return FileTensor.map, (in_file,)
     flat = tensor.detach().cpu().contiguous()
-    return flat.view(-1).view(torch.uint8).numpy(), str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+    return _make_tensor, (flat.view(-1).view(torch.uint8).numpy(), tensor.dtype, tuple(tensor.shape))
 
 
-def _unpacked(packed: tuple[Any, str, tuple[int, ...]]) -> Tensor:
-    content, dtype, shape = packed
-    return torch.from_numpy(content.copy()).view(getattr(torch, dtype)).reshape(shape)  # Ray's memory is read only
+def _make_tensor(content: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(content).view(dtype).reshape(shape)
+
+
+def _written(shard: Shard) -> int:
+    """Bytes of states that a shard has written."""
+    files = [rows for rows in shard.into if rows is not None] if isinstance(shard, StatesPass) else []
+    return sum(rows.nbytes for rows in files)
+
+
+@contextlib.contextmanager
+def full_disk_is_incomplete() -> Iterator[None]:
+    """A disk that is full ends a run on many workers like a lack of anything else: what is done is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Incomplete(f"{fault_in_words(error)} What is done is kept; run the same command to resume.") from error
 
 
 # The cluster.

@@ -10,17 +10,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy import ndarray
 
 from anchorscope.answers.generate import LIST, Answer, spoken_answers, thinkers
 from anchorscope.engine.batching import too_long_for_memory
+from anchorscope.engine.capture import AnswerStats, EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.executor import Executor
-from anchorscope.execute.merging import merge_states
-from anchorscope.execute.parts import ChoicesPart, DecodedPart, SaliencyPart, StatesPart
+from anchorscope.execute.parts import ChoicesPart, DecodedPart, SaliencyPart, StatesPart, VariantPart
 from anchorscope.execute.worker import Pass
 from anchorscope.plan.passes import (
     AnswersPass,
@@ -31,6 +32,7 @@ from anchorscope.plan.passes import (
     StatesPass,
     plan_decoding,
 )
+from anchorscope.plan.state_files import file_of
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
@@ -44,9 +46,41 @@ def run_states(executor: Executor, work: StatesPass, progress: Progress) -> Stat
     """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
 
     def merge(found: Iterator[tuple[StatesPass, StatesPart]]) -> StatesPart:
-        return merge_states((placed(shard.items, part) for shard, part in found), len(work.sequences))
+        return merge_states([placed(shard.items, part) for shard, part in found])
 
     return _run(executor, work, progress, StatesPart, merge)
+
+
+def merge_states(parts: Sequence[StatesPart]) -> StatesPart:
+    """The whole pass, checked: every cut took edges in every layer that it was asked for; one part is the whole."""
+    edges = EdgeCounts.sum([part.edges for part in parts])
+    refuse_idle_cuts(edges)
+    if len(parts) == 1:
+        return parts[0]
+    variants = tuple(map(_merge_variant, zip(*(part.variants for part in parts), strict=True)))
+    log_probs = {item: found for part in parts for item, found in part.log_probs.items()}
+    attention = {item: mass for part in parts for item, mass in part.attention.items()}
+    return StatesPart(variants, edges, log_probs, attention)
+
+
+def _merge_variant(parts: Sequence[VariantPart]) -> VariantPart:
+    """One variant of all shards, its items in order."""
+    items = np.concatenate([part.items for part in parts])
+    order = np.argsort(items)
+    items = items[order]
+    assert not (items[1:] == items[:-1]).any(), "two parts have the same item"
+    logits = [part.logits for part in parts if part.logits is not None]
+    answers = [part.answers for part in parts if part.answers is not None]
+    states = [part.states for part in parts if part.states is not None]
+    in_file = bool(states) and file_of(states[-1]) is not None  # every part then has the states of all
+    if states and not in_file:
+        states = [torch.cat(states, dim=2)[:, :, torch.from_numpy(order)]]
+    return VariantPart(
+        items,
+        np.concatenate(logits)[order] if logits else None,
+        states[-1] if states else None,
+        AnswerStats.join(answers).take(order.tolist()) if answers else None,
+    )
 
 
 def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
@@ -143,7 +177,7 @@ def _run(
     """
     while True:
         try:
-            shards: Sequence[Pass] = work.shards() if executor.divides else [work]
+            shards = executor.divide(work)
             with closing(executor.map(shards, progress)) as parts:  # workers are free, whatever the merge meets
                 return merge(zip(shards, _checked(parts, kind), strict=True))
         except MemoryRanOut:

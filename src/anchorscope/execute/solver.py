@@ -1,20 +1,24 @@
-"""Who fits probes and resamples tables: this process, or a worker where only workers have the model's kind of device.
+"""Who fits probes and resamples tables: this process, or where there are workers, one of them.
 
-Both give other last digits on a CPU than on a GPU. So a coordinator without a GPU asks one of its workers, and gets the
-bits of a run in one process with such a GPU. On a CPU, or with a GPU of its own, it does them by itself: to send the
-states would only cost time.
+Workers have the states, in files of the run folder, and the model's kind of device: both give other last digits on a
+CPU than on a GPU. So a coordinator without a GPU gets the bits of a run in one process with such a GPU.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
 
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
-from anchorscope.plan.passes import plan_device_work
-from anchorscope.progress import Progress
+from anchorscope.plan.passes import DeviceWork
+from anchorscope.probes.chunks import ChunkPlan, plan_chunks
+from anchorscope.progress import Progress, Silent
 
 T = TypeVar("T")
 
@@ -29,7 +33,7 @@ def fit_device(here: str, workers: NumericsClass | None) -> str:
 
 @dataclass(frozen=True)
 class Solver:
-    """Calls functions of `plan.passes` where they belong."""
+    """Calls functions that take `device` and `progress` where they belong."""
 
     device: str
     """Where they compute: part of what their results depend on."""
@@ -39,16 +43,59 @@ class Solver:
 
     def __call__(self, function: Callable[..., T], *arguments: Any, title: str = "probes") -> T:
         """What the function gives."""
+        return self.each(function, [arguments], [title])[0]
+
+    def each(self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], titles: Sequence[str]) -> list[T]:
+        """What the function gives in several calls, which workers share."""
         if self.executor is None:
-            return function(*arguments, device=self.device, progress=self.progress)
-        work = plan_device_work(title, function, arguments, self.device)
+            return [function(*arguments, device=self.device, progress=self.progress) for arguments in calls]
+        folder = None if self.executor.folder is None else str(self.executor.folder)
+        works = [
+            DeviceWork(title, function, arguments, self.device, folder)
+            for title, arguments in zip(titles, calls, strict=True)
+        ]
         try:
-            (part,) = self.executor.map([work], self.progress)
+            return [_found(part) for part in self.executor.map(works, self.progress)]
         except MemoryRanOut as error:
             raise UserError(
-                f"Memory of a worker does not suffice for {title}; give workers more of it, or ask fewer questions "
+                f"Memory of a worker does not suffice for {titles[0]}; give workers more of it, or ask fewer questions "
                 f"(--limit)."
             ) from error
-        assert isinstance(part, DevicePart), f"a worker gave {type(part).__name__} where DevicePart was due"
-        found: T = part.found
-        return found
+
+    def divided(self, function: Callable[..., T], *arguments: Any, title: str = "probes") -> T:
+        """What a function gives that takes `solve`: workers share its chunks of layers."""
+        if self.executor is None:
+            return function(*arguments, device=self.device, progress=self.progress)
+        return function(*arguments, device=self.device, progress=Silent(), solve=partial(self._solve, title))
+
+    def _solve(
+        self,
+        title: str,
+        function: Callable[..., T],
+        problems: Tensor,
+        n_columns: int,
+        arguments: tuple[Any, ...],
+        device: torch.device,
+        memory: int | None,
+        progress: Progress,
+    ) -> list[T]:
+        """The chunks that one process would solve, in blocks: what is solved together decides the last bits."""
+        assert self.executor is not None, "this process solves all chunks as one block"
+        shape = tuple(problems.shape), n_columns, memory, problems.element_size()
+        at_once = self(_plan_chunks, *shape, title=title)
+        n_chunks = -(-len(problems) // at_once.problems)
+        size = at_once.problems * -(-n_chunks // (2 * self.executor.n_workers))
+        blocks = problems.split(size)
+        return self.each(function, [(block, at_once, *arguments) for block in blocks], [title] * len(blocks))
+
+
+def _found(part: Any) -> Any:
+    assert isinstance(part, DevicePart), f"a worker gave {type(part).__name__} where DevicePart was due"
+    return part.found
+
+
+def _plan_chunks(
+    shape: tuple[int, int, int], n_columns: int, memory: int | None, itemsize: int, device: str, progress: Progress
+) -> ChunkPlan:
+    """Asked of a worker: it knows how much memory its device has."""
+    return plan_chunks(shape, n_columns, torch.device(device), memory, itemsize)

@@ -1,5 +1,6 @@
 """A worker owns a model and runs shards: planned passes go in, parts come out."""
 
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -113,9 +114,13 @@ class Worker:
             statistics = zip(collected[0].items.tolist(), answers[0].by_item(), strict=True)
             log_probs = {item: tuple(of_item[0].tolist()) for item, of_item in statistics}
         wanted = answers if shard.answer_stats else [None] * len(collected)
-        parts = tuple(one.part(stats) for one, stats in zip(collected, wanted, strict=True))
+        parts = [one.part(stats) for one, stats in zip(collected, wanted, strict=True)]
+        for variant, rows in enumerate(shard.into):
+            states = parts[variant].states
+            if rows is not None and states is not None:
+                parts[variant] = replace(parts[variant], states=rows.write(states))
         attention = {item: mass for one in weighed for item, mass in one.masses(shard.sequences).items()}
-        return StatesPart(parts, counts, log_probs, attention)
+        return StatesPart(tuple(parts), counts, log_probs, attention)
 
     def _decode(self, shard: DecodePass, progress: Progress) -> DecodedPart:
         ending = Ending(self.lm, shard.ending)

@@ -1,8 +1,8 @@
 """Knowledge boundary: does the model know what it answers through the question better than what it answers otherwise?
 
-True and false answers were drawn in equal numbers, so each item counts for those of its kind that were not drawn (the
-inverse of its chance to be drawn). A relation in which every answer is wrong has no drawn item, and no weight can bring
-it back: `coverage` says what share of the answered questions the items stand for.
+True and false answers were drawn in equal numbers, so each item is weighted by its inverse probability of being drawn.
+A relation in which every answer is wrong has no drawn item: `coverage` is the share of the answered questions that the
+items represent.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ _METHOD = f"{METHOD}, weighted by inverse sampling probability"
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """The four questions per pathway, and how much of the dataset the answers speak for."""
-    (asked, supplied), (known, unknown), (coverage, not_covered) = _dont_know(inputs), _known(inputs), _coverage(inputs)
+    asked, supplied = _dont_know(inputs)
+    known_values, unknown = _known_values(inputs)
+    coverage, not_covered = _coverage(inputs)
     rows, missing = [coverage], [*supplied, *unknown, *not_covered]
-    for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known}.items():
+    for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known_values}.items():
         more, few = _by_pathway(inputs, quantity, values)
         rows += more
         missing += few
-    said = [ItemValues("dont_know", np.flatnonzero(there := np.isfinite(x)), x[there]) for x in asked.values()]
-    return Found(tuple(rows), tuple(said), tuple(dict.fromkeys(missing)))
+    item_values = [ItemValues("dont_know", np.flatnonzero(there := np.isfinite(x)), x[there]) for x in asked.values()]
+    return Found(tuple(rows), tuple(item_values), tuple(dict.fromkeys(missing)))
 
 
 def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tuple[list[Statistic], list[str]]:
-    """The weighted mean of values [item] over all items and per pathway, and the difference Q − A; NaN: left out."""
+    """The weighted mean of values [item] over all items and per pathway, and the difference Q − A, without NaN."""
     from anchorscope.evidence.draws import resampling
 
     there, weights = np.isfinite(values), _weights(inputs)
@@ -70,19 +71,19 @@ def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tupl
             (first, in_first), (second, in_second) = (means[group] for group in GROUPS)
             both = in_first | in_second
             differ = np.ptp(values[both]) > 0  # where all are the same there is nothing to test
-            found = estimate_of(first - second, int(both.sum()), _METHOD + OF_SAMPLE)
+            estimate = estimate_of(first - second, int(both.sum()), _METHOD + OF_SAMPLE)
             p, against = p_value(first - second) if differ else None, f"{Q_ANCHORED} − {A_ANCHORED}"
-            rows.append(Statistic(f"{quantity}_difference", found, WEIGHTED, against, RULE, truth="all", p_value=p))
+            rows.append(Statistic(f"{quantity}_difference", estimate, WEIGHTED, against, RULE, truth="all", p_value=p))
     return rows, missing
 
 
 def _weights(inputs: ExperimentInputs) -> Floats:
-    """For how many answered questions each used item stands."""
+    """How many answered questions each used item represents."""
     return np.array([item.label.weight for item in inputs.used_items], dtype=float)
 
 
 def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
-    """Whether the model says so when it may, 1 or 0, of the items of a smaller experiment; NaN of the others."""
+    """Whether the model says so when allowed, 1 or 0; NaN for items that weren't asked."""
     items = inputs.some_items()
     own = [index for index in items if inputs.used_items[index].question.model_answer is None]
     missing = []
@@ -93,17 +94,15 @@ def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
         )
     if len(own) < FEW:
         return {}, missing
-    said = ask_again(inputs, [inputs.used_items[index].question for index in own])
+    answers = ask_again(inputs, [inputs.used_items[index].question for index in own])
     values = np.full(inputs.n, np.nan)
-    values[own] = [np.nan if text is None else says_dont_know(text) for text in said]
+    values[own] = [np.nan if text is None else says_dont_know(text) for text in answers]
     return {"dont_know_rate": values}, missing
 
 
 def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str | None]:
-    """The model's answers to the questions, asked with the run's own prompt that now allows "I don't know".
-
-    None where that longer prompt does not fit the model's context.
-    """
+    """The model's answers to the questions, with the run's own prompt that now allows "I don't know"; None if it
+    doesn't fit."""
     from anchorscope.execute.run_passes import run_answers
     from anchorscope.plan.passes import plan_answers
 
@@ -120,13 +119,13 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str |
     return [None if answer.status == TOO_LONG else answer.text for answer in answers]
 
 
-def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
-    """What is known of the items without asking anything, and what is not."""
-    known, missing = {}, []
+def _known_values(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
+    """What is known of the items without asking anything, and what isn't."""
+    values, missing = {}, []
     popularity = np.array([log_popularity(item.question) for item in inputs.used_items])
     n = int(np.isfinite(popularity).sum())
     if n >= FEW:
-        known["popularity"] = popularity
+        values["popularity"] = popularity
     else:
         missing.append(
             f"popularity: {n or 'none'} of {inputs.n} items of dataset {inputs.dataset!r} say how well known their "
@@ -136,17 +135,17 @@ def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     log_probs = [item.answer.log_probs for item in inputs.used_items]
     given = sum(bool(tokens) for tokens in log_probs)
     if given >= FEW:
-        known["confidence_mean"] = np.array([np.mean(tokens) if tokens else np.nan for tokens in log_probs])
+        values["confidence_mean"] = np.array([np.mean(tokens) if tokens else np.nan for tokens in log_probs])
     if given < inputs.n:
         missing.append(
             f"confidence_mean: {inputs.n - given} of {inputs.n} answers were supplied (model_answer), without the "
             f"log-probabilities of their tokens"
         )
-    return known, missing
+    return values, missing
 
 
 def _coverage(inputs: ExperimentInputs) -> tuple[Statistic, list[str]]:
-    """The share of all answered questions that the weighted items stand for: counted, so that it has no interval."""
+    """The share of all answered questions that the weighted items represent: a count, without an interval."""
     answered = sum(item.label.truthful is not None for item in inputs.items)
     share = min(1.0, float(_weights(inputs).sum()) / answered)
     exact = Estimate(share, np.nan, np.nan, answered, "exact share of the answered questions")
@@ -174,7 +173,7 @@ QUANTITIES: dict[str, tuple[str, Show]] = {
 _SHOWS = {name: show for name, (_, show) in QUANTITIES.items()}
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     rows = select(statistics(findings, "boundary", *QUANTITIES), truth="all", group=GROUPS)
     return rows.select(section.FIGURE_COLUMNS)
 
@@ -198,7 +197,7 @@ def _panels(data: pl.DataFrame) -> list[Forest]:
 
 
 def _accuracy(rows: pl.DataFrame) -> section.Said | None:
-    """Whether the share of true answers differs; equal only where the interval leaves room for a trifle."""
+    """Whether the share of true answers differs; equal only if the interval is narrow enough."""
     gap = find(rows, measure="accuracy", aspect="difference")
     apart = "yes" in (above(gap, 0.0), below(gap, 0.0))
     same = between(gap, -section.SMALL_GAP, section.SMALL_GAP) == "yes"
@@ -226,7 +225,7 @@ SECTION = section.SectionSpec(
             "Accuracy, don't-know rate, popularity and confidence of both groups",
             "Each panel has a scale of its own.",
             "Weighted by inverse sampling probability. Lines: 95 % intervals.",
-            _drawn,
+            _figure_rows,
             _panels,
             labels=0.85,
             gap=0.3,

@@ -1,9 +1,9 @@
-"""Dose: some of the question's exact tokens cut, from a single one to all, and as many random tokens beside them.
+"""Dose: some of the question's exact tokens cut, from one to all, and as many random tokens beside them.
 
-If what the probe needs sits in one token, cutting that one does everything; if it is spread, every further token takes
-its part. Each item's exact tokens are put in one random order, and a dose cuts the first of them: doses are nested. The
-same is done with the tokens that the random control draws from, in items that have as many. Everything is over all
-items: groups made by the knockout would show the knockout's own effect again at the full dose.
+If what the probe needs sits in one token, cutting it does everything; if it is spread, every further token counts. Each
+item's exact tokens are put in one random order, and a dose cuts the first of them: doses are nested. The random control
+does the same with its candidates. Results are over all items: groups made by the knockout would show its own effect
+again at the full dose.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOTHING = "nothing cut"
 
 
 def n_tokens(dose: str, n_exact: int) -> int:
-    """How many tokens a dose cuts of a question with so many exact ones."""
+    """How many of `n` exact tokens a dose cuts."""
     return max(1, math.ceil(DOSES[dose] * n_exact))
 
 
@@ -69,19 +69,18 @@ def plan_doses(inputs: ExperimentInputs) -> dict[str, dict[int, Cut]]:
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Every dose of both kinds, and what it does."""
     planned = plan_doses(inputs)
     chosen = {name: cuts for name, cuts in planned.items() if len(cuts) >= FEW}
     few = ", ".join(f"{name} ({len(cuts)})" for name, cuts in planned.items() if name not in chosen)
     ran = run_variants(inputs, [Variant(cuts) for cuts in chosen.values()], "dose")
     n_cut = {name: {item: cut.n_cut for item, cut in cuts.items()} for name, cuts in chosen.items()}
-    found = analyse(inputs, dict(zip(chosen, ran, strict=True)), n_cut)
+    result = analyse(inputs, dict(zip(chosen, ran, strict=True)), n_cut)
     missing = (f"{few}: fewer than {FEW} items have so many tokens that later ones can see",) if few else ()
-    return Found(found.statistics, found.values, missing)
+    return Found(result.statistics, result.values, missing)
 
 
 def analyse(inputs: ExperimentInputs, ran: Mapping[str, Scored], n_cut: Mapping[str, Mapping[int, int]]) -> Found:
-    """All statistics of cuts by dose; `n_cut` says how many tokens each variant cuts of each item."""
+    """All statistics of cuts by dose; `n_cut` is the number of tokens each variant cuts of each item."""
     from anchorscope.evidence.draws import resampling
 
     some = inputs.some_items()
@@ -109,7 +108,7 @@ def _auc(inputs: ExperimentInputs, name: str, scored: Scored) -> Statistic:
 
 
 def _shares(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statistic]:
-    """ΔP of a dose of exact tokens over that of all, in the same items; only where all of them do something."""
+    """ΔP of a dose of exact tokens over that of all, in the same items; only if all of them have an effect."""
     full = ran.get(f"{EXACT} {FULL}")
     if full is None:
         return []
@@ -119,7 +118,7 @@ def _shares(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statist
     rows = []
     for name in (f"{EXACT} {dose}" for dose in DOSES if dose != FULL):
         if name in ran:
-            items, part, all_tokens = _paired(inputs, ran[name], full)
+            items, part, all_tokens = _pair_cuts(inputs, ran[name], full)
             draws = inputs.draws.take(items)
             samples = item_mean(part, draws) / item_mean(all_tokens, draws)
             share = estimate_of(samples, len(items), f"{METHOD}, ratio of means")
@@ -133,7 +132,7 @@ def _differences(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[St
     for exact, random in ((f"{EXACT} {dose}", f"{RANDOM} {dose}") for dose in DOSES):
         if exact not in ran or random not in ran:
             continue
-        items, mine, other = _paired(inputs, ran[exact], ran[random])
+        items, mine, other = _pair_cuts(inputs, ran[exact], ran[random])
         if len(items) >= FEW:
             samples = item_mean(mine - other, inputs.draws.take(items))
             gap, p = estimate_of(samples, len(items)), p_value(samples)
@@ -141,7 +140,7 @@ def _differences(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[St
     return rows
 
 
-def _paired(inputs: ExperimentInputs, first: Scored, second: Scored) -> tuple[Indices, Floats, Floats]:
+def _pair_cuts(inputs: ExperimentInputs, first: Scored, second: Scored) -> tuple[Indices, Floats, Floats]:
     """The items that both were run on, and the ΔP of each at the reference layer."""
     items, in_first, in_second = np.intersect1d(first.items, second.items, return_indices=True)
     return items, first.at_reference(inputs)[in_first], second.at_reference(inputs)[in_second]
@@ -162,9 +161,9 @@ def _rows(findings: Findings) -> pl.DataFrame:
     )
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     rows = select(_rows(findings), quantity=QUANTITY, dose=tuple(DOSES))
-    step = pl.col("dose").replace_strict({dose: float(place) for place, dose in enumerate(DOSES)}, default=None)
+    step = pl.col("dose").replace_strict({dose: float(index) for index, dose in enumerate(DOSES)}, default=None)
     beside = pl.when(pl.col("kind") == EXACT).then(-0.06).otherwise(0.06)
     rows = rows.with_columns(x=step.cast(pl.Float64) + beside)
     return rows.select(*section.FIGURE_COLUMNS, "kind", "dose", "x")
@@ -207,7 +206,7 @@ SECTION = section.SectionSpec(
             "Doses are nested: each cuts what the smaller ones cut, and more.",
             "Mean ΔP at the reference layer over all items, in percentage points; bars: 95 % intervals. Random tokens: "
             "items with as many other tokens as the dose cuts.",
-            _drawn,
+            _figure_rows,
             lambda _: [_PANEL],
             gap=0.6,
             legend_columns=2,

@@ -1,7 +1,7 @@
 """What an experiment is: a function from measurements of one dataset to statistics and values per item, or why not.
 
-All experiments fill the same two tables, so that a new one needs no new file format. An experiment's file also holds
-its section of the page, which is drawn without torch: functions that compute import what needs torch themselves.
+All experiments fill the same two tables. An experiment's file also holds its section of the page, which is drawn
+without torch: functions that compute import torch themselves.
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Statistic:
-    """One row of experiments.csv; None where a column does not apply."""
-
     quantity: str
-    """What the number is, in snake case: `flip_rate`, `auc` …"""
+    """In snake case: `flip_rate`, `auc` …"""
     estimate: Estimate
     variant: str | None = None
     """Which way of doing the experiment: a donor, a width, a head."""
@@ -57,7 +55,7 @@ class Statistic:
     p_value: float | None = None
     """Two-sided, against chance; the method says how."""
     q_value: float | None = None
-    """With the false discovery rate controlled over the whole family of tests."""
+    """With the false discovery rate controlled over the family of tests."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Found:
     statistics: tuple[Statistic, ...] = ()
     values: tuple[ItemValues, ...] = ()
     missing: tuple[str, ...] = ()
-    """What cannot be done here, each with its reason; never a row of zeros instead."""
+    """What can't be done here, with the reason; never a row of zeros instead."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,8 @@ class ExperimentInputs:
     """Gives the clean states at the headline site and position, [layer, item, d_model], in host memory."""
     cut_states: Callable[[], CutStates]
     """The same under the knockout and the random control."""
+    states_before_answer: Callable[[], Tensor]
+    """The same, clean, before the answer begins."""
     scoring: Scoring
     splits: Splits
     measured: Measured
@@ -106,7 +106,7 @@ class ExperimentInputs:
     """Layers in a window; None for a quarter of the depth."""
     max_new_tokens: int
     executor: Executor
-    """Runs passes; a model is loaded only if one is run."""
+    """Runs passes; the model is loaded only if one is run."""
     planner: Planner
     device: str
     progress: Progress
@@ -118,7 +118,6 @@ class ExperimentInputs:
 
     @cached_property
     def used_items(self) -> list[Item]:
-        """The used items."""
         return [self.items[index] for index in self.used]
 
     @property
@@ -129,7 +128,6 @@ class ExperimentInputs:
 
     @property
     def probes(self) -> ProbeSet:
-        """The probes at the headline site and position."""
         position, site = self.headline
         return self.scoring.sets[position][site]
 
@@ -145,7 +143,6 @@ class ExperimentInputs:
 
     @cached_property
     def draws(self) -> Draws:
-        """The bootstrap's draws."""
         from anchorscope.evidence.draws import Draws
 
         return Draws.of(self.weights, self.device)
@@ -175,8 +172,6 @@ class ExperimentInputs:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A registered experiment."""
-
     name: str
     about: str
     """What is computed, for the dry run."""

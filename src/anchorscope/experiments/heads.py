@@ -1,8 +1,7 @@
-"""Single heads: the knockout in one query head at a time, in the layer that decides about the pathways.
+"""Single heads: the knockout in one query head at a time, in the most frequent reference layer.
 
-That is the most frequent reference layer. A probe there sees what its own block's attention fetched, so a head of that
-block that reads the question's words shows up; but much may have been fetched before. All heads at once stand beside
-them, for scale. Items whose own reference layer lies below the cut cannot see it and do not count.
+A probe there sees what its own block's attention fetched; much may have been fetched before. All heads at once give the
+scale. Items whose own reference layer lies below the cut don't count.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from anchorscope.report.verdicts import DISCOVERY_RATE, above, size_ratio
 from anchorscope.report.wording import NOTHING, p_value_cell, points
 
 ALL_HEADS, SINGLE_HEADS = "all heads", "single heads"
-"""All heads of the layer cut together, for scale; each cut alone, added up."""
+"""All heads of the layer cut together; each cut alone, added up."""
 
 
 def run(inputs: ExperimentInputs) -> Found:
@@ -47,7 +46,7 @@ EXPERIMENT = Experiment("heads", "the knockout in single heads of the reference 
 
 
 def _rows(findings: Findings) -> pl.DataFrame:
-    """ΔP at l*, with the head in a column of its own (−1 for all of them), and whether q tells it from zero."""
+    """ΔP at l*, with the head in its own column (−1 for all), and whether q separates it from zero."""
     rows = select(statistics(findings, "heads", "delta_p_reference"), group=GROUPS)
     beside = pl.col("group").replace_strict({group: group_offset(group) for group in GROUPS}, return_dtype=pl.Float64)
     head = pl.col("variant").str.extract(r"^head (\d+)$", 1).cast(pl.Int64).fill_null(-1)
@@ -60,7 +59,7 @@ def _rows(findings: Findings) -> pl.DataFrame:
     return rows.filter(pl.col("together") | (pl.col("head") >= 0))
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     return _rows(findings).select(*section.FIGURE_COLUMNS, "head", "together", "proved", "x")
 
 
@@ -89,13 +88,13 @@ _SERIES = [
 _PANEL = Lines(_SERIES, "ΔP at l*", "", 4.3, x="x", x_label="Head", over_layers=False)
 
 
-def _lowest_head(place: int, rows: pl.DataFrame) -> str:
-    """Of the single head with the lowest ΔP its number, its ΔP or its q."""
+def _lowest_head(column: int, rows: pl.DataFrame) -> str:
+    """The number, ΔP or q of the single head with the lowest ΔP."""
     single = select(rows, together=False).sort("value")
     if not single.height:
         return NOTHING
     row = single.row(0, named=True)
-    return (str(row["head"]), points(row_estimate(row)), p_value_cell(row["p_value"], row["q_value"]))[place]
+    return (str(row["head"]), points(row_estimate(row)), p_value_cell(row["p_value"], row["q_value"]))[column]
 
 
 def _one_head(rows: pl.DataFrame) -> section.Said | None:
@@ -128,7 +127,7 @@ SECTION = section.SectionSpec(
             "All heads together: level lines.",
             "ΔP at the reference layer with the key words cut for one query head, in percentage points; bars: 95 % "
             f"intervals. Filled: q < {DISCOVERY_RATE} over the heads of a panel.",
-            _drawn,
+            _figure_rows,
             lambda _: [_PANEL],
             height=2.2,
             gap=0.55,
@@ -141,7 +140,7 @@ SECTION = section.SectionSpec(
             (section.GROUP,),
             (
                 section.value("all heads", points, together=True),
-                *((head, partial(_lowest_head, place)) for place, head in enumerate(("lowest head", "its ΔP", "q"))),
+                *((head, partial(_lowest_head, column)) for column, head in enumerate(("lowest head", "its ΔP", "q"))),
             ),
         ),
     ),

@@ -1,7 +1,7 @@
-"""Interventions: every one beside every other at the reference layer, and those of one kind as curves over the layers.
+"""Interventions: all of them at the reference layer, and those of one kind as curves over the layers.
 
-Where the knockout's controls do as much as it does, or where another way to take the same words away does something
-else, the chart says less than it seems to.
+Where the knockout's controls do as much as it does, or another way to remove the same words does something else, the
+chart says less than it seems to.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from anchorscope.report.wording import count, percent, points
 from anchorscope.stats.estimate import Estimate
 
 OTHERS = tuple(name for name, entry in INTERVENTIONS.items() if entry.experiment not in ("knockout", "exact-tokens"))
-"""Those that a run without further experiments does not have."""
+"""Those that a run without further experiments lacks."""
 _LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), (CONTROL_GREY, "D"))
 """Colours and markers of a section's own interventions, in their order."""
 _NO_BAND = (*CONTROLS, "content")  # bands of all would hide each other
@@ -34,9 +34,9 @@ def effects_of(shown: Sequence[str], made_of: Sequence[str]) -> Callable[[Findin
     """The summary's rows about some interventions, on datasets that have one of `made_of`."""
 
     def rows(findings: Findings) -> pl.DataFrame:
-        found = select(interventions(findings), intervention=shown, assignment=tuple(PANEL_TITLES))
-        made = select(found, intervention=made_of)["dataset"].unique().to_list()
-        return select(found, dataset=made)
+        selected = select(interventions(findings), intervention=shown, assignment=tuple(PANEL_TITLES))
+        made = select(selected, intervention=made_of)["dataset"].unique().to_list()
+        return select(selected, dataset=made)
 
     return rows
 
@@ -144,14 +144,14 @@ SECTION = section.SectionSpec(
 
 
 def _section(
-    slug: str, title: str, own: tuple[str, ...], asks: str, careful: str, answer: section.Answer, docs: str = ""
+    slug: str, title: str, own: tuple[str, ...], asks: str, careful: str, answer: section.Answer
 ) -> section.SectionSpec:
     """A section with one figure, the curves over the layers, and one table, at the reference layer."""
     beside = ("knockout", "random") if slug == "exact-tokens" else ("knockout",)
     looks = {"knockout": (INK, ""), "random": (CONTROL_GREY, "")} | dict(zip(own, _LOOKS, strict=False))
 
     def curves(findings: Findings) -> pl.DataFrame:
-        """The clean probe's curves, all answers together, of datasets that have one of the section's own."""
+        """The clean probe's curves of all answers, of datasets that have one of the section's own."""
         data = select(
             drawable(findings.curves, findings.site, findings.position),
             assignment=tuple(PANEL_TITLES),
@@ -166,10 +166,10 @@ def _section(
     def panels(data: pl.DataFrame) -> list[Lines]:
         every = 4 if data["layer"].n_unique() > 4 else 1
         series = []
-        for place, name in enumerate(present(data, "intervention", (*beside, *own))):
+        for index, name in enumerate(present(data, "intervention", (*beside, *own))):
             colour, marker = looks[name]
             # Markers of several lines do not cover each other.
-            style: dict[str, Any] = {"color": colour, "linewidth": 1.6, "markevery": (place % every, every)}
+            style: dict[str, Any] = {"color": colour, "linewidth": 1.6, "markevery": (index % every, every)}
             style |= {"marker": marker, "markersize": 4.0, "markeredgewidth": 0.0}
             band = "none" if name in _NO_BAND else "band"
             for group in GROUPS:
@@ -196,7 +196,7 @@ def _section(
         ],
     )
     rows = effects_of((*beside, *own), own)
-    return section.SectionSpec(slug, title, rows, asks, careful, answer, (chart,), (EFFECTS,), docs)
+    return section.SectionSpec(slug, title, rows, asks, careful, answer, (chart,), (EFFECTS,))
 
 
 def _part_of_knockout(
@@ -237,7 +237,6 @@ WORDS = _section(
         "Whether the subject alone does half of what the knockout does is undecided",
         _part_of_knockout("subject", section.HALF),
     ),
-    "exact-tokens.md",
 )
 
 PATCHING = _section(

@@ -1,8 +1,8 @@
 """Where the cut matters: the knockout in one layer at a time, and in windows of layers.
 
-What one layer loses a later one may still fetch, so that single layers can do little where all together do much.
-`share_of_cumulative` is what the single layers' ΔP add up to over that of the whole knockout, `deepest_layer` the layer
-that takes most, with its interval over the draws.
+What one layer loses a later one may still fetch, so single layers can do little where all together do much.
+`share_of_cumulative` is the sum of the single layers' ΔP over that of the whole knockout, `deepest_layer` the layer
+with the largest effect, with its interval over the draws.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def window_starts(n_layers: int, width: int) -> list[int]:
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """The knockout in every layer and window, and what it does to the groups."""
+    """The knockout in every layer and window, and its effect on the groups."""
     n_layers = inputs.measured.n_layers
     width = min(n_layers, inputs.window or max(2, n_layers // 4))
     cuts = [PartialCut(SINGLE, range(layer, layer + 1)) for layer in range(n_layers)]
@@ -53,8 +53,8 @@ def run(inputs: ExperimentInputs) -> Found:
         starts = window_starts(n_layers, width)
         cuts += [PartialCut(f"window {width}", range(start, start + width)) for start in starts]
     effects, missing = run_partial_cuts(inputs, cuts, "layers")
-    found = analyse(inputs, effects)
-    return Found(found.statistics, found.values, (*missing, *found.missing))
+    result = analyse(inputs, effects)
+    return Found(result.statistics, result.values, (*missing, *result.missing))
 
 
 def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
@@ -76,7 +76,7 @@ def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
 
 
 def _shares(inputs: ExperimentInputs, singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]:
-    """What single layers add up to at the reference layer, over what the whole knockout does to the same items."""
+    """The sum of single layers at the reference layer, over the whole knockout's effect on the same items."""
     import torch
 
     if not _complete(inputs, singles):
@@ -138,7 +138,7 @@ def _deepest(singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]
 EXPERIMENT = Experiment("layers", "the knockout in single layers and in windows of layers", run)
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     """ΔP at l* of single layers and of windows, these at their middle."""
     rows = select(statistics(findings, "layers", QUANTITY), group=GROUPS)
     width = pl.col("variant").str.extract(r"^window (\d+)$", 1).cast(pl.Float64)
@@ -190,7 +190,7 @@ SECTION = section.SectionSpec(
             "One layer cut at a time, or a window of layers.",
             "ΔP at the reference layer in percentage points. Bands and upright lines: 95 % intervals. A window stands "
             "at its middle layer.",
-            _drawn,
+            _figure_rows,
             lambda _: [_PANEL],
             marks_reference=True,
             legend_columns=2,

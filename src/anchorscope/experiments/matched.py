@@ -4,9 +4,8 @@ The questions of the run exchange their accepted answers two by two: from "capit
 Peru: Lima" come four items, two of them false. Every word of a question and of an answer is in as many true as false
 items of such a group, so words, answers and relations alone are at an AUC of 0.5 by design as long as groups stay
 whole. The model reads these supplied answers, clean and with the key words or random tokens cut. Probes are trained on
-half of the pairs and score the other half; the question share Λ stands beside that of the model's own answers. There an
-answer can speak for itself (some are likelier to be true than others); so what Λ lacks of 1 there and not here was the
-answers' priors.
+half of the pairs and score the other half. A question alone or an answer alone tells nothing here, so nearly all of the
+evidence has to need both together; the parts of the model's own answers stand beside them.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.answers.grade import grade
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise, words
 from anchorscope.experiments import section
@@ -27,7 +27,6 @@ from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Fou
 from anchorscope.experiments.statistics import Bools, Floats, Indices, auc_samples, estimate_of
 from anchorscope.experiments.supplied import all_fit, run_supplied, supplied_items
 from anchorscope.items import Item
-from anchorscope.probes.folds import truth_strata
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY
 from anchorscope.report.panel_figure import ChartSpec, Forest, Marks
@@ -37,37 +36,40 @@ from anchorscope.report.wording import estimate
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 from anchorscope.spans.words import EMPTY_WORDS, QUESTION_WORDS
 from anchorscope.stats.estimate import Estimate, group_weights
-from anchorscope.stats.streams import Priorities, drawn, priorities, stream
+from anchorscope.stats.streams import Priorities, drawn, priorities
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from anchorscope.evidence.draws import Draws
 
+CLEAN = "clean"
 MATCHED, FREE = "matched", "free"
 """The supplied answers, and the model's own."""
 FEWEST_PAIRS = 30
 """Pairs below which nothing is reported: 60 true and 60 false answers."""
 MOST_PAIRS = 750
-"""3,000 items: as many as a run uses of a dataset; states of more would not fit beside a large model's."""
+"""3,000 items: as many as a run uses of a dataset."""
 SIZE = 4
 """Items of a pair: two questions, two answers each."""
 _FOLDS = 5  # of the baselines that learn
-_LOOKED_AT = 3  # questions looked at for every pair that is wanted: some find no partner
+_TRIED = 3  # questions tried for every wanted pair: some find no partner
 
 
 def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tuple[int, int]], list[str]]:
-    """Pairs of questions of one kind, by their places, no question in two; and what is to be said of the others.
+    """Pairs of questions of one kind, by index, no question in two; and what to report of the others.
 
-    Which of equally good partners a question gets is drawn with the seed.
+    Ties between equally good partners are broken by the seed.
     """
-    clear = [place for place, question in enumerate(questions) if _has_clear_answer(question)]
+    clear = [index for index, question in enumerate(questions) if _has_clear_answer(question)]
     kinds: dict[str, list[int]] = {}
-    for place in clear:
-        kinds.setdefault(kind_of(questions[place]), []).append(place)
+    for index in clear:
+        kinds.setdefault(kind_of(questions[index]), []).append(index)
     order = priorities(seed, "matched", [question.item_id for question in questions])
     pairs = [
-        (min(pair), max(pair)) for _, members in sorted(kinds.items()) for pair in _paired(questions, members, order)
+        (min(pair), max(pair))
+        for _, members in sorted(kinds.items())
+        for pair in _pair_questions(questions, members, order)
     ]
     repeated, alone = len(questions) - len(clear), len(clear) - 2 * len(pairs)
     without_relation = sum(question.relation is None for question in questions)
@@ -87,9 +89,9 @@ def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tupl
 
 
 def true_answer(question: Question) -> str:
-    """The answer that stands for a question: the first of those accepted, which is how datasets name it.
+    """The answer that represents a question: the first accepted one, which is how datasets name it.
 
-    Sets without relations list what redirects to the answer, in any order: there it is the form closest to the others.
+    Sets without relations list redirects in any order: there it is the form closest to the others.
     """
     if question.relation is not None or len(question.answers) < 3:
         return question.answers[0]
@@ -99,7 +101,7 @@ def true_answer(question: Question) -> str:
 
 
 def matched_questions(questions: Sequence[Question], pairs: Iterable[tuple[int, int]]) -> list[Question]:
-    """The four items of each pair, one pair after the other, with their answers and labels."""
+    """The four items of each pair, with their answers and labels."""
     return [
         replace(
             questions[own],
@@ -132,8 +134,10 @@ def _shares_words(question: str, answer: str) -> bool:
     return not (set(words(question)) & set(words(answer))) <= EMPTY_WORDS
 
 
-def _paired(questions: Sequence[Question], members: Sequence[int], order: Priorities) -> Iterable[tuple[int, int]]:
-    """Pairs among questions of one kind, the most frequent answers first: so that more questions find a partner."""
+def _pair_questions(
+    questions: Sequence[Question], members: Sequence[int], order: Priorities
+) -> Iterable[tuple[int, int]]:
+    """Pairs among questions of one kind, the most frequent answers first, so that more questions find a partner."""
     answers: dict[str, list[int]] = {}
     for index in sorted(members, key=lambda index: (-int(order[index]), index)):
         answers.setdefault(normalise(true_answer(questions[index])), []).append(index)  # drawn from the end
@@ -162,7 +166,7 @@ def _entry(answer: str, rest: Sequence[int], order: Priorities) -> tuple[int, in
 
 
 def _exchange(first: Question, second: Question) -> bool:
-    """Whether no accepted answer of either is accepted by the other, and no word stands in a question and an answer."""
+    """Whether neither accepts an answer of the other, and no word stands in a question and an answer."""
     return all(
         not _shares_words(asked.question, true_answer(giver))
         and not any(grade(answer, asked.answers, asked.question) for answer in giver.answers)
@@ -179,56 +183,73 @@ class AnswerSet:
     items: Sequence[Item]
     labels: Bools
     groups: Indices
-    """What never stands on both sides of a split."""
+    """Never on both sides of a split."""
     folds: Indices
     clean: Tensor
     """[item, d_model]."""
+    before: Tensor
+    """Clean, before the answer begins."""
     cut: Mapping[str, Tensor]
     """By the name of the cut."""
-    weights: Floats
-    """Bootstrap weights over its own groups, [resample, item]."""
     draws: Draws
+    """The bootstrap over its own groups."""
 
 
-def measure_set(answers: AnswerSet, directions: int, inputs: ExperimentInputs) -> tuple[Tensor, dict[str, Tensor]]:
-    """AUC by half-split probes, and Λ under each cut, in every draw; no Λ where the probes have no evidence."""
+def measure_set(
+    answers: AnswerSet, directions: int, inputs: ExperimentInputs
+) -> tuple[Tensor, dict[str, tuple[float, float]]]:
+    """AUC by half-split probes in every draw; and shares of the evidence with half of their intervals' widths."""
     import torch
 
-    from anchorscope.question_share.evidence import GROUPS, clean_evidence, lost_evidence, make_halves
-    from anchorscope.question_share.principal import principal_states
-    from anchorscope.question_share.shares import ShareDraws
+    from anchorscope.evidence_parts.parts import (
+        BEFORE,
+        BOTH,
+        CUT,
+        NEEDS_QUESTION,
+        EvidenceItems,
+        EvidenceSolver,
+        evidence_parts,
+        side_by_side,
+    )
+    from anchorscope.evidence_parts.principal import principal_states
 
-    labels, device, progress, seed = answers.labels, inputs.device, inputs.progress, inputs.setting.seed
-    strata = truth_strata(labels, [item.question.relation for item in answers.items])
-    halves = make_halves(answers.groups, strata, seed, [item.item_id for item in answers.items])
-    clean = principal_states(answers.clean[None], directions, device)
-    evidence = clean_evidence(clean, halves, labels, device, progress, f"{answers.name} answers: probes")
+    relations = [item.question.relation for item in answers.items]
+    ids = [item.item_id for item in answers.items]
+    items = EvidenceItems(answers.labels, answers.groups, relations, ids, inputs.setting.seed)
+    states = {CLEAN: answers.clean, BEFORE: answers.before, **answers.cut}
+    reduced = {name: principal_states(part[None], directions, inputs.device) for name, part in states.items()}
+    solver = EvidenceSolver(reduced[CLEAN], items, inputs.device, inputs.progress, f"{answers.name} answers")
     areas = [
-        auc_samples(scores.astype(np.float32), labels, first.astype(np.int64), answers.draws)
-        for scores, first in zip(evidence.held_out(halves).numpy()[0], halves.first, strict=True)
+        auc_samples(scores.astype(np.float32), answers.labels, first.astype(np.int64), answers.draws)
+        for scores, first in zip(solver.evidence.held_out(items.halves).numpy()[0], items.halves.first, strict=True)
     ]
-    draws = ShareDraws(answers.weights, halves.n_splits, stream(seed, "experiment", answers.name, "splits"))
-    shares = {}
-    for name, states in answers.cut.items():
-        title = f"{answers.name} answers: question share, {name}"
-        after = principal_states(states[None], directions, device)
-        lost = lost_evidence(evidence, after, halves, labels, answers.folds, device, progress, title)
-        if draws.has_evidence(lost.had)[0]:
-            shares[name] = torch.from_numpy(draws.shares(lost, GROUPS.index("all"))[0])
-    return torch.stack(areas).mean(dim=0), shares
+    area = torch.stack(areas).mean(dim=0)
+    if not items.are_enough:
+        return area, {}
+    before = solver.terms(reduced[BEFORE], BEFORE)
+    shares: dict[str, tuple[float, float]] = {}
+    for name in answers.cut:
+        both = side_by_side(reduced[BEFORE], reduced[name], inputs.device)
+        needs = {CUT: solver.terms(reduced[name], name), BEFORE: before, BOTH: solver.terms(both, f"{name}, {BOTH}")}
+        parts = evidence_parts(needs)
+        chosen = parts if name == KNOCKOUT else {f"{NEEDS_QUESTION}, {name}": parts[NEEDS_QUESTION]}
+        shares |= {
+            part: (float(share.value[0]), float(share.half_width(*items.levels)[0])) for part, share in chosen.items()
+        }
+    return area, shares
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Builds the pairs, runs them, and measures both sets alike at the most frequent reference layer."""
+    """Builds the pairs, runs them, and measures both sets at the most frequent reference layer."""
     from anchorscope.evidence.draws import Draws
-    from anchorscope.interventions.cuts import KNOCKOUT, RANDOM
+    from anchorscope.interventions.cuts import INTERVENTIONS
 
     most = min(inputs.setting.most_items or MOST_PAIRS, MOST_PAIRS)
     items, missing = pair_items(inputs, most)
     if len(items) < FEWEST_PAIRS * SIZE:
         few = f"only {len(items) // SIZE} pairs of questions can exchange their answers, {FEWEST_PAIRS} needed"
         return Found(missing=("; ".join([few, *missing]),))
-    states = run_supplied(inputs, items, "matched strings", (KNOCKOUT, RANDOM))
+    states = run_supplied(inputs, items, "matched strings", (INTERVENTIONS[KNOCKOUT], INTERVENTIONS["random"]))
     layer = inputs.most_frequent_reference
     groups = np.array([item.label.group for item in items], dtype=np.int64)
     weights = group_weights(groups, len(inputs.weights), inputs.rng("matched"))
@@ -239,8 +260,8 @@ def run(inputs: ExperimentInputs) -> Found:
         groups,
         groups % _FOLDS,  # dealt out in turn, so that every fold has every relation
         states.clean[layer],
+        states.before[layer],
         {name: cut[layer] for name, cut in states.cut.items()},
-        weights,
         Draws.of(weights, inputs.device),
     )
     free = AnswerSet(
@@ -250,8 +271,8 @@ def run(inputs: ExperimentInputs) -> Found:
         inputs.measured.groups,
         inputs.splits.folds,
         inputs.states()[layer],
+        inputs.states_before_answer()[layer],
         {name: inputs.cut_states()[name][layer] for name in matched.cut},
-        inputs.weights,
         inputs.draws,
     )
     counted = Estimate(len(items) // SIZE, np.nan, np.nan, len(items), "counted")
@@ -263,15 +284,15 @@ def run(inputs: ExperimentInputs) -> Found:
 def pair_items(inputs: ExperimentInputs, most: int) -> tuple[list[Item], list[str]]:
     """The items of at most that many pairs that the model can read, pair by pair, and what is left out."""
     asked, seed = [item for item in inputs.items if item.tokens is not None], inputs.setting.seed
-    some = drawn(priorities(seed, "matched questions", [item.item_id for item in asked]), most * _LOOKED_AT)
+    some = drawn(priorities(seed, "matched questions", [item.item_id for item in asked]), most * _TRIED)
     # Answers and labels of the run do not matter here: the accepted answers do.
     questions = [replace(asked[index].question, model_answer=None, truthful=None) for index in some]
     spans = [asked[index].located.words or locate_question_words(asked[index].question) for index in some]
     pairs, missing = match_questions(questions, seed)
     if len(pairs) > most:
         names = [f"{questions[first].item_id}\n{questions[second].item_id}" for first, second in pairs]
-        pairs = [pairs[place] for place in drawn(priorities(seed, "matched pairs", names), most)]
-    exact_words: list[QuestionSpans] = [spans[place] for pair in pairs for place in np.repeat(pair, 2)]
+        pairs = [pairs[member] for member in drawn(priorities(seed, "matched pairs", names), most)]
+    exact_words: list[QuestionSpans] = [spans[member] for pair in pairs for member in np.repeat(pair, 2)]
     numbers = np.repeat(np.arange(len(pairs)), SIZE).tolist()
     items = supplied_items(inputs.setting.writer(), matched_questions(questions, pairs), exact_words, numbers)
     whole = [items[first : first + SIZE] for first in range(0, len(items), SIZE)]
@@ -316,35 +337,36 @@ def _run_probe(inputs: ExperimentInputs, matched: AnswerSet) -> tuple[Floats, In
 
 
 def _shares(inputs: ExperimentInputs, matched: AnswerSet, free: AnswerSet) -> tuple[list[Statistic], list[str]]:
-    """AUC and Λ of the matched answers and of the model's own, with the same number of directions."""
+    """AUC and parts of the matched answers and of the model's own, with the same number of directions."""
     from anchorscope.evidence.draws import resampling
-    from anchorscope.question_share.evidence import SPLITS
-    from anchorscope.question_share.principal import default_directions
+    from anchorscope.evidence_parts.half_splits import SPLITS
+    from anchorscope.evidence_parts.parts import FEWEST_ANSWERS, FEWEST_GROUPS
+    from anchorscope.evidence_parts.principal import default_directions
 
     layer, sets = inputs.most_frequent_reference, (matched, free)
     directions = min(default_directions(len(answers.labels), answers.clean.shape[-1]) for answers in sets)
-    method, rows, missing, key_words = f"{SPLITS} half splits, bootstrap over groups", [], [], []
+    rows, missing = [], []
     with resampling(matched.draws.device):
         for answers in sets:
+            n = len(answers.labels)
             area, shares = measure_set(answers, directions, inputs)
-            samples = {"auc": area, **{_SHARE_OF[name]: share for name, share in shares.items()}}
+            estimates = {"auc": estimate_of(area, n, f"{SPLITS} half splits, bootstrap over groups")}
+            estimates |= {
+                part: Estimate(value, value - width, value + width, n, f"{SPLITS} half splits, influence over groups")
+                for part, (value, width) in shares.items()
+            }
             rows += [
-                Statistic(name, found, answers.name, truth="all", probe_layer=layer)
-                for name, number in samples.items()
-                for found in [estimate_of(number, len(answers.labels), method)]
+                Statistic(name, number, answers.name, truth="all", probe_layer=layer)
+                for name, number in estimates.items()
             ]
-            key_words += [shares["knockout"]] if "knockout" in shares else []
             if not shares:
-                missing.append(f"question_share of {answers.name} answers: the probe has no evidence at layer {layer}")
-    if len(key_words) == len(sets):
-        n = len(matched.labels) + len(free.labels)
-        gap = estimate_of(key_words[0] - key_words[1], n, "difference of two bootstraps over groups, drawn apart")
-        rows.append(Statistic("question_share_difference", gap, MATCHED, FREE, truth="all", probe_layer=layer))
+                needed = f"{FEWEST_ANSWERS} answers and {FEWEST_GROUPS} groups are needed"
+                missing.append(f"parts of the evidence of {answers.name} answers: {n} answers; {needed}")
     return rows, missing
 
 
 EXPERIMENT = Experiment(
-    "matched", "questions exchange their accepted answers: AUC and question share where words cannot tell", run
+    "matched", "questions exchange their accepted answers: AUC and parts of the evidence where words cannot tell", run
 )
 
 
@@ -357,8 +379,15 @@ AREAS = {
     "auc_words": "AUC: words alone",
 }
 """What tells true from false, and how well."""
-_SHARE_OF = {"knockout": "question_share", "random": "question_share_random"}
-SHARES = {"question_share": "Λ: key words cut", "question_share_random": "Λ: random tokens cut"}
+SHARES = {
+    "together": "only both together",
+    "question": "question alone",
+    "answer": "answer alone",
+    "either": "either",
+    "needs-question": "needs the key words",
+    "needs-question, random": "needs random tokens",
+}
+"""Parts of the evidence, which sum to 1 without the last two."""
 _STYLES: dict[str, dict[str, Any]] = {
     MATCHED: {"color": "#0072b2", "marker": "o", "markersize": 4.6, "markerfacecolor": "#0072b2"},
     FREE: {"color": CONTROL_GREY, "marker": "s", "markersize": 4.6, "markerfacecolor": "white"},
@@ -366,16 +395,16 @@ _STYLES: dict[str, dict[str, Any]] = {
 _MARKS = Marks("variant", {name: (words, _STYLES[name]) for name, words in SETS.items()}, 0.3)
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     return statistics(findings, "matched", *AREAS, *SHARES).select(section.FIGURE_COLUMNS)
 
 
 def _knows(rows: pl.DataFrame) -> section.Said | None:
-    area, share = (find(rows, variant=MATCHED, quantity=quantity) for quantity in ("auc", "question_share"))
+    area, share = (find(rows, variant=MATCHED, quantity=quantity) for quantity in ("auc", "together"))
     answer = section.number(area, above(area, section.HALF), estimate, "AUC")
     if answer is None or share is None:
         return answer
-    return section.Said(answer.verdict, f"{answer.numbers}; question share {estimate(share)}")
+    return section.Said(answer.verdict, f"{answer.numbers}; {estimate(share)} of it needs both together")
 
 
 SECTION = section.SectionSpec(
@@ -384,7 +413,7 @@ SECTION = section.SectionSpec(
     rows=lambda findings: statistics(findings, "matched"),
     asks="Does the probe know truth where words cannot tell? Questions have exchanged their answers, so that words "
     "alone reach 0.5.",
-    careful="A larger share here than among the model's own answers means that there answers speak for themselves.",
+    careful="Less of it among the model's own answers means that there questions or answers speak for themselves.",
     answer=section.Answer(
         "A probe tells true from false where words cannot",
         "A probe tells nothing where words cannot tell",
@@ -395,16 +424,16 @@ SECTION = section.SectionSpec(
         ChartSpec(
             "matched",
             "answers exchanged between questions",
-            "AUC and question share of exchanged answers and of the model's own",
+            "AUC and parts of the evidence of exchanged answers and of the model's own",
             "At the most frequent reference layer.",
-            "Left: AUC of true against false answers; words are at 0.5 by design. Right: the share of the "
-            "probe's evidence that needs what was cut. Lines: 95 % intervals.",
-            _drawn,
+            "Left: AUC of true against false answers; words are at 0.5 by design. Right: parts of the "
+            "probe's evidence. Lines: 95 % intervals.",
+            _figure_rows,
             lambda _: [
                 Forest("quantity", AREAS, _MARKS, "AUC", null=section.HALF),
-                Forest("quantity", SHARES, _MARKS, "Λ"),
+                Forest("quantity", SHARES, _MARKS, "share of the evidence"),
             ],
-            height=2.0,
+            height=2.6,
             labels=1.9,
             gap=1.6,
             legend_columns=2,
@@ -412,7 +441,7 @@ SECTION = section.SectionSpec(
     ),
     tables=(
         section.TableSpec(
-            "What tells true from false, and the share Λ of the probe's evidence that needs what was cut",
+            "What tells true from false, and the parts of the probe's evidence",
             (section.Key("quantity", "number", AREAS | SHARES),),
             tuple(
                 column

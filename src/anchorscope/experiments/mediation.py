@@ -1,12 +1,11 @@
 """Mediation (activation patching): states of the key words exchanged between a true and a false item, layer by layer.
 
-The knockout asks what is lost when nobody may look at the key words; here they may be looked at, and say something
-else: at the entry of one layer the residual states of the exact question tokens are replaced by those of a partner of
-the same relation and of opposite truth. *Necessity*: the true member gets the false one's states; which share of the
-pair's difference in log-odds at l* does it lose? *Sufficiency*: the false member gets the true one's; which share does
-it gain? Beside them: a donor that is as true as the target (what putting in anybody's states does), and as many other
-tokens' states of the partner. A pair has the same relation, as many exact question tokens, and no subject or question
-in common; no item is in two.
+The knockout removes the key words; here, at the entry of one layer, the residual states of the exact question tokens
+are replaced by those of a partner of the same relation and opposite truth. *Necessity*: the true member gets the false
+one's states; which share of the pair's difference in log-odds at l* does it lose? *Sufficiency*: the false member gets
+the true one's; which share does it gain? Controls: a donor that is as true as the target, and the partner's states of
+as many other tokens. A pair has the same relation, as many exact question tokens, and no subject or question in common;
+no item is in two.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Pair = tuple[int, int]
 
 
 def alike(inputs: ExperimentInputs, items: Sequence[int]) -> dict[tuple[str, int], list[int]]:
-    """Items by relation and number of exact tokens, each kind in an order drawn at random; none without a relation."""
+    """Items by relation and number of exact tokens, each kind in random order; none without a relation."""
     kinds: dict[tuple[str, int], list[int]] = {}
     for index in items:
         item = inputs.used_items[index]
@@ -54,7 +53,7 @@ def alike(inputs: ExperimentInputs, items: Sequence[int]) -> dict[tuple[str, int
             kinds.setdefault((item.question.relation, len(item.located.question_tokens)), []).append(index)
     for (relation, number), members in kinds.items():
         order = stream(inputs.setting.seed, "mediation pairs", inputs.dataset, relation, str(number))
-        kinds[relation, number] = [members[int(place)] for place in order.permutation(len(members))]
+        kinds[relation, number] = [members[int(rank)] for rank in order.permutation(len(members))]
     return kinds
 
 
@@ -94,15 +93,15 @@ def _exact(inputs: ExperimentInputs, item: int, donor: int) -> Patch:
 
 
 def _same_truth(inputs: ExperimentInputs, item: int, members: Sequence[int]) -> int | None:
-    """An item that is alike and as true, of another group: the first after it in the drawn order."""
+    """An item that is alike and as true, of another group: the next in the drawn order."""
     labels, groups = inputs.measured.labels, inputs.measured.groups
-    place = members.index(item)
-    others = [*members[place + 1 :], *members[:place]]
+    index = members.index(item)
+    others = [*members[index + 1 :], *members[:index]]
     return next((other for other in others if labels[other] == labels[item] and groups[other] != groups[item]), None)
 
 
 def _other_tokens(inputs: ExperimentInputs, item: int, donor: int) -> Patch | None:
-    """As many other tokens as the exact ones, of both, in their order; None where one has too few."""
+    """As many other tokens as the exact ones, of both, in their order; None if one has too few."""
     from anchorscope.interventions.cuts import random_candidates
 
     wanted = len(inputs.used_items[item].located.question_tokens)
@@ -117,7 +116,7 @@ def _other_tokens(inputs: ExperimentInputs, item: int, donor: int) -> Patch | No
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Pairs are drawn, their states exchanged at every layer that a probe at l* can see, and shares computed."""
+    """Draws pairs, exchanges their states at every layer that a probe at l* can see, and computes shares."""
     pairs = draw_pairs(inputs)
     if len(pairs) < FEW:
         return Found(
@@ -132,8 +131,8 @@ def run(inputs: ExperimentInputs) -> Found:
     top = int(inputs.reference[inputs.some_items()].max())
     wanted = [(kind, layer) for kind in patches if kind not in few for layer in range(top + 1)]
     variants = [Variant(layers=range(layer, layer + 1), patches=patches[kind]) for kind, layer in wanted]
-    found = analyse(inputs, pairs, dict(zip(wanted, run_variants(inputs, variants, "mediation"), strict=True)))
-    return Found(found.statistics, missing=(*missing, *found.missing))
+    result = analyse(inputs, pairs, dict(zip(wanted, run_variants(inputs, variants, "mediation"), strict=True)))
+    return Found(result.statistics, missing=(*missing, *result.missing))
 
 
 def analyse(inputs: ExperimentInputs, pairs: Sequence[Pair], ran: Mapping[tuple[str, int], Scored]) -> Found:
@@ -171,7 +170,7 @@ def _at_reference(inputs: ExperimentInputs, scored: Scored) -> Floats:
 
 
 def _ratio(draws: Draws, part: Floats, whole: Floats) -> Tensor:
-    """Sum of one over the sum of the other in every draw; a pair whose part is not known counts in neither."""
+    """Ratio of the sums in every draw; a pair with an unknown part counts in neither."""
     from anchorscope.evidence.draws import ratio
 
     there = np.isfinite(part)
@@ -211,7 +210,7 @@ KINDS = {OPPOSITE: "partner of opposite truth", SAME: "donor of the same truth",
 _DASHES: dict[str, Any] = {OPPOSITE: "-", SAME: (0, (4.0, 1.8)), OTHER: (0, (1.0, 1.5))}
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     return statistics(findings, "mediation", *DIRECTIONS).select(section.FIGURE_COLUMNS)
 
 
@@ -227,15 +226,15 @@ _PANELS = [
 ]
 
 
-def _at_largest(place: int, rows: pl.DataFrame) -> str:
-    """At the layer where most follows the states: layer, share, pairs, both controls, or what exceeds the first."""
+def _at_largest(column: int, rows: pl.DataFrame) -> str:
+    """At the layer with the largest share: layer, share, pairs, both controls, or the excess over the first."""
     largest = select(rows, variant=OPPOSITE, aspect="").sort("value")
     if not largest.height:
         return NOTHING
     row = largest.row(-1, named=True)
     controls = ({"variant": SAME, "aspect": ""}, {"variant": OTHER, "aspect": ""}, {"aspect": "difference"})
     beside = (shown(find(rows, layer=row["layer"], **where), estimate) for where in controls)
-    return (str(row["layer"]), estimate(row_estimate(row)), count(row["n"]), *beside)[place]
+    return (str(row["layer"]), estimate(row_estimate(row)), count(row["n"]), *beside)[column]
 
 
 def _beyond_control(rows: pl.DataFrame) -> list[int]:
@@ -278,7 +277,7 @@ SECTION = section.SectionSpec(
             "States are replaced at the entry of one layer; the probe reads at l*.",
             "Share of the difference in log-odds at l* between the members of a pair; bands: 95 % intervals. Grey: "
             "controls. A layer counts the pairs whose l* is not below it.",
-            _drawn,
+            _figure_rows,
             lambda _: _PANELS,
             height=2.3,
             gap=0.6,
@@ -290,8 +289,8 @@ SECTION = section.SectionSpec(
             "with the figure)",
             (section.Key("measure", "", {name: name for name in DIRECTIONS}),),
             tuple(
-                (head, partial(_at_largest, place))
-                for place, head in enumerate(("layer", "share", "pairs", SAME, OTHER, f"minus {SAME}"))
+                (head, partial(_at_largest, column))
+                for column, head in enumerate(("layer", "share", "pairs", SAME, OTHER, f"minus {SAME}"))
             ),
             lambda rows: select(rows, measure=tuple(DIRECTIONS)),
         ),

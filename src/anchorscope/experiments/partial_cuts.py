@@ -1,8 +1,7 @@
-"""Cuts in some layers, in some heads, or of tokens that an experiment chooses: many in one pass, scored on the way.
+"""Cuts in some layers, in some heads, or of chosen tokens: many in one pass, scored on the way.
 
-Cuts that begin in the middle of the model join in there, with the clean stream, so that nothing below is run again.
-Each bootstrap draw estimates the common shift of a cut, and the pathways, again. A probe below the first layer that is
-cut cannot see it and does not count.
+Cuts that begin in the middle of the model join there, with the clean stream. Each bootstrap draw estimates the common
+shift of a cut, and the pathways, again. A probe below the first cut layer can't see it and doesn't count.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from anchorscope.evidence.delta_p import CellSums
 
 MOST_AT_ONCE = 16
-"""Cuts that share a pass: each takes a row of an item's tokens, and rows are what memory is needed for."""
+"""Cuts that share a pass: each takes a row of an item's tokens in memory."""
 QUANTITY = "delta_p_reference"
 """ΔP at each item's own reference layer, in percentage points."""
 _THIS = "this"  # the only intervention of a table that is made for one cut
@@ -70,9 +69,9 @@ def run_variants(inputs: ExperimentInputs, variants: Sequence[Variant], title: s
 
 
 def visible_cuts(inputs: ExperimentInputs, cuts: Mapping[int, Cut], layers: range) -> dict[int, Cut]:
-    """The cuts, by used item, that take edges in these layers; none where a layer's sliding window hides all keys.
+    """The cuts, by used item, that take edges in these layers; none where a sliding window hides all keys.
 
-    The engine refuses a cut that takes nothing, from an item or in a layer.
+    The engine refuses a cut that removes nothing, from an item or in a layer.
     """
     seen: set[int] = set()
     for window in {inputs.planner.windows[layer] for layer in layers}:
@@ -104,22 +103,22 @@ class PartialCut:
 def run_partial_cuts(
     inputs: ExperimentInputs, partial: Sequence[PartialCut], title: str
 ) -> tuple[list[CutEffects], list[str]]:
-    """Runs partial knockouts on some items, and says which cuts or items could not be run."""
+    """Runs partial knockouts on some items, and reports which cuts or items couldn't be run."""
     from anchorscope.interventions.cuts import KNOCKOUT
 
     rng = inputs.rng(title)
     cuts = {int(item): KNOCKOUT.cut(inputs.used_items[item], inputs.setting.edges, rng) for item in inputs.some_items()}
     visible = {part: visible_cuts(inputs, cuts, part.layers) for part in partial}
-    planned = [part for part, kept in visible.items() if kept]
+    planned = [part for part, item_cuts in visible.items() if item_cuts]
     variants = [
         Variant({item: replace(cut, heads=part.heads) for item, cut in visible[part].items()}, part.layers)
         for part in planned
     ]
     ran = run_variants(inputs, variants, title)
     hidden = ", ".join(
-        f"{part.variant} from layer {part.first} ({len(kept)} of {len(cuts)} items)"
-        for part, kept in visible.items()
-        if len(kept) < len(cuts)
+        f"{part.variant} from layer {part.first} ({len(item_cuts)} of {len(cuts)} items)"
+        for part, item_cuts in visible.items()
+        if len(item_cuts) < len(cuts)
     )
     why = "a sliding window already hides the question from all later tokens that the cut is about; choose --edges all"
     missing = [f"{hidden}: {why}"] if hidden else []
@@ -128,7 +127,7 @@ def run_partial_cuts(
 
 @dataclass(frozen=True)
 class CutEffects:
-    """What one partial cut does to the pathways, the common shift taken away."""
+    """The effect of one partial cut on the pathways, without the common shift."""
 
     inputs: ExperimentInputs
     cut: PartialCut
@@ -136,7 +135,6 @@ class CutEffects:
 
     @property
     def items(self) -> Indices:
-        """The items that were run."""
         return self.scored.items
 
     def members(self, group: str) -> Bools:
@@ -144,7 +142,7 @@ class CutEffects:
         return self.inputs.calls.members(group)[self.items]
 
     def reached(self, group: str) -> Bools:
-        """Those of them whose reference layer can see the cut, [item]."""
+        """Those whose reference layer can see the cut, [item]."""
         return self.members(group) & (self.inputs.reference[self.items] >= self.cut.first)
 
     @cached_property
@@ -166,7 +164,6 @@ class CutEffects:
         }
 
     def reference(self, group: str) -> Tensor:
-        """Mean ΔP at the reference layer, [draw]."""
         from anchorscope.evidence.draws import ratio
 
         return ratio(*self.reference_sums[group])
@@ -186,9 +183,9 @@ class CutEffects:
 
 
 def summed_over(inputs: ExperimentInputs, effects: Sequence[CutEffects], variant: str) -> ItemValues:
-    """What several cuts add up to in every item, at its reference layer and without any correction.
+    """The sum of several cuts in every item, at its reference layer and without correction.
 
-    A cut above an item's reference layer adds nothing; an item that lies below all of them has no value.
+    A cut above an item's reference layer adds nothing; an item below all of them has no value.
     """
     items = inputs.some_items()
     total, seen = np.zeros(len(items)), np.zeros(len(items), dtype=bool)

@@ -1,13 +1,13 @@
 """Saliency: how much the probe's verdict depends on the attention that the answer pays to the question's exact tokens.
 
-S = Σ |A · ∂L/∂A|, over all layers up to the item's own reference layer l*, all heads, all queries of the answer (from
-its first token to the one that is read) and all keys in E_Q (`question_to_answer`). A is the attention weight after the
-softmax; the probe is that of the item's own fold. `share` is the sum over the keys in E_Q divided by that over all.
+S = Σ |A · ∂L/∂A|, over all layers up to the item's own reference layer l*, all heads, all queries of the answer and all
+keys in E_Q (`question_to_answer`). A is the attention weight after the softmax; the probe is that of the item's own
+fold. `share` is the sum over the keys in E_Q divided by that over all.
 
 L is the probe's log-odds (`log_odds`), or its cross-entropy with the true label (`loss`), as in the paper. S(loss) =
-P(wrong label) · S(log_odds): an item of which the probe is sure has an S(loss) near zero, whatever its pathway, so that
-a mode near zero can come from that factor alone. Folds have their own probes and depths, which can make modes by
-themselves: `dip_within_folds` is the dip of log10 S minus its fold's median.
+P(wrong label) · S(log_odds): an item of which the probe is sure has an S(loss) near zero, whatever its pathway. Folds
+have their own probes and depths, which can make modes: `dip_within_folds` is the dip of log10 S minus its fold's
+median.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOSS, LOG_ODDS = "loss", "log_odds"
 """What is differentiated: the probe's cross-entropy with the true label, or its log-odds."""
 _QUESTION = "question"  # E_Q, among the sets of keys
 DRAWS = 200
-"""Draws behind the standard error of a dip; each is as much work as a sample of its own."""
+"""Draws behind the standard error of a dip; each is as much work as a sample."""
 _DIP = (
     f"p by {SAMPLES:,} uniform samples of as many independent values; interval ± 1.96 standard errors, {METHOD} "
     f"({DRAWS} draws)"
@@ -43,12 +43,12 @@ _LARGEST_DIP, _Z = 0.25, 1.959964  # of any distribution; standard errors either
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Saliency of each item, how well it tells the pathways apart, and its modes."""
+    """Saliency of each item, how well it separates the pathways, and its modes."""
     return analyse(inputs, *measure_flow(inputs, inputs.some_items()))
 
 
 def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floats]:
-    """One pass with gradients over some of the items: S of the log-odds, and its share; NaN of the other used items."""
+    """A pass with gradients over some of the items: S of the log-odds, and its share; NaN for the other used items."""
     from anchorscope.engine.saliency import ALL
     from anchorscope.execute.run_passes import run_saliency
     from anchorscope.plan.passes import plan_saliency
@@ -77,14 +77,13 @@ def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floa
 
 
 def wrong_probability(inputs: ExperimentInputs) -> Floats:
-    """The probability that each item's probe gives to the wrong label."""
     full = inputs.measured.probe("full")
     clean = at_reference(inputs.measured.before[full], inputs.measured.reference[full], inputs.measured.folds)
     return np.exp(-np.logaddexp(0.0, np.where(inputs.measured.labels, clean, -clean).astype(float)))
 
 
 def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
-    """Everything that is reported of measured saliency: S of the log-odds, and the share of all that flows."""
+    """All statistics of measured saliency: S of the log-odds, and its share."""
     sums = {LOSS: flow * wrong_probability(inputs), LOG_ODDS: flow}
     logs = {name: np.log10(np.where(values > 0, values, np.nan)) for name, values in sums.items()}
     parts = [
@@ -107,10 +106,10 @@ def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
 
 
 def dip_tests(inputs: ExperimentInputs, variant: str, values: Floats) -> tuple[list[Statistic], list[str]]:
-    """`dip` of values [item] as they are, and minus their fold's median; NaN: left out.
+    """`dip` of values [item], and of values minus their fold's median, without NaN.
 
-    A resample's dip is larger than the sample's, because its repeated values are steps; so the interval is made from
-    the standard error and not from percentiles.
+    A resample's repeated values make its dip larger, so the interval comes from the standard error, not from
+    percentiles.
     """
     items = np.flatnonzero(np.isfinite(values))
     if len(items) < FEW:
@@ -120,10 +119,10 @@ def dip_tests(inputs: ExperimentInputs, variant: str, values: Floats) -> tuple[l
     counts = inputs.draws.take(items).counts[:, 1 : 1 + DRAWS].cpu().numpy().T
     rows = []
     for quantity, numbers in (("dip", values), ("dip_within_folds", values - centres)):
-        found, error = dip(numbers), float(np.nanstd(dips(numbers, counts)))
-        low, high = max(0.0, found - _Z * error), min(_LARGEST_DIP, found + _Z * error)
-        p = dip_p_value(found, len(items), inputs.setting.seed)
-        rows.append(Statistic(quantity, Estimate(found, low, high, len(items), _DIP), variant, truth="all", p_value=p))
+        value, error = dip(numbers), float(np.nanstd(dips(numbers, counts)))
+        low, high = max(0.0, value - _Z * error), min(_LARGEST_DIP, value + _Z * error)
+        p = dip_p_value(value, len(items), inputs.setting.seed)
+        rows.append(Statistic(quantity, Estimate(value, low, high, len(items), _DIP), variant, truth="all", p_value=p))
     return rows, []
 
 
@@ -155,7 +154,7 @@ def _items(findings: Findings) -> pl.DataFrame:
     return select(rows, pathway_corrected=GROUPS)
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     """The density of all items and of each pathway, whose area is its share of the items."""
     frames = [pl.DataFrame(schema=_DRAWN)]
     for (dataset, variant), rows in _items(findings).group_by("dataset", "variant", maintain_order=True):
@@ -216,7 +215,7 @@ SECTION = section.SectionSpec(
             "Saliency S = |A · ∂L/∂A|, summed over heads, layers up to l*, answer positions and key words. Densities "
             "over items with S > 0 (Gaussian kernel, Silverman's width); the area of a part is its share of the items "
             f"in the panel. Parts of fewer than {FEW} items are not drawn.",
-            _drawn,
+            _figure_rows,
             lambda _: _PANELS,
             height=1.9,
             gap=0.4,

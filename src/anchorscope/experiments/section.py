@@ -1,7 +1,7 @@
-"""One experiment's part of the page: its answer in a sentence with a verdict, and behind it text, a figure and a table.
+"""One experiment's part of the page: its answer in a sentence with a verdict, then text, a figure and a table.
 
-Every experiment's file has a `SectionSpec`, and its entry in `catalogue.py` names it. A table has a line for every
-combination of dataset and keys that has rows; a column is its head and a function from the line's rows to a cell.
+A table has a line for every combination of dataset and keys that has rows; a column is its head and a function from the
+line's rows to a cell.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.page_sections import Section, SectionFigure, filled
@@ -31,7 +32,7 @@ class SectionSpec:
     slug: str
     title: str
     rows: Callable[[Findings], pl.DataFrame]
-    """The experiment's rows of a run; where there are none and no figure was made, there is no section."""
+    """The experiment's rows of a run; without rows and figure there is no section."""
     asks: str
     """What is asked, and how; about 25 words."""
     careful: str
@@ -39,9 +40,9 @@ class SectionSpec:
     answer: Answer
     charts: tuple[ChartSpec, ...] = ()
     tables: tuple[TableSpec, ...] = ()
-    """The first that has lines is the one that the plain-text report shows."""
+    """The plain-text report shows the first one that has lines."""
     docs: str = ""
-    """Below docs/; empty for the page under evidence/ of the same name as the slug."""
+    """Below docs/; empty for the page that the catalogue names for the experiment of this slug."""
 
     def section(self, findings: Findings) -> Section | None:
         """The section of a run; None where the experiment was not made."""
@@ -53,7 +54,7 @@ class SectionSpec:
             return None
         answer, verdict = self.answer.give(findings, rows)
         tables = filled(*((spec.title, spec.table(findings, rows)) for spec in self.tables))
-        docs = self.docs or f"evidence/{self.slug}.md"
+        docs = self.docs or EXPERIMENTS[self.slug].docs
         return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, docs)
 
 
@@ -63,11 +64,11 @@ FIGURE_COLUMNS = (
 )
 """What the CSV file beside a figure has of each row."""
 HALF = 0.5
-"""Of an effect: a part that does at least half of the whole does most of it. Also the AUC of guessing."""
+"""A part that does at least half of the whole does most of it. Also the AUC of guessing."""
 RELIABLE = 0.7
-"""Below it single items should not be sorted by a measure."""
+"""Below it single items shouldn't be sorted by a measure."""
 SMALL_GAP = 0.05
-"""A difference of two shares below it is of no account."""
+"""Smaller differences of two shares don't matter."""
 
 
 _ENDS = ("ci_low", "ci_high")
@@ -90,24 +91,24 @@ class Answer:
     fails: str
     undecided: str
     of: Callable[[pl.DataFrame], Said | None]
-    """From one dataset's rows, under the headline rule where rules differ; None where its numbers are missing."""
+    """From one dataset's rows, under the headline rule if rules differ; None if its numbers are missing."""
 
     def give(self, findings: Findings, rows: pl.DataFrame) -> tuple[str, Verdict]:
-        """The sentence over all datasets, and its verdict: it is so only where it is so of each."""
+        """The sentence over all datasets, and its verdict: it holds only if it holds for each."""
         few = pl.col("n") < FEWEST_GROUPS  # a bootstrap of so few has no honest interval, and decides nothing
         rows = rows.with_columns(pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS)
         answers = {
-            name: said
+            name: answer
             for name in datasets_in(findings, rows)
-            if (said := self.of(headline(select(rows, dataset=name)))) is not None
+            if (answer := self.of(headline(select(rows, dataset=name)))) is not None
         }
-        verdict = all_of([said.verdict for said in answers.values()])
+        verdict = all_of([answer.verdict for answer in answers.values()])
         words: Mapping[Verdict, str] = {"yes": self.holds, "no": self.fails, "inconclusive": self.undecided}
         if not answers:
             return f"{self.undecided}: this run has no such number.", "inconclusive"
-        decide = {name: said.numbers for name, said in answers.items() if said.verdict == verdict}
+        decide = {name: answer.numbers for name, answer in answers.items() if answer.verdict == verdict}
         numbers = [
-            said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}" for name, said in decide.items()
+            text if len(findings.datasets) == 1 else f"{display_name(name)}: {text}" for name, text in decide.items()
         ][:_MOST_SHOWN]
         more = len(answers) - len(numbers)
         rule = [RULES[name] for name in rules_in(headline(rows)) if len(rules_in(rows)) > 1]
@@ -120,7 +121,6 @@ def whole_percent(share: Estimate | None) -> str:
 
 
 def three_digits(area: Estimate | None) -> str:
-    """An AUC."""
     return estimate(area, 3)
 
 
@@ -135,7 +135,7 @@ Rows = pl.DataFrame
 Cell = Callable[[Rows], str]
 Column = tuple[str, Cell]
 ITEMS = "items"
-"""The head of a column of counts, which is no finding by itself."""
+"""The head of a column of counts."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Key:
     column: str
     head: str
     words: Mapping[str, str] = field(default_factory=dict)
-    """Value → its words, in the order of the lines; others keep their names and come after them."""
+    """Value → its words, in the order of the lines; others keep their names and come last."""
 
 
 RULE = Key("assignment", "rule", RULES)
@@ -154,8 +154,6 @@ GROUP = Key("group", "group", {name: name for name in GROUPS})
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table, whatever the run."""
-
     title: str
     keys: Sequence[Key]
     """What the lines are about besides the dataset, which is always first."""

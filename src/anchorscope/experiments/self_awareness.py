@@ -1,12 +1,12 @@
 """Self-awareness: can a linear probe tell from clean states which pathway an item will take?
 
-The probe learns on the same folds as the truth probes, and only ever scores items whose group it never saw. Where
-pathways go with the label, telling true from false is enough for a high AUC; so the AUC among answers of the same truth
-label decides, and beside it stand the label itself and the truth probe's margin (an item near the line flips easily).
-`auc_below` reads the layer just below the lowest one that assigned any pathway: nothing that it sees took part in the
-assignment. Intervals hold for the probes as they were fitted; where there is nothing to know, AUCs spread more widely.
-So pathways are also dealt out again among items of one fold and one truth label, and probes fitted to them; where items
-of a group go together, that null is too narrow.
+The probe uses the folds of the truth probes, and only scores items whose group it never saw. Where pathways correlate
+with the label, telling true from false gives a high AUC; so the AUC among answers of the same label decides, beside the
+label itself and the truth probe's margin (an item near the line flips easily). `auc_below` reads the layer just below
+the lowest one that assigned any pathway, which took no part in the assignment.
+
+Intervals hold for the probes as fitted. For the null, pathways are permuted among items of one fold and label, and
+probes fitted again; where items of a group go together, that null is too narrow.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 PERMUTATIONS = 99
 """A p-value then goes down to one in a hundred."""
 PERMUTED = "within folds and truth labels"
-"""Among whom pathways are dealt out again, item by item."""
+"""Among which items pathways are permuted."""
 
 
 @dataclass(frozen=True)
 class _Pathways:
-    """The used items that the truth probe calls right."""
+    """The used items that the truth probe classifies correctly."""
 
     items: Indices
     asks: Bools
@@ -69,12 +69,12 @@ class _Pathways:
 
     @property
     def below(self) -> int | None:
-        """The layer just below all that assigned; None where the first one did."""
+        """The layer just below all that assigned; None if the first one did."""
         return int(self.reference.min()) - 1 if self.reference.min() > 0 else None
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Probes for the pathway at every layer, what they score out of fold, and what chance would give."""
+    """Probes for the pathway at every layer, their out-of-fold scores, and the null."""
     import torch
 
     from anchorscope.evidence.draws import resampling
@@ -119,26 +119,26 @@ def run(inputs: ExperimentInputs) -> Found:
 def _null_scores(
     inputs: ExperimentInputs, pathways: _Pathways, states: Tensor, strength: Floats
 ) -> tuple[Bools, dict[int, Floats]]:
-    """Pathways dealt out again [permutation, item], and what probes fitted to them score, by layer.
+    """Permuted pathways [permutation, item], and the scores of probes fitted to them, by layer.
 
     Only the layers that assigned and the one below them are fitted again.
     """
     import torch
 
-    from anchorscope.probes.crossfit import dealt_anew, null_scores
+    from anchorscope.probes.crossfit import null_scores, permute_within_strata
 
     layers = sorted({*pathways.reference.tolist(), max(0, int(pathways.reference.min()) - 1)})
     inputs.progress.start("permuted pathways", PERMUTATIONS * len(layers))
     rng = inputs.rng(f"self-awareness {RULE} {PERMUTED}")
-    labels = dealt_anew(pathways.asks, pathways.of_one_truth, PERMUTATIONS, rng)
+    labels = permute_within_strata(pathways.asks, pathways.of_one_truth, PERMUTATIONS, rng)
     device = torch.device(inputs.device)
     scores = null_scores(states[layers], pathways.splits, strength[layers], labels, device, inputs.progress)
     inputs.progress.finish()
-    return labels, {layer: scores[:, place] for place, layer in enumerate(layers)}
+    return labels, {layer: scores[:, index] for index, layer in enumerate(layers)}
 
 
 def _probe_rows(pathways: _Pathways, scores: Floats, null: tuple[Bools, dict[int, Floats]] | None) -> list[Statistic]:
-    """AUC at every layer, at the layer below and at each item's own l*; within truth where it's comparable."""
+    """AUC at every layer, at the layer below and at each item's own l*; within truth where comparable."""
     n = len(pathways.items)
     readings: list[tuple[str, int | None, Indices]] = [
         ("auc", layer, np.full(n, layer)) for layer in range(len(scores))
@@ -185,7 +185,7 @@ def _row(
 
 
 def _baseline_rows(inputs: ExperimentInputs, pathways: _Pathways, within_truth: bool) -> list[Statistic]:
-    """What the label and the truth probe's margin tell of the pathway, without any pathway probe."""
+    """How well the label and the truth probe's margin predict the pathway, without any pathway probe."""
     measured, folds = inputs.measured, pathways.splits.folds
     full = measured.probe("full")
     truth = at_reference(measured.before[full], measured.reference[full], measured.folds)[pathways.items]
@@ -219,7 +219,7 @@ SCORES = {
 """What predicts the pathway; each also within truth, where that is known."""
 
 
-def _drawn(findings: Findings) -> pl.DataFrame:
+def _figure_rows(findings: Findings) -> pl.DataFrame:
     rows = statistics(findings, "self-awareness", *LINES, "auc_truth_label")
     return rows.select(section.FIGURE_COLUMNS).sort("dataset", "quantity", "probe_layer")
 
@@ -268,7 +268,7 @@ SECTION = section.SectionSpec(
             "AUC of the pathway per layer, and within truth",
             "Ticks: the reference layers, where the pathway was assigned.",
             "AUC of telling Q-Anchored from A-Anchored items, out of fold; 0.5 is guessing. Bands: 95 % intervals.",
-            _drawn,
+            _figure_rows,
             _panels,
             height=2.8,
             share="y",

@@ -1,9 +1,9 @@
 """Means, AUCs and tests with bootstrap intervals; the same draws everywhere.
 
 Every draw resamples whole groups of questions, and both sides of a difference come from the same draw. Tests use the
-bootstrap's standard error and a normal distribution: a share of 2,000 draws could not go below one in a thousand. Items
-keep the pathway that they have in the sample under the corrected rule; the plain rule sorts them largely by their
-label. Scores of different folds come from different probes, so AUCs compare items of one fold only.
+bootstrap's standard error and a normal distribution: a share of 2,000 draws couldn't go below one in a thousand. Items
+keep their pathway in the sample under the corrected rule. Scores of different folds come from different probes, so AUCs
+compare items of one fold only.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Indices = NDArray[np.int64]
 
 METHOD = "bootstrap over groups"
 OF_SAMPLE = ", groups of the sample"
-"""Pathways rest on an estimated shift; where draws keep those of the sample, the method ends so."""
+"""Pathways depend on an estimated shift; if draws keep those of the sample, the method ends with this."""
 RULE = "corrected"
 """The rule that makes the pathways of all experiments, in the column `assignment`."""
 FEW = 10
-"""Items of a group below which nothing is reported: its interval would rest on a handful of questions."""
+"""Items of a group below which nothing is reported."""
 _STILL = 1e-12  # numbers that differ by less in all draws differ by rounding only
 
 
@@ -45,15 +45,15 @@ def of_truth(labels: Bools, truth: str) -> Bools:
 
 
 def too_few(n: int, group: str | None = None, truth: str = "all") -> str:
-    """The reason why nothing is reported of a group."""
+    """Why nothing is reported of a group."""
     pathway = f" are {group} under the {RULE} rule" if group else ""
     return f"only {n} {'items' if truth == 'all' else TRUTHS[truth]}{pathway}, {FEW} needed"
 
 
 def group_means(values: Floats, inside: Bools, draws: Draws, weights: Floats | None = None) -> Tensor:
-    """Mean of values [item, k] over the items inside, in every draw, [k, draw]; NaN values do not count.
+    """Mean of values [item, k] over the items inside, in every draw, [k, draw], without NaN.
 
-    `weights` [item] say how many items each one stands for.
+    `weights` [item] say how many items each one represents.
     """
     from anchorscope.evidence.draws import ratio
 
@@ -70,26 +70,26 @@ def item_mean(values: Floats, draws: Draws) -> Tensor:
 
 def estimate_of(samples: Tensor, n: int, method: str = METHOD) -> Estimate:
     """Value and interval of one number in every draw, [draw]; the first draw is the sample itself."""
-    drawn = samples.cpu().numpy()
-    low, high = percentile_interval(drawn[1:])
-    return Estimate(float(drawn[0]), float(low), float(high), n, method)
+    draws = samples.cpu().numpy()
+    low, high = percentile_interval(draws[1:])
+    return Estimate(float(draws[0]), float(low), float(high), n, method)
 
 
 def p_value(samples: Tensor, null: float = 0.0) -> float | None:
-    """Two-sided p-value of one number in every draw, [draw]; None where all draws agree: there's no standard error."""
-    drawn = samples.cpu().numpy()
-    spread = np.ma.filled(np.ma.masked_invalid(drawn[1:]).std(), np.nan)
+    """Two-sided p-value of one number in every draw, [draw]; None if all draws agree."""
+    draws = samples.cpu().numpy()
+    spread = np.ma.filled(np.ma.masked_invalid(draws[1:]).std(), np.nan)
     if not spread > _STILL:
         return None
-    p = 2 * norm.sf(np.abs(drawn[0] - null) / spread)
+    p = 2 * norm.sf(np.abs(draws[0] - null) / spread)
     return float(p) if np.isfinite(p) else None
 
 
 def q_values(p: Sequence[float | None]) -> list[float | None]:
     """p-values with the false discovery rate controlled (Benjamini and Hochberg); None stays and counts for none."""
-    defined = [one for one in p if one is not None]
+    defined = [value for value in p if value is not None]
     adjusted = iter(false_discovery_control(defined).tolist() if defined else ())
-    return [None if one is None else next(adjusted) for one in p]
+    return [None if value is None else next(adjusted) for value in p]
 
 
 def family_rows(
@@ -134,7 +134,7 @@ def pathway_aucs(
             missing.append(f"{name}: only {n} items share a fold with one of the other pathway, {FEW} needed")
             continue
         samples = auc_samples(scores[items], asks, strata, inputs.draws.take(items))
-        found = estimate_of(samples, n, f"{METHOD}, pairs of the same fold, p against 0.5{OF_SAMPLE}")
+        estimate = estimate_of(samples, n, f"{METHOD}, pairs of the same fold, p against 0.5{OF_SAMPLE}")
         p = p_value(samples, 0.5)
-        rows.append(Statistic(name, found, variant, assignment=RULE, truth="all", p_value=p))
+        rows.append(Statistic(name, estimate, variant, assignment=RULE, truth="all", p_value=p))
     return rows, missing

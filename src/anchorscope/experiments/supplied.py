@@ -1,7 +1,6 @@
-"""Items that an experiment makes: a question with an answer that the model did not give, or in other words.
+"""Items that an experiment makes: a question with an answer that the model didn't give, or in other words.
 
-Tokens are found as for any answer given elsewhere, and the knockout and its random control are drawn as the run draws
-them. One pass runs clean and cut states.
+Tokens are located, and the knockout and its random control drawn, as in a run. One pass gives clean and cut states.
 """
 
 from __future__ import annotations
@@ -35,6 +34,8 @@ class SuppliedStates:
     """States of supplied items at the headline site and position, in host memory."""
 
     clean: Float[Tensor, "layer item d_model"]
+    before: Float[Tensor, "layer item d_model"]
+    """Clean, at the same site, before the answer begins."""
     cut: Mapping[str, Float[Tensor, "layer item d_model"]]
     log_probs: tuple[tuple[float, ...], ...]
     """Of every token of each answer."""
@@ -58,7 +59,7 @@ def supplied_items(
 def asked_again(
     writer: Writer, items: Sequence[Item], questions: Sequence[Question], spans: Sequence[QuestionSpans]
 ) -> list[Item]:
-    """The items with the very tokens of their answers, after other questions or another template."""
+    """The items with the same answer tokens, after other questions or another template."""
     prompts = build_prompts(writer.tokenizer, questions, writer.template)
     located = locate_all(writer.tokenizer, questions, spans, prompts, [item.answer for item in items])
     return [
@@ -68,7 +69,7 @@ def asked_again(
 
 
 def all_fit(inputs: ExperimentInputs, items: Sequence[Item]) -> bool:
-    """Whether the model reads every one of these items at once."""
+    """Whether every one of these items fits the model's context."""
     context = inputs.planner.context
     return context is None or all(len(item.located.input_ids) <= context for item in items)
 
@@ -76,7 +77,7 @@ def all_fit(inputs: ExperimentInputs, items: Sequence[Item]) -> bool:
 def run_supplied(
     inputs: ExperimentInputs, items: Sequence[Item], title: str, cuts: Sequence[Intervention]
 ) -> SuppliedStates:
-    """Runs items clean and under the cuts; every item has its states under every one of them."""
+    """Runs items clean and under the cuts; every item has its states under each."""
     from anchorscope.execute.run_passes import run_states
     from anchorscope.plan.interventions import plan_cut
 
@@ -87,15 +88,21 @@ def run_supplied(
     first = items[0].located
     # The token before an answer predicts its first one, so that it has to be run here.
     shared = min(first.prefix_length, min(item.located.answer_start for item in items) - 1)
-    sequences = [item.sequence(setting.positions) for item in items]
+    sequences = [
+        replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
+        for sequence in (item.sequence(setting.positions) for item in items)
+    ]
     work = inputs.planner.states(title, sequences, first.input_ids[:shared], variants)
-    keep = ((inputs.headline,),) * len(variants)
+    before = len(setting.positions), inputs.headline[1]
+    keep = ((inputs.headline, before), *((inputs.headline,) for _ in planned))
     ran = run_states(inputs.executor, replace(work, keep=keep, log_probs=True), inputs.progress)
-    clean, *others = [part.states[0] for part in ran.variants if part.states is not None]
+    both, *others = [part.states for part in ran.variants if part.states is not None]
+    clean, others = both[0], [states[0] for states in others]
     for runs, states in zip(planned, others, strict=True):
         refuse_unmoved(runs, clean, states)
     return SuppliedStates(
         clean=clean,
+        before=both[1],
         cut={cut.name: states for cut, states in zip(cuts, others, strict=True)},
         log_probs=tuple(ran.log_probs[index] for index in range(len(items))),
     )
@@ -104,7 +111,7 @@ def run_supplied(
 def refuse_unmoved(
     planned: PlannedRuns, clean: Float[Tensor, "layer item d_model"], after: Float[Tensor, "layer item d_model"]
 ) -> None:
-    """Raises where an item lost attention edges and yet every one of its states is the same to the last bit."""
+    """Raises where an item lost attention edges and yet all of its states are unchanged to the last bit."""
     same = (clean == after).all(dim=2).all(dim=0)
     silent = sum(bool(same[run.item]) and run.n_changed > 0 for run in planned.runs)
     if silent:

@@ -1,12 +1,11 @@
-"""The same items in several wordings: is what the cut does to an item a property of the item, or noise?
+"""The same items in several wordings: is the effect of the cut a property of the item, or noise?
 
 Each item is asked again in other words, and after other solved examples; its answer, token by token, and its label
 stay. A probe that learned from the original wording of one half of the items scores all wordings of the other half, and
-what the cut states explain of its log-odds is learned out of fold, all wordings of an item held out together. An item's
-share, given the means of z and ẑ over some of its wordings, uses no label. It is computed once from the even wordings
-and once, by other probes, from the odd ones: if items differ in it, the two agree. (Judged by the same probes they
-would also agree in what these got wrong.) Reliability is a correlation of ranks, as a few items with little evidence
-have wild shares; ranks are those of the sample, and every draw weighs the items again.
+what the cut states explain of its log-odds is learned out of fold, all wordings of an item held out together. The
+evidence that an item loses, `lost` of evidence_items.parquet, is averaged once over the even wordings and once, by
+other probes, over the odd ones: if items differ in it, the two agree. (Judged by the same probes they would also agree
+in what these got wrong.) Reliability is a correlation of ranks, those of the sample; every draw weighs the items again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from anchorscope.experiments.statistics import METHOD, TRUTHS, Floats, Indices, 
 from anchorscope.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.question_share.posterior import ItemShares, Line, fit_line, item_shares
 from anchorscope.report.findings import Findings
 from anchorscope.report.panel_figure import ChartSpec, Forest, Marks
 from anchorscope.report.result_rows import find, select, statistics
@@ -42,13 +40,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from anchorscope.evidence.draws import Draws
+    from anchorscope.evidence_parts.half_splits import Halves
     from anchorscope.interventions.intervention import Writer
-    from anchorscope.question_share.evidence import Halves
 
 FEWEST = 60
 """Items below which no reliability is reported."""
 ODD, EVEN = "odd wordings", "even wordings"
-ITEM_SHARE, OTHER_PROBES = "item_share", "other probes"
+LOST, OTHER_PROBES = "lost", "other probes"
 """The measure, in the column `variant`; who judges the odd wordings, in `against`."""
 
 
@@ -65,53 +63,40 @@ class Rows:
     """0 for the original."""
 
     def table(self, values: Floats, items: Indices) -> Floats:
-        """Values [row] of some items, all of which have every wording, [wording, item]."""
+        """Values [row] of some items that have every wording, as [wording, item]."""
         filled = np.full((int(self.wording.max()) + 1, int(self.item.max()) + 1), np.nan)
         filled[self.wording, self.item] = values
         return filled[:, items]
 
 
-Evidence = tuple[Floats, Floats, Line]
-"""z and ẑ of some items in every wording, [wording, item], and what random cuts leave of z in the original one."""
-
-
-def posterior(evidence: Evidence, some: Indices) -> ItemShares:
-    """The items' shares, given some of their wordings."""
-    clean, explained, under_random = evidence
-    return item_shares(clean[some].mean(axis=0), explained[some].mean(axis=0), under_random)
-
-
 def run(inputs: ExperimentInputs) -> Found:
-    """Runs every wording, and compares what odd and even ones say of the items."""
+    """Runs every wording, and compares the odd and the even ones."""
     writer = inputs.setting.writer()
     items, others, missing = _items(inputs, writer)
     n_wordings = 1 + ((len(others[0]) if others else 0) or len(EXAMPLE_SETS) - 1)
     texts = _texts(inputs, writer, items, others, n_wordings) if len(items) >= FEWEST else []
-    fitting = [place for place in range(len(items)) if all_fit(inputs, [text[place] for text in texts])]
+    fitting = [index for index in range(len(items)) if all_fit(inputs, [text[index] for text in texts])]
     if len(fitting) < len(items):
         missing += (
             f"{len(items) - len(fitting)} of {len(items)} items are left out: in other wordings they do not "
             f"fit the model's context of {inputs.planner.context:,} tokens",
         )
-        items, texts = items[fitting], [[text[place] for place in fitting] for text in texts]
+        items, texts = items[fitting], [[text[index] for index in fitting] for text in texts]
     if len(items) < FEWEST:
         why = "their relation has no other sentences of ours, and the prompt shows no examples that could be others"
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
     layer = inputs.most_frequent_reference
     rows = _run_wordings(inputs, items, texts, layer)
-    all_splits, *split_halves = _explained(inputs, rows, items, layer)
+    all_splits, *split_halves = _lost_evidence(inputs, rows, items)
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
-    even, odd = (posterior(judged, some).mean for judged, some in zip(split_halves, halves.values(), strict=True))
+    even, odd = (lost[some].mean(axis=0) for lost, some in zip(split_halves, halves.values(), strict=True))
     statistics = [
         Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
-        *_reliabilities(inputs, even, odd, items, layer),
+        *_compute_reliabilities(inputs, even, odd, items, layer),
     ]
-    whole = posterior(all_splits, np.arange(n_wordings))
     values = [
-        ItemValues(ITEM_SHARE, items, whole.mean),
-        ItemValues(f"{ITEM_SHARE}_low", items, whole.low),
-        ItemValues(f"{ITEM_SHARE}_high", items, whole.high),
-        *(ItemValues(ITEM_SHARE, items, posterior(all_splits, some).mean, half) for half, some in halves.items()),
+        ItemValues(LOST, items, all_splits.mean(axis=0)),
+        *(ItemValues(LOST, items, all_splits[some].mean(axis=0), half) for half, some in halves.items()),
     ]
     return Found(tuple(statistics), tuple(values), missing)
 
@@ -119,7 +104,7 @@ def run(inputs: ExperimentInputs) -> Found:
 def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[Indices, list[list[Question]], tuple[str, ...]]:
     """The used items that are asked in other wordings, their questions in our other sentences, and what is left out.
 
-    Where enough items have sentences, only those are asked; else all have the same words after other examples.
+    If enough items have sentences, only those are asked; else all keep their words after other examples.
     """
     shown = {normalise(example.subject) for examples in EXAMPLE_SETS for example in examples}
     some = [
@@ -159,7 +144,7 @@ def _texts(
 
 
 def _run_wordings(inputs: ExperimentInputs, items: Indices, texts: Sequence[Sequence[Item]], layer: int) -> Rows:
-    """The states of every wording at one layer; those of the original are there."""
+    """The states of every wording at one layer; those of the original exist already."""
     import torch
 
     from anchorscope.interventions.cuts import KNOCKOUT
@@ -177,49 +162,45 @@ def _run_wordings(inputs: ExperimentInputs, items: Indices, texts: Sequence[Sequ
     )
 
 
-def _explained(inputs: ExperimentInputs, rows: Rows, items: Indices, layer: int) -> list[Evidence]:
-    """Evidence of every wording by probes of the originals: those of all splits, of one half of them, of the other."""
-    from anchorscope.question_share.evidence import CleanEvidence, Halves, clean_evidence, lost_evidence, make_halves
-    from anchorscope.question_share.principal import default_directions, principal_states
+def _lost_evidence(inputs: ExperimentInputs, rows: Rows, items: Indices) -> list[Floats]:
+    """`lost` in every wording [wording, item], by probes of the originals: of all splits, then of either half."""
+    from anchorscope.evidence_parts.half_splits import CleanEvidence, Halves, clean_evidence, make_halves
+    from anchorscope.evidence_parts.need import view_terms
+    from anchorscope.evidence_parts.principal import default_directions, principal_states
 
-    used, device, labels, folds = inputs.used_items, inputs.device, inputs.measured.labels, inputs.splits.folds
+    used, device, labels = inputs.used_items, inputs.device, inputs.measured.labels
     strata, ids = truth_strata(labels, [item.question.relation for item in used]), [item.item_id for item in used]
     own = make_halves(inputs.measured.groups, strata, inputs.setting.seed, ids)
     halves = spread(own, rows.item, rows.wording == 0)
     directions = default_directions(inputs.n, rows.clean.shape[-1])
-    states = (rows.clean, rows.cut, inputs.cut_states()["random"][layer])
-    clean, cut, control = (principal_states(part[None], directions, device) for part in states)
+    clean, cut = (principal_states(part[None], directions, device) for part in (rows.clean, rows.cut))
     evidence = clean_evidence(clean, halves, labels[rows.item], device, inputs.progress)
-    n = inputs.n
-    originals = evidence._replace(
-        principal=evidence.principal[:, :n], by_probe=evidence.by_probe[..., :n], step=evidence.step[..., :n]
-    )
-    left = lost_evidence(originals, control, own, labels, folds, device, inputs.progress, "wordings: random cut")
-    line, found, middle = fit_line(left.clean[0], left.explained[0]), [], own.n_splits // 2
+    tables, middle = [], own.n_splits // 2
     for splits in (slice(None), slice(0, middle), slice(middle, None)):
-        lost = lost_evidence(
+        terms = view_terms(
             CleanEvidence(evidence.principal, *(part[:, splits] for part in evidence[1:])),
             cut,
             Halves(halves.first[splits], halves.folds[splits], halves.inner[splits]),
             labels[rows.item],
-            folds[rows.item],
             device,
             inputs.progress,
             "wordings: key words cut",
         )
-        found.append((rows.table(lost.clean[0], items), rows.table(lost.explained[0], items), line))
-    return found
+        tables.append(rows.table(terms.lost[0], items))
+    return tables
 
 
 def spread(halves: Halves, item: Indices, learns: np.ndarray) -> Halves:
     """The splits of items for rows that stand for them; probes learn from some of the rows only."""
-    from anchorscope.question_share.evidence import Halves
+    from anchorscope.evidence_parts.half_splits import Halves
 
     inner = np.where(learns, halves.inner[:, :, item], -1)
     return Halves(halves.first[:, item], halves.folds[:, item], inner)
 
 
-def _reliabilities(inputs: ExperimentInputs, even: Floats, odd: Floats, items: Indices, layer: int) -> list[Statistic]:
+def _compute_reliabilities(
+    inputs: ExperimentInputs, even: Floats, odd: Floats, items: Indices, layer: int
+) -> list[Statistic]:
     """The reliability of all wordings, from the rank correlation of the two halves; within truth as well."""
     from anchorscope.evidence.draws import resampling
 
@@ -230,7 +211,7 @@ def _reliabilities(inputs: ExperimentInputs, even: Floats, odd: Floats, items: I
             inside = of_truth(labels, truth)
             halves = rank_correlation(even[inside], odd[inside], draws.take(inside))
             reliability = estimate_of(2 * halves / (1 + halves), int(inside.sum()), method)
-            rows.append(Statistic("reliability", reliability, ITEM_SHARE, OTHER_PROBES, truth=truth, probe_layer=layer))
+            rows.append(Statistic("reliability", reliability, LOST, OTHER_PROBES, truth=truth, probe_layer=layer))
     return rows
 
 
@@ -247,16 +228,18 @@ def rank_correlation(first: Floats, second: Floats, draws: Draws) -> Tensor:
 
 
 EXPERIMENT = Experiment(
-    "wordings", "the same items in other words and after other examples: how reliable an item's share is", run
+    "wordings",
+    "the same items in other words and after other examples: how reliable the evidence that an item loses is",
+    run,
 )
 
 
 _SHARE: dict[str, Any] = {"color": "#0072b2", "marker": "o", "markersize": 4.6, "markerfacecolor": "#0072b2"}
-_MARKS = Marks("variant", {ITEM_SHARE: ("share of an item", _SHARE)})
+_MARKS = Marks("variant", {LOST: ("evidence that an item loses", _SHARE)})
 
 
 def _rows(findings: Findings) -> pl.DataFrame:
-    return select(statistics(findings, "wordings", "reliability"), variant=ITEM_SHARE, against=OTHER_PROBES)
+    return select(statistics(findings, "wordings", "reliability"), variant=LOST, against=OTHER_PROBES)
 
 
 def _repeats(rows: pl.DataFrame) -> section.Said | None:
@@ -271,9 +254,9 @@ SECTION = section.SectionSpec(
     asks="Is what the cut does to an item the item's own, or of one wording?",
     careful="Reliable is not valid: relation, answer and length of an item stay too.",
     answer=section.Answer(
-        "Single items repeat themselves well enough to be sorted: the reliability of their share is above 0.7",
-        "Single items should not be sorted by their share: its reliability is below 0.7",
-        "Whether single items can be sorted by their share (reliability above 0.7) is undecided",
+        "Single items repeat themselves well enough to be sorted: the evidence they lose has a reliability above 0.7",
+        "Single items should not be sorted by the evidence that they lose: its reliability is below 0.7",
+        "Whether single items can be sorted by the evidence that they lose (reliability above 0.7) is undecided",
         _repeats,
     ),
     charts=(
@@ -282,8 +265,8 @@ SECTION = section.SectionSpec(
             "the same items in other wordings",
             "Reliability of single items over wordings",
             "At the most frequent reference layer.",
-            "Reliability of an item's share over all wordings, from its rank correlation between odd and even ones "
-            "(Spearman–Brown), each judged by other probes. Lines: 95 % intervals.",
+            "Reliability of the evidence that an item loses, over all wordings, from its rank correlation between odd "
+            "and even ones (Spearman–Brown), each judged by other probes. Lines: 95 % intervals.",
             lambda findings: _rows(findings).select(section.FIGURE_COLUMNS),
             lambda _: [Forest("truth", TRUTHS, _MARKS, "reliability")],
             height=2.2,

@@ -1,11 +1,10 @@
 """Interventions that cut attention edges: the knockout, its controls, other choices of words, edges and method.
 
 The **knockout**: no later position may attend to the question's exact tokens, in any layer; masked before the softmax,
-so that what remains renormalises. Its controls: **random**, other tokens that receive as much attention; **none**,
-nothing cut, the noise floor below which no change counts; **template**, as many tokens of the text that all questions
-share. **Subject**, **property**, **content** cut only such words. **Direct** cuts only the edges that lead straight
-from the exact tokens to the answer: the rest of the effect took a way through other tokens. **Zeroing** sets the
-weights of the cut edges to zero after the softmax and does not raise the rest; the paper does not say which it does.
+so that the rest renormalises. Controls: **random**, other tokens that receive as much attention; **none**, the noise
+floor; **template**, as many tokens of the shared text. **Subject**, **property**, **content** cut only such words.
+**Direct** cuts only the edges from the exact tokens to the answer. **Zeroing** sets the weights to zero after the
+softmax and leaves the rest; the paper doesn't say which it does.
 """
 
 from collections.abc import Sequence
@@ -23,13 +22,13 @@ from anchorscope.items import Item
 from anchorscope.plugins import WithPlugins
 
 EXACT = 14
-"""Candidates all of whose sets are looked at: sixteen thousand."""
+"""Candidates of which all sets are compared: sixteen thousand."""
 _NEAR = 0.01  # of the wanted mass: nearer than that no two runs of a model in two precisions agree
 
 
 @cache
 def _sets(number: int) -> NDArray[np.float64]:
-    """Every set of so many candidates, a row of 0 and 1 each."""
+    """Every set of that many candidates, a row of 0 and 1 each."""
     return ((np.arange(2**number)[:, None] >> np.arange(number)) & 1).astype(np.float64)
 
 
@@ -38,12 +37,10 @@ def as_much_attention(
 ) -> tuple[int, ...]:
     """Some of the candidates, at least one if there is any, that receive as much attention as the exact tokens.
 
-    As many tokens are not as much information: key words may receive several times the attention of the words around
-    them. Among the sets whose attention in the clean run is within a hundredth of E_Q's, or nearest to it, those whose
-    number of tokens is nearest E_Q's are preferred, and one of these is drawn at random.
-
-    All sets of up to `EXACT` candidates are compared. Where there are more, chance decides about the others beforehand,
-    one by one: each is taken with the share that is still wanted of the attention of all that are left.
+    Key words may receive several times the attention of the words around them, so equal counts aren't enough. Among the
+    sets whose attention is within a hundredth of E_Q's, or nearest to it, those nearest in number of tokens are
+    preferred, and one is drawn at random. All sets of up to `EXACT` candidates are compared; beyond that, each further
+    candidate is taken beforehand with the share still wanted of the remaining attention.
     """
     if not candidates:
         return ()
@@ -87,7 +84,6 @@ def template_candidates(item: Item) -> list[int]:
 
 
 def _as_many(item: Item, candidates: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
-    """As many of the candidates as E_Q has tokens, or all of them."""
     wanted = min(len(item.located.question_tokens), len(candidates))
     return tuple(sorted(int(index) for index in rng.choice(candidates, size=wanted, replace=False)))
 
@@ -118,16 +114,14 @@ _OTHERS = (
     Intervention(ENTRIES["direct"], question_tokens, edges="direct"),
     Intervention(ENTRIES["zeroing"], question_tokens, how="zero"),
 )
-_OWN = {one.name: one for one in (KNOCKOUT, RANDOM, NONE, *_OTHERS, *REWRITES)}
+_OWN = {intervention.name: intervention for intervention in (KNOCKOUT, RANDOM, NONE, *_OTHERS, *REWRITES)}
 INTERVENTIONS = WithPlugins(_OWN, "interventions")
-"""Every intervention by name."""
 
 
 def of_experiments(names: Sequence[str]) -> list[Intervention]:
-    """The interventions of the named experiments."""
     return [INTERVENTIONS[name] for name in INTERVENTIONS if ENTRIES[name].experiment in names]
 
 
 def with_draws(interventions: Sequence[Intervention], number: int) -> list[Intervention]:
-    """The same, so many draws of each that is drawn several times; the others once."""
-    return [replace(one, draw=draw) for one in interventions for draw in range(number if one.repeats else 1)]
+    """The same, that many draws of each that is drawn several times; the others once."""
+    return [replace(entry, draw=draw) for entry in interventions for draw in range(number if entry.repeats else 1)]

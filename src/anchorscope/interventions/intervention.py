@@ -1,8 +1,8 @@
 """What every intervention is: a rule that says how the runs of the items differ from their clean runs.
 
-A run differs in its attention edges (some are cut), in its text (the question is written anew), or in both. An
-intervention knows items and tokens, not probes. Registered ones all pass the same laws: changing nothing equals the
-clean run, a real change changes something, states below the first cut key stay as they are.
+A run differs in its attention edges (some are cut), in its text (the question is rewritten), or in both. Registered
+ones all pass the same laws: changing nothing equals the clean run, a real change changes something, states below the
+first cut key stay as they are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,14 +28,13 @@ class ItemRun:
 
     item: int
     sequence: TokenSequence
-    """The item's own tokens, or those of another text."""
     cut: Cut = NO_CUT
     run: int = 0
     n_changed: int = 0
     n_candidates: int | None = None
-    """How many tokens there were to draw from, where some are drawn."""
+    """How many tokens there were to draw from."""
     attention_ratio: float | None = None
-    """The attention that the cut tokens receive in the clean run, over that of E_Q; None where nobody asked."""
+    """Attention received by the cut tokens in the clean run, over that of E_Q; None if not measured."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,10 @@ class Writer:
 
 
 def answered(before: tuple[int, ...], item: Item, positions: Sequence[str]) -> TokenSequence:
-    """An item's answer after other tokens, read at the same places of the answer."""
+    """An item's answer after other tokens, read at the same positions of the answer."""
     old = item.sequence(positions)
     moved = len(before) - old.answer_start
-    return TokenSequence(before + item.answer.ids, len(before), tuple(place + moved for place in old.read_at))
+    return TokenSequence(before + item.answer.ids, len(before), tuple(position + moved for position in old.read_at))
 
 
 @dataclass(frozen=True)
@@ -69,18 +68,16 @@ class Setting:
     """Which later tokens lose the cut edges, unless an intervention has a choice of its own."""
     seed: int
     writer: Callable[[], Writer]
-    """Gives the tokenizer and the template; asked only by those who write a text anew."""
+    """Gives the tokenizer and the template; called only by rewrites."""
     most_items: int | None = None
     """Items of an intervention that takes many passes; None for all."""
     context: int | None = None
-    """How many tokens the model reads at once; texts that are written anew and are longer are not run."""
+    """Context length of the model; longer rewritten texts aren't run."""
     masses: Callable[[], Mapping[str, AttentionMass]] = dict
-    """Gives the attention that each item's tokens receive, by the item's name; asked only by those who match it.
-    Empty where it was not measured."""
+    """Gives the attention that each item's tokens receive, by the item's name; empty if not measured."""
 
 
 Keys = Callable[[Item, np.random.Generator, AttentionMass | None], tuple[int, ...]]
-"""Which positions of an item later ones may no longer attend to; only who matches attention is told of it."""
 Rewrite = Callable[[Sequence[Item], Sequence[int], Setting], list[ItemRun]]
 """The runs of some of the items with another text, from all items and the indices of those to run."""
 
@@ -91,12 +88,12 @@ class Intervention:
     keys: Keys | None = None
     rewrite: Rewrite | None = None
     changes: bool = True
-    """False for a no-op control: nothing is changed, only the batches are made in another order."""
+    """False for a no-op control, which only changes the order of the batches."""
     max_items: int | None = None
     keeps_states: bool = False
-    """Whether states under it are kept: the question share needs them, and probes are fitted on them (`refit`)."""
+    """Whether states under it are kept: the parts need them, and probes are fitted on them (`refit`)."""
     candidates: Callable[[Item], Sequence[int]] | None = None
-    """For one that draws its keys: the positions that it draws from."""
+    """The positions that keys are drawn from."""
     repeats: bool = False
     draw: int = 0
     """Which of its draws this is; all results but states are those of the first."""
@@ -106,23 +103,22 @@ class Intervention:
     """The part of the question without which an item cannot be run; None where every item can."""
     why_few: str = "no item can be run so"
     edges: str | None = None
-    """Which later tokens lose the edges, where that is the point of it; None for the recipe's choice."""
+    """Which later tokens lose the edges; None for the recipe's choice."""
     how: str = "mask"
     whole: bool = False
     """Whether it cuts tokens of the shared prefix, so that the whole sequence has to be run."""
     many_passes: bool = False
-    """Whether it costs much more than the knockout, so that some of the items have to do on a small machine."""
+    """Whether it costs much more than the knockout, so that a small machine uses fewer items."""
     variant: str | None = None
     """What its rows are called in the results; None for the edges that are cut."""
 
     @property
     def name(self) -> str:
-        """As in the results' column `intervention`."""
         return self.entry.name
 
     @property
     def draw_name(self) -> str:
-        """What the states of one draw are kept under, and drawn for: `random`, `random 2` …"""
+        """The name that the states of one draw are kept and drawn under: `random`, `random 2` …"""
         return self.name if self.draw == 0 else f"{self.name} {self.draw + 1}"
 
     def applies(self, item: Item) -> bool:

@@ -1,13 +1,12 @@
 """Token patching: the exact words of the question replaced by another item's, the answer kept.
 
 If the probe reads the question, it should notice that the answer no longer fits. Donors are of the same relation, or
-any other item; the item itself as its own donor must change nothing, and as a control as many other words are replaced
-by other questions' other words. Parts change places with parts: the donor's subject for the subject, its property for
-the property; a part that the donor's question does not say stays. A donor to whose question the kept answer would be
-right is used only where no other was found.
+any other item; the item as its own donor must change nothing; as a control, as many other words are replaced. Subject
+replaces subject, property replaces property; a part that the donor lacks stays. A donor whose question the kept answer
+would answer is used only as a last resort.
 
-Answer only: the question is dropped, once with the template kept and an empty line where the question was, and once
-bare. Bare keeps the sequence's first token, which models use as a sink for idle attention.
+Answer only: the question is dropped, once with the template kept and an empty line in its place, and once bare, with
+the sequence's first token (the attention sink).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import mixed, priorities, stream
 
 DONORS = 3
-_TRIED = 24  # donors looked at before an item is left without one
+_TRIED = 24  # donors tried before an item is left without one
 
 Indices = Sequence[int]
 
@@ -36,7 +35,7 @@ def exchanged(item: Item, donor: Item) -> str:
     changes: list[tuple[Span, str]] = []
     for mine, theirs in zip(own.parts, others.parts, strict=True):
         if theirs:
-            changes += _paired(own.text, mine, [others.text[start:end] for start, end in theirs])
+            changes += _pair_spans(own.text, mine, [others.text[start:end] for start, end in theirs])
     return _replaced(own.text, changes)
 
 
@@ -48,17 +47,16 @@ class _Flat:
         self.parts = [item.words.subject, item.words.property_spans]
 
 
-def _paired(text: str, mine: Sequence[Span], theirs: Sequence[str]) -> Iterator[tuple[Span, str]]:
-    """What stands in the place of each of the item's spans.
+def _pair_spans(text: str, mine: Sequence[Span], theirs: Sequence[str]) -> Iterator[tuple[Span, str]]:
+    """What replaces each of the item's spans, one after the other; the last takes all that is left.
 
-    One after the other; the last takes all that is left. A span that says the same as an earlier one is that name
-    again and gets the same; one for which nothing is left goes.
+    A span that repeats an earlier one gets the same; one for which nothing is left is dropped.
     """
     given: dict[str, str] = {}
     distinct = list(dict.fromkeys(text[start:end] for start, end in mine))
     names = list(dict.fromkeys(theirs))
-    for place, name in enumerate(distinct):
-        rest = names[place:] if place == len(distinct) - 1 else names[place : place + 1]
+    for index, name in enumerate(distinct):
+        rest = names[index:] if index == len(distinct) - 1 else names[index : index + 1]
         given[name] = " ".join(rest)
     for start, end in mine:
         yield (start, end), given[text[start:end]]
@@ -71,7 +69,7 @@ def _replaced(text: str, changes: Sequence[tuple[Span, str]]) -> str:
 
 
 class _Donors:
-    """Who may give an item its words, in random order; who comes first hangs on the two items' names alone."""
+    """Possible donors of an item in random order, which depends on the two items' names alone."""
 
     def __init__(self, items: Sequence[Item], setting: Setting, purpose: str, same_relation: bool = False) -> None:
         self.items, self.same_relation = items, same_relation
@@ -83,7 +81,7 @@ class _Donors:
         self.by_relation = {name: np.array(members) for name, members in by_relation.items()}
 
     def of(self, index: int) -> list[int]:
-        """The first donors to look at, without the item itself."""
+        """The first donors, without the item itself."""
         candidates, relation = self.everyone, self.items[index].question.relation
         if self.same_relation:
             candidates = self.by_relation[relation] if relation is not None else self.everyone[:0]
@@ -93,7 +91,6 @@ class _Donors:
 
 
 def _patch(items: Sequence[Item], some: Indices, setting: Setting, donors: _Donors) -> list[ItemRun]:
-    """Every item with up to so many donors."""
     made: list[tuple[int, int, str]] = []
     for index in some:
         item = items[index]
@@ -149,10 +146,10 @@ def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Settin
         rng = stream(setting.seed, "patch-control", item.item_id)
         own = other_words(item)
         chosen: list[Span] = []
-        for place in rng.permutation(len(own)):
+        for word_index in rng.permutation(len(own)):
             if len(question_tokens(chosen, prompt)) >= len(item.located.question_tokens):
                 break
-            chosen.append(own[int(place)])
+            chosen.append(own[int(word_index)])
         changes = []
         for start, end in chosen:
             offered = _other_word([items[donor] for donor in donors.of(index)], text[start:end], rng)
@@ -165,9 +162,9 @@ def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Settin
 
 
 def _other_word(donors: Sequence[Item], word: str, rng: np.random.Generator) -> str | None:
-    """Another question's word that is none of its exact ones; None where all of those looked at are the same."""
-    for place in rng.permutation(len(donors)):
-        donor = donors[int(place)]
+    """Another question's word that isn't exact; None if all those tried are the same."""
+    for index in rng.permutation(len(donors)):
+        donor = donors[int(index)]
         text = _Flat(donor).text
         words = [text[start:end] for start, end in other_words(donor)]
         different = [other for other in words if other.casefold() != word.casefold()]

@@ -1,12 +1,10 @@
-"""Devices: how a lack of memory shows, and tensors that travel between host and device.
-
-A plain copy to a GPU waits until the GPU has done all its earlier work. Copies from and to pinned memory do not.
-"""
+"""Memory that runs out, and copies between host and device that don't wait for a GPU's earlier work (pinned memory)."""
 
 import gc
 import os
 import resource
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.errors import UserError
-from anchorscope.side_by_side import side_by_side
 
 _WORDS = ("not enough memory", "can't allocate memory", "out of memory")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory did not suffice; torch tells it on the CPU with a plain RuntimeError."""
+    """Whether memory ran out; on the CPU torch raises a plain RuntimeError."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
@@ -35,7 +32,7 @@ def is_device_lost(error: BaseException) -> bool:
 
 
 def refuse_too_large(needed: int, device: torch.device, on_all: bool, what: str) -> None:
-    """Refuses what certainly cannot fit: more bytes than the device has, or than this process may take, in all."""
+    """Refuses what can't fit: more bytes than the device has, or than this process may take."""
     if device.type == "cuda":
         devices = range(torch.cuda.device_count()) if on_all else [device.index or 0]
         free, total = (sum(both) for both in zip(*(torch.cuda.mem_get_info(gpu) for gpu in devices), strict=True))
@@ -49,7 +46,7 @@ def refuse_too_large(needed: int, device: torch.device, on_all: bool, what: str)
 
 
 def host_memory() -> tuple[int, int]:
-    """Free bytes of this machine, and all that this process may have: a container or a shell may allow less."""
+    """Free bytes of this machine, and the most this process may take (container, ulimit)."""
     page = os.sysconf("SC_PAGE_SIZE")
     bounds = [page * os.sysconf("SC_PHYS_PAGES"), resource.getrlimit(resource.RLIMIT_AS)[0]]
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -62,29 +59,28 @@ def host_memory() -> tuple[int, int]:
 
 
 def free_memory() -> None:
-    """Gives back what is held by nobody any more, to try again with less."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 _COPIED = 2**23  # bytes that one thread copies at a time
+_COPYING_THREADS = 8
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def to_device(found: Tensor | NDArray[Any], device: torch.device) -> Tensor:
-    """A tensor on a device, without waiting for what the device has still to do."""
-    tensor = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
+def to_device(values: Tensor | NDArray[Any], device: torch.device) -> Tensor:
+    """A tensor on a device, without waiting for the device's queued work."""
+    tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
     if device.type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
 class Fetched:
-    """Tensors that come to the host: asked for now, waited for when they are needed, by any thread."""
+    """Copies to the host: started now, waited for when needed, by any thread."""
 
     def __init__(self, tensors: Sequence[Tensor], device: torch.device) -> None:
-        """`device` is where the work is done that they hang on."""
         self._there = [
             torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
             if tensor.is_cuda
@@ -94,13 +90,13 @@ class Fetched:
         self._wait = done_so_far(device)
 
     def get(self) -> list[Tensor]:
-        """The tensors, in host memory; those of a GPU in pinned memory: let it go soon, so that it is used again."""
+        """The tensors in host memory; those of a GPU are pinned, so release them soon."""
         self._wait()
         return self._there
 
 
 def done_so_far(device: torch.device) -> Callable[[], None]:
-    """What waits, in any thread, until a device is done with all that it was told so far."""
+    """A function that waits, in any thread, until a device has finished its queued work."""
     if device.type != "cuda":
         return lambda: None
     event = torch.cuda.Event(blocking=True)  # who waits leaves its core to others
@@ -109,14 +105,11 @@ def done_so_far(device: torch.device) -> Callable[[], None]:
 
 
 class ToHost:
-    """Hands over each batch's tensor in host memory, one batch late: by then its copy is done."""
-
     def __init__(self, receive: Callable[[Any, Tensor], None]) -> None:
         self.receive = receive
         self.waiting: tuple[Any, Fetched] | None = None
 
     def put(self, key: Any, states: Tensor) -> None:
-        """Starts the copy; `key` comes back with it."""
         if states.is_cuda:
             fetched = Fetched([states], states.device)
             self.finish()
@@ -125,7 +118,6 @@ class ToHost:
             self.receive(key, states)
 
     def finish(self) -> None:
-        """Waits for the copy under way and hands it over."""
         if self.waiting is not None:
             key, fetched = self.waiting
             self.receive(key, *fetched.get())
@@ -133,7 +125,7 @@ class ToHost:
 
 
 def empty_on_host(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Memory for much: NumPy asks the system for huge pages, which are filled in less than half the time."""
+    """A large buffer: NumPy gets huge pages from the system, which fill in less than half the time."""
     return torch.from_numpy(np.empty(tuple(shape), dtype=f"u{dtype.itemsize}")).view(dtype)
 
 
@@ -142,7 +134,7 @@ def copy_rows(
     items: Int[np.ndarray, " some"] | Sequence[int],
     rows: Float[Tensor, "place layer some d_model"],
 ) -> None:
-    """Puts the rows of some items to their places, bit by bit; large ones by several threads."""
+    """Copies the rows of some items to their indices; large ones by several threads."""
     assert into.is_contiguous(), "rows would be put into a copy"
     to, given = _planes(into), _planes(rows)
     at = np.asarray(items, dtype=np.int64)
@@ -151,9 +143,15 @@ def copy_rows(
     def copy(first: int) -> None:
         to[first : first + step, at] = given[first : first + step]
 
-    side_by_side(copy, range(0, len(given), step))
+    starts = range(0, len(given), step)
+    if len(starts) < 2:
+        for start in starts:
+            copy(start)
+        return
+    with ThreadPoolExecutor(min(_COPYING_THREADS, len(starts))) as threads:
+        list(threads.map(copy, starts))
 
 
 def _planes(rows: Tensor) -> NDArray[Any]:
-    """The rows of each place and layer, as plain numbers of their size: NumPy does not know all kinds."""
+    """The rows as integers of the same size: NumPy doesn't know every float type."""
     return rows.contiguous().view(_INTEGERS[rows.itemsize]).flatten(0, 1).numpy()

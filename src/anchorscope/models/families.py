@@ -1,14 +1,11 @@
-"""A decoder block: where its parts are, one small table per family, and the attention that runs in it.
+"""A decoder block: the names of its parts, one table per family, and the attention that runs in it.
 
-The engine runs the decoder layers itself (a model's own loop would choose masks and rotary embeddings by a layer's
-place in it, and offers no per-item masks). All it needs to know of an architecture is written here: the names of the
-parts, and in which order a block applies them. What a block adds to the residual stream is then available without
-hooks.
+The engine runs the decoder layers itself: a model's own loop offers no per-item masks. All it needs to know of an
+architecture is written here: the names of the parts, and the order in which a block applies them.
 
-transformers lets every model look up its attention function by the name in its configuration. Ours is given queries,
-keys and values of all tokens of a batch in one line, and hands them to the object that was passed as the mask: only the
-engine knows which tokens belong together, what they share and what is cut. Only the engine's own twin of a model
-(`make_twin`) names it; nothing is ever switched over.
+transformers looks up a model's attention function by a name in its configuration. Ours gets queries, keys and values of
+all tokens of a batch in one line, and passes them to the object given as the mask. Only the engine's own twin of a
+model (`make_twin`) names it.
 """
 
 from collections.abc import Callable
@@ -29,7 +26,6 @@ class Family:
 
     name: str
     model_types: tuple[str, ...]
-    """`config.model_type` of the architectures that are laid out so."""
     stack: str = "model"
     """The decoder stack inside the causal language model; a path with dots where it lies deeper."""
     embedding: str = "embed_tokens"
@@ -38,7 +34,7 @@ class Family:
     layers: str = "layers"
     rotary: str | None = "rotary_emb"
     rotary_per_layer_type: bool = False
-    """Whether sliding and full layers have rotary embeddings of their own."""
+    """Whether sliding and full layers have their own rotary embeddings."""
     final_norm: str = "norm"
     attention: str = "self_attn"
     mlp: str = "mlp"
@@ -48,9 +44,9 @@ class Family:
     norm_before_mlp: str | None = "post_attention_layernorm"
     norm_after_mlp: str | None = None
     parallel: str | None = None
-    """The block's switch that lets both parts read the stream before the block, instead of one after the other."""
+    """The block's attribute that says whether both parts read the stream before the block."""
     needs_bos: bool = False
-    """Whether the model babbles without the beginning-of-text token, which some tokenizers do not add by themselves."""
+    """Whether the model needs the beginning-of-text token, which some tokenizers don't add."""
 
 
 _OLMO = Family(
@@ -102,21 +98,19 @@ FAMILIES: tuple[Family, ...] = (
         norm_before_mlp="ln_2",
     ),
 )
-"""All layouts of our own."""
 
 
 def all_families() -> tuple[Family, ...]:
-    """With those of plug-ins; a model that is listed nowhere is tried with each of them, see `wrapping`."""
+    """With those of plug-ins; an unlisted model is tried with each, see `wrapping`."""
     return (*FAMILIES, *load_all("families"))
 
 
 def listed_family(model_type: str) -> Family | None:
-    """The table that names this architecture; None if none does."""
     return next((family for family in all_families() if model_type in family.model_types), None)
 
 
 def missing_part(model: nn.Module, family: Family) -> str | None:
-    """What a family's table names and the model does not have, in words; None if every part is there."""
+    """The first part that a family names and the model lacks; None if it has all."""
     try:
         stack = part_at(model, family.stack)
         for name in (family.embedding, family.position_embedding, family.rotary, family.final_norm):
@@ -133,14 +127,12 @@ def missing_part(model: nn.Module, family: Family) -> str | None:
 
 
 def part_at(module: Any, path: str) -> Any:
-    """The part that a path with dots names."""
     for name in path.split("."):
         module = getattr(module, name)
     return module
 
 
 ATTENTION = "anchorscope"
-"""The name of our attention function."""
 _NOT_COMPUTED = ("s_aux", "position_bias")  # attention sinks and learned biases
 
 
@@ -192,7 +184,6 @@ AttentionInterface.register(ATTENTION, _attention)
 Weights = Float[Tensor, "row key_head group_pos key_pos"]
 """Attention weights after the softmax, float32; heads that share their keys stand one after the other."""
 Edit = Callable[[Weights], Weights]
-"""Given attention weights: those that are used."""
 
 
 def masked_attention(
@@ -206,13 +197,13 @@ def masked_attention(
 ) -> Float[Tensor, "row pos head d_value"]:
     """Attention of rows; `mask` is added to the scores, see `per_group`.
 
-    Query heads that share their keys stand one after the other along the positions, so that keys are never copied per
-    head. With `edit` the weights are written out, which a fused kernel never does.
+    Query heads that share keys stand one after the other along the positions, so that keys are never copied per head.
+    With `edit` the weights are materialised, which a fused kernel never does.
     """
     rows, n, heads, d_head = query.shape
     key_heads, value = key.shape[2], value.transpose(1, 2)
     if softcap is None and edit is None:
-        grouped = _grouped(query, key_heads)
+        grouped = _group_heads(query, key_heads)
         attended = torch.nn.functional.scaled_dot_product_attention(
             grouped, key.transpose(1, 2), value, attn_mask=mask, scale=scaling
         )
@@ -230,13 +221,12 @@ def attention_weights(
     scaling: float,
     softcap: float | None,
 ) -> Weights:
-    """The weights of `masked_attention`, written out."""
-    scores = _grouped(query, key.shape[2]) @ key.transpose(1, 2).transpose(2, 3)
+    scores = _group_heads(query, key.shape[2]) @ key.transpose(1, 2).transpose(2, 3)
     scores = scores * scaling if softcap is None else torch.tanh(scores * (scaling / softcap)) * softcap
     return torch.softmax(scores + mask, dim=-1, dtype=torch.float32)
 
 
-def _grouped(query: Tensor, key_heads: int) -> Tensor:
+def _group_heads(query: Tensor, key_heads: int) -> Tensor:
     """Query heads that share their keys, one after the other along the positions."""
     rows, n, heads, d_head = query.shape
     grouped = query.view(rows, n, key_heads, heads // key_heads, d_head).permute(0, 2, 3, 1, 4)
@@ -266,8 +256,6 @@ class OneSequence:
 
 @dataclass(frozen=True)
 class BlockOutput:
-    """What one block did to the residual stream."""
-
     attention: Float[Tensor, "1 token d_model"]
     mlp: Float[Tensor, "1 token d_model"]
     residual: Float[Tensor, "1 token d_model"]
@@ -281,23 +269,25 @@ def run_block(
     attends: Attends,
     read: Int[Tensor, " read"] | None = None,
 ) -> BlockOutput:
-    """One decoder block on the residual stream; with `read` only the tokens at these places go on after attention."""
+    """One decoder block; with `read`, only the tokens at these indices continue after attention."""
     given: dict[str, Any] = {"attention_mask": attends}
     if rotary is not None:
         given["position_embeddings"] = rotary
-    seen = _normed(block, family.norm_before_attention, stream)
+    seen = _apply_norm(block, family.norm_before_attention, stream)
     attended = _first(getattr(block, family.attention)(hidden_states=seen, **given))
-    attended = _normed(block, family.norm_after_attention, attended)
+    attended = _apply_norm(block, family.norm_after_attention, attended)
     if read is not None:
         attended, stream = attended[:, read], stream[:, read]
     after_attention = stream + attended
     parallel = family.parallel is not None and getattr(block, family.parallel)
-    fed = getattr(block, family.mlp)(_normed(block, family.norm_before_mlp, stream if parallel else after_attention))
-    fed = _normed(block, family.norm_after_mlp, _first(fed))
+    fed = getattr(block, family.mlp)(
+        _apply_norm(block, family.norm_before_mlp, stream if parallel else after_attention)
+    )
+    fed = _apply_norm(block, family.norm_after_mlp, _first(fed))
     return BlockOutput(attention=attended, mlp=fed, residual=after_attention + fed)
 
 
-def _normed(block: Any, norm: str | None, stream: Tensor) -> Tensor:
+def _apply_norm(block: Any, norm: str | None, stream: Tensor) -> Tensor:
     return stream if norm is None else getattr(block, norm)(stream)
 
 

@@ -41,7 +41,6 @@ class ModelIdentity:
 @dataclass(frozen=True)
 class LanguageModel:
     name: str
-    """Display name, the title of the chart."""
     source: str
     """What the user named: a hub id, a folder, a file."""
     model: Any
@@ -57,7 +56,7 @@ class LanguageModel:
         object.__setattr__(self, "twin", make_twin(self.model, ATTENTION))
 
     def without_learning(self) -> "LanguageModel":
-        """The same model, none of whose parameters asks for a gradient; those of the user's object stay as they are."""
+        """The same model with no trainable parameter; those of the user's object stay as they are."""
         other = copy.copy(self)
         object.__setattr__(other, "twin", make_twin(self.twin, ATTENTION, learns=False))
         return other
@@ -76,7 +75,7 @@ class LanguageModel:
 
     @property
     def model_stack(self) -> Any:
-        """The decoder stack of the model as it was given: for whoever runs it without the engine."""
+        """The decoder stack of the user's model, for code that runs it without the engine."""
         return part_at(self.model, self.family.stack)
 
     @property
@@ -99,7 +98,6 @@ class LanguageModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision of the residual stream."""
         return self.embedding.weight.dtype  # type: ignore[return-value,union-attr]
 
     @property
@@ -108,14 +106,13 @@ class LanguageModel:
 
     @property
     def context(self) -> int | None:
-        """How many tokens it reads at once; None for no limit."""
         return context_length(self.model.config)
 
     @property
     def needs_bos(self) -> int | None:
         """The token that every prompt has to begin with, also where the tokenizer does not put it there."""
-        known = getattr(self.tokenizer, "bos_token_id", None)
-        return (known if known is not None else self.config.bos_token_id) if self.family.needs_bos else None
+        bos = getattr(self.tokenizer, "bos_token_id", None)
+        return (bos if bos is not None else self.config.bos_token_id) if self.family.needs_bos else None
 
     def embed(
         self, ids: Int[Tensor, "batch pos"], positions: Int[Tensor, "#batch pos"]
@@ -166,7 +163,6 @@ class LanguageModel:
         compiled: bool = False,
         read: Int[Tensor, " read"] | None = None,
     ) -> BlockOutput:
-        """One block; what it is given follows it to its device."""
         device = self.layer_device(layer)
         there = None if rotary is None else (rotary[0].to(device), rotary[1].to(device))
         run = compiled_run_block() if compiled else run_block
@@ -179,7 +175,7 @@ class LanguageModel:
 
     @cached_property
     def _first_weights(self) -> list[tuple[dict[str, Any], str]]:
-        """Where each block's first parameter is held, whatever it is by now: looking for it anew takes long."""
+        """The dictionary and key of each block's first parameter; searching for it every time is slow."""
         return [
             next(
                 (module._parameters, name)
@@ -220,13 +216,13 @@ class LanguageModel:
         )
 
     def fingerprint(self) -> str:
-        """sha256 over the configuration and every bit of the weights, see `model_fingerprint`."""
+        """See `model_fingerprint`."""
         return model_fingerprint(self.model)
 
 
 @cache
 def compiled_run_block() -> Callable[..., BlockOutput]:
-    """A block as `torch.compile` makes it: all layers are one graph, whose number of tokens may vary."""
+    """A block compiled by `torch.compile`: all layers are one graph with a variable number of tokens."""
     return torch.compile(run_block, dynamic=True)
 
 
@@ -247,19 +243,18 @@ _OFFLOADING = ("_hf_hook", "_old_forward", "forward")
 def make_twin(model: Any, attention: str, moves_inputs: bool = False, learns: bool = True) -> Any:
     """The same model in evaluation mode, whose attention modules look up their function by the name `attention`.
 
-    Switching the user's model over for every pass would break it for other threads, and for good where a pass is
-    interrupted. A twin costs a few small objects: every module is copied without its contents, parameters and buffers
-    are the very same tensors in the very same dictionaries (weights that are trained, moved or replaced later are
-    seen), and configurations are copied, so that the name of the attention function can differ.
+    Switching the user's model for every pass would break it for other threads, and for good where a pass is
+    interrupted. A twin costs a few small objects: modules are copied without their contents, parameters and buffers are
+    the same tensors in the same dictionaries (later training, moves and replacements are seen), and configurations are
+    copied.
 
-    With `moves_inputs` accelerate's hooks, which bring inputs to the GPU of each part, work on the twin too; the engine
-    does that by itself. Without `learns` no parameter asks for a gradient, whatever the model's own do.
+    With `moves_inputs` accelerate's hooks work on the twin too. Without `learns` no parameter requires a gradient.
     """
     return _Twin(attention, moves_inputs, learns).of(model)
 
 
 class _Twin:
-    """The copying of one model: what was copied is known, so that shared parts stay shared."""
+    """Copies one model and remembers what it copied, so that shared parts stay shared."""
 
     def __init__(self, attention: str, moves_inputs: bool, learns: bool) -> None:
         self.attention, self.moves_inputs, self.learns = attention, moves_inputs, learns
@@ -268,14 +263,14 @@ class _Twin:
         self.frozen: dict[int, nn.Parameter] = {}
 
     def of(self, model: nn.Module) -> nn.Module:
-        twin = self._module(model)
+        twin = self._copy_module(model)
         for module in self.modules.values():
             for name, value in module.__dict__.items():
                 if name not in ("_modules", "_parameters", "_buffers"):
                     module.__dict__[name] = self._moved(value)
         return twin
 
-    def _module(self, module: nn.Module) -> nn.Module:
+    def _copy_module(self, module: nn.Module) -> nn.Module:
         if id(module) in self.modules:
             return self.modules[id(module)]
         twin = module.__class__.__new__(module.__class__)  # not copy.copy: quantised layers pack their state for it
@@ -286,16 +281,18 @@ class _Twin:
             if name in held:
                 held[name] = held[name].copy()
         if "_hf_hook" in held:
-            self._accelerated(module, held)
+            self._handle_accelerate(module, held)
         if any(name.endswith("inv_freq") for name in module._buffers):
             held["_buffers"] = module._buffers.copy()  # some rotary embeddings write theirs when sequences grow
         if not self.learns:
-            held["_parameters"] = {name: self._unlearning(one) for name, one in module._parameters.items()}
+            held["_parameters"] = {name: self._freeze_parameter(sub) for name, sub in module._parameters.items()}
         held["training"] = False
-        held["_modules"] = {name: None if one is None else self._module(one) for name, one in module._modules.items()}
+        held["_modules"] = {
+            name: None if sub is None else self._copy_module(sub) for name, sub in module._modules.items()
+        }
         return twin
 
-    def _accelerated(self, module: nn.Module, held: dict[str, Any]) -> None:
+    def _handle_accelerate(self, module: nn.Module, held: dict[str, Any]) -> None:
         if self.moves_inputs:
             held["_hf_hook"] = copy.copy(held["_hf_hook"])  # it remembers where its last input came from
             return
@@ -305,7 +302,7 @@ class _Twin:
         if own is not None and getattr(own, "__func__", None) is not type(module).forward:
             held["forward"] = own
 
-    def _unlearning(self, parameter: nn.Parameter | None) -> nn.Parameter | None:
+    def _freeze_parameter(self, parameter: nn.Parameter | None) -> nn.Parameter | None:
         if parameter is None or not parameter.requires_grad:
             return parameter
         if id(parameter) not in self.frozen:
@@ -313,7 +310,7 @@ class _Twin:
         return self.frozen[id(parameter)]
 
     def _moved(self, value: Any) -> Any:
-        """What a module remembers beside its parts, with every mention of the model's own modules exchanged."""
+        """A module's other attributes, with every reference to the model's own modules replaced."""
         if isinstance(value, PretrainedConfig):
             return self._config(value)
         if isinstance(value, nn.Module):
@@ -321,13 +318,13 @@ class _Twin:
         if isinstance(value, types.MethodType) and id(value.__self__) in self.modules:
             return types.MethodType(value.__func__, self.modules[id(value.__self__)])
         if isinstance(value, functools.partial):
-            given = (self._moved(one) for one in value.args)
-            named = {name: self._moved(one) for name, one in value.keywords.items()}
+            given = (self._moved(part) for part in value.args)
+            named = {name: self._moved(part) for name, part in value.keywords.items()}
             return functools.update_wrapper(functools.partial(self._moved(value.func), *given, **named), value)
-        if type(value) in (list, tuple) and any(id(one) in self.modules for one in value):
-            return type(value)(self._moved(one) for one in value)
-        if type(value) is dict and any(id(one) in self.modules for one in value.values()):
-            return {name: self._moved(one) for name, one in value.items()}
+        if type(value) in (list, tuple) and any(id(part) in self.modules for part in value):
+            return type(value)(self._moved(part) for part in value)
+        if type(value) is dict and any(id(part) in self.modules for part in value.values()):
+            return {name: self._moved(part) for name, part in value.items()}
         return value
 
     def _config(self, config: Any) -> Any:
@@ -338,7 +335,7 @@ class _Twin:
 
 
 _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length", "seq_length")
-"""What configurations call the longest context; the first that states a number counts."""
+"""What configurations call the longest context; the first one with a number counts."""
 _NO_LIMIT = 10**9
 """A configuration that states this many tokens, or more, states no limit."""
 
@@ -346,16 +343,15 @@ _NO_LIMIT = 10**9
 def context_length(config: Any) -> int | None:
     """The longest context in tokens; None where the configuration states none.
 
-    Sliding windows are no limit: they hide tokens, and positions continue. The tokenizer's `model_max_length` is often
-    a placeholder or another model's, so it is not used.
+    Sliding windows are no limit: positions continue. The tokenizer's `model_max_length` is often a placeholder.
     """
     text = config.get_text_config()
     stated = next((count for name in _CONTEXT_NAMES if (count := _count(getattr(text, name, None)))), None)
-    return None if stated is None else max(stated, _scaled(text, stated))
+    return None if stated is None else max(stated, _scale_context(text, stated))
 
 
-def _scaled(text: Any, stated: int) -> int:
-    """What a scaled rotary embedding makes of it; Llama 3, LongRoPE and linear scaling state the scaled length."""
+def _scale_context(text: Any, stated: int) -> int:
+    """The context of a scaled rotary embedding; Llama 3, LongRoPE and linear scaling state the scaled length."""
     rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None)
     if not isinstance(rope, dict):
         return stated
@@ -379,34 +375,31 @@ _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407  # Knuth's MM
 def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
     """sha256 over the configuration and over name, shape, precision and every bit of all tensors.
 
-    Every tensor is read where it lies, as 64-bit words, and 65,536 words at a time become two sums that wrap around:
-    Σ xᵢ·(2i + 1) and Σ xᵢ·mᵢ, with mᵢ odd and well mixed. No single word can change unseen (δ times an odd number is
-    never 0 modulo 2⁶⁴), and two that outweigh each other in one sum do not in the other. Sums of integers depend on
-    neither threads nor devices.
-
-    With `dtype`, that of the same model in another precision.
+    Every 65,536 64-bit words become two wrapping sums, Σ xᵢ·(2i + 1) and Σ xᵢ·mᵢ with mᵢ odd and well mixed: no single
+    changed word goes unnoticed (δ times an odd number is never 0 modulo 2⁶⁴), and two that cancel in one sum don't in
+    the other. Integer sums depend on neither threads nor devices. With `dtype`: of the model in another precision.
     """
     settings, own = model.config.to_dict(), model.dtype
     for name in ("_name_or_path", "transformers_version"):
         settings.pop(name, None)  # where a model lies and who saved it changes no number
     if dtype is not None:
-        settings = _in_precision(settings, own, dtype)
+        settings = _replace_precision(settings, own, dtype)
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-    known: dict[tuple[Any, ...], bytes] = {}
+    sums: dict[tuple[Any, ...], bytes] = {}
     for name, tensor in sorted(model.state_dict().items()):
         is_cast = dtype not in (None, own) and isinstance(tensor, Tensor) and tensor.dtype == own
         # A copy's memory may be given to the next one: what is known by its place is no copy.
-        _add(digest, name, tensor.to(dtype) if is_cast else tensor, {} if is_cast else known)
+        _add(digest, name, tensor.to(dtype) if is_cast else tensor, {} if is_cast else sums)
     return digest.hexdigest()
 
 
-def _in_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
-    """A configuration that names another precision, wherever it names one."""
-    old, new = (str(one).removeprefix("torch.") for one in (own, wanted))
+def _replace_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
+    """The configuration with every mention of its precision replaced."""
+    old, new = (str(dtype).removeprefix("torch.") for dtype in (own, wanted))
     changed: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
-            changed[name] = _in_precision(value, own, wanted)
+            changed[name] = _replace_precision(value, own, wanted)
         else:
             is_named = name in ("dtype", "torch_dtype") and str(value).removeprefix("torch.") == old
             changed[name] = new if is_named else value
@@ -414,19 +407,19 @@ def _in_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtyp
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
-    """sha256 over what a tokenizer does: its kind, rules, vocabulary, special tokens and chat template."""
+    """sha256 over a tokenizer's kind, rules, vocabulary, special tokens and chat template."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     rules = json.loads(backend.to_str()) if backend is not None else {}
     for name in ("truncation", "padding"):
         rules.pop(name, None)  # left over from the last call
-    told = {
+    record = {
         "kind": type(tokenizer).__name__,
         "rules": rules,
         "vocabulary": tokenizer.get_vocab(),
         "special": getattr(tokenizer, "special_tokens_map", {}),
         "template": getattr(tokenizer, "chat_template", None),
     }
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
@@ -441,37 +434,37 @@ def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
     rows = data[: whole * _WORDS * _BYTES].view(torch.int64).view(whole, _WORDS)
     weights = _weights(tensor.device)
     at_once = _ROWS_AT_ONCE.get(tensor.device.type, _ROWS_ELSEWHERE)
-    found = [_sums(part, weights) for part in rows.split(at_once)] if whole else []
+    sums = [_sums(part, weights) for part in rows.split(at_once)] if whole else []
     rest = data[whole * _WORDS * _BYTES :]
     if rest.numel():
         last = torch.zeros(-(-rest.numel() // _BYTES) * _BYTES, dtype=torch.uint8, device=tensor.device)
         last[: rest.numel()] = rest
         words = last.view(torch.int64)
-        found.append(_sums(words[None], weights[:, : len(words)]))
-    return torch.cat(found)
+        sums.append(_sums(words[None], weights[:, : len(words)]))
+    return torch.cat(sums)
 
 
-def _add(digest: Any, name: str, value: Any, known: dict[tuple[Any, ...], bytes]) -> None:
+def _add(digest: Any, name: str, value: Any, sums: dict[tuple[Any, ...], bytes]) -> None:
     """One entry of a state: mostly a tensor; quantised layers also keep tensors with scales, tuples and settings."""
     if isinstance(value, list | tuple):
-        for index, one in enumerate(value):
-            _add(digest, f"{name}.{index}", one, known)
+        for index, part in enumerate(value):
+            _add(digest, f"{name}.{index}", part, sums)
     elif isinstance(value, Mapping):
-        for key, one in sorted(value.items()):
-            _add(digest, f"{name}.{key}", one, known)
+        for key, part in sorted(value.items()):
+            _add(digest, f"{name}.{key}", part, sums)
     elif not isinstance(value, Tensor):
         digest.update(f"{name} {value!r}".encode())
     elif value.is_quantized:
         scales = value.q_per_channel_scales() if "channel" in str(value.qscheme()) else value.q_scale()
         digest.update(f"{name} {value.qscheme()}".encode())
-        _add(digest, f"{name}.values", value.int_repr(), known)
-        _add(digest, f"{name}.scales", scales, known)
+        _add(digest, f"{name}.values", value.int_repr(), sums)
+        _add(digest, f"{name}.scales", scales, sums)
     else:
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        place = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
-        if place not in known:  # a tied head is the embedding
-            known[place] = tensor_sums(value).cpu().numpy().tobytes()
-        digest.update(known[place])
+        key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
+        if key not in sums:  # a tied head is the embedding
+            sums[key] = tensor_sums(value).cpu().numpy().tobytes()
+        digest.update(sums[key])
 
 
 @cache

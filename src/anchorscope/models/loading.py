@@ -1,10 +1,8 @@
-"""From what the user named to a loaded model: the embedded one, a folder, a GGUF file, a hub id, or a shape.
+"""From a name to a loaded model: the embedded one, a folder, a GGUF file, a hub id, or a shape.
 
-Only safetensors and GGUF weights are read (a pickle can run code), and code that comes with a model runs only when that
-is asked for explicitly. Settings are read before any weights: their size is limited, the model's shapes are computed
-without memory, and weights that cannot fit are refused. All of it happens without the network: a hub id is fetched into
-a folder first, and what a configuration names beyond that (other repositories, kernels, base models of adapters) is
-never fetched.
+Only safetensors and GGUF weights are read (a pickle can run code), and a model's own code runs only on request.
+Settings come first: their size is limited, shapes are computed without memory, and weights that can't fit are refused.
+A hub id is fetched into a folder first; after that nothing uses the network, whatever a configuration names.
 """
 
 import json
@@ -31,14 +29,13 @@ from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress, Silent
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-"""Precisions by their names on the command line."""
 BALANCED = "balanced"
 """The device that stands for all GPUs of this machine, with the layers spread over them."""
 CONFIG_BYTES = 8 << 20
 SETTINGS_BYTES = 200 << 20
 """The largest file of settings, vocabulary, merges or weight names that is read."""
 LAYERS = 1_000
-"""Layers that a configuration may ask for: a loop over millions would begin before anything else is known."""
+"""The most layers of a configuration: millions would keep a loop busy before any other check."""
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _SETTINGS = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
@@ -47,8 +44,6 @@ _AGAIN = "download the model again, or choose another one."
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a model without its weights."""
-
     name: str
     n_layers: int
     d_model: int
@@ -81,7 +76,7 @@ def load(
         raise unknown("dtype", dtype, DTYPES)
     target = checked_device(device)
     try:
-        with quiet_transformers(), _reading(source, progress or Silent()):
+        with quiet_transformers(), _report_reading(source, progress or Silent()):
             settings = _read_settings(source, trust_remote_code, with_weights=True)
             needed = settings.parameters * DTYPES[dtype].itemsize
             if "gguf_file" in settings.options:  # dequantised on the host, whichever device they go to
@@ -108,8 +103,7 @@ def load(
 
 
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
-    """Name, size and tokenizer of a model; its weights are not touched."""
-    with quiet_transformers(), _reading(source, Silent()):
+    with quiet_transformers(), _report_reading(source, Silent()):
         settings = _read_settings(source, trust_remote_code, with_weights=False)
     family, text = listed_family(settings.config.model_type), settings.config.get_text_config()
     own = settings.tokenizer.bos_token_id
@@ -127,17 +121,17 @@ def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
 
 
 def choose_device(device: str) -> str:
-    """`auto` becomes the first GPU where there is one; anything else stays."""
+    """`auto` becomes the first GPU, if there is one."""
     return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
 
 
 def choose_dtype(dtype: str, device: str) -> str:
-    """`auto` becomes float32 on the CPU and bfloat16 on anything faster; anything else stays."""
+    """`auto` becomes float32 on the CPU and bfloat16 elsewhere."""
     return ("float32" if device == "cpu" else "bfloat16") if dtype == "auto" else dtype
 
 
 def checked_device(device: str) -> torch.device:
-    """The device that a name stands for, refused where this machine does not have it."""
+    """The device of this name; refused if this machine doesn't have it."""
     try:
         if device == BALANCED:
             return torch.empty(0, device="cuda").device
@@ -152,7 +146,7 @@ def checked_device(device: str) -> torch.device:
 
 
 @contextmanager
-def _reading(source: str, progress: Progress) -> Iterator[None]:
+def _report_reading(source: str, progress: Progress) -> Iterator[None]:
     """Reports progress while a model is read, and makes transformers read a GGUF file quickly."""
     file = gguf_file(source)
     if file is None:
@@ -171,7 +165,7 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
         return _shape_settings(source)
     file = gguf_file(source)
     if file is not None:
-        with _one_line(f"Model {source!r} cannot be read", _AGAIN):
+        with _report_in_one_line(f"Model {source!r} cannot be read", _AGAIN):
             check_gguf(file)
     folder, name, extra = locate(source)
     on_hub = is_hub_id(source) and folder == source
@@ -179,7 +173,7 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
         folder = str(_fetch(source, [*_SETTINGS, *(["*.py"] if trust_remote_code else [])], None))
     options = {**extra, "trust_remote_code": trust_remote_code, "local_files_only": True}
     with without_hub():
-        with _one_line(f"Model {source!r} cannot be read", _AGAIN):
+        with _report_in_one_line(f"Model {source!r} cannot be read", _AGAIN):
             if file is None:
                 _check_config_file(Path(folder))
             for pattern in _SETTINGS:
@@ -199,7 +193,6 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
 
 
 def _shape_settings(source: str) -> _Settings:
-    """A known model's shape, with the embedded model's tokenizer."""
     folder, _, extra = locate("smollm2-135m")
     options = {**extra, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
@@ -208,8 +201,8 @@ def _shape_settings(source: str) -> _Settings:
 
 
 @contextmanager
-def _one_line(what: str, advice: str) -> Iterator[None]:
-    """Turns whatever a broken file makes a library raise into one line for the user."""
+def _report_in_one_line(what: str, advice: str) -> Iterator[None]:
+    """Reports whatever a library raises on a broken file in one line."""
     try:
         yield
     except (UserError, KeyboardInterrupt, SystemExit):
@@ -221,13 +214,12 @@ def _one_line(what: str, advice: str) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """What an error of a library says, short enough for one line."""
     first, *more = (str(error).strip() or type(error).__name__).splitlines()
     return (f"{first} {more[0].strip()}" if more and first.endswith(":") else first)[:300]
 
 
 def _check_config_file(folder: Path) -> None:
-    """Refuses a configuration that is too large, no JSON object, or that asks for endless layers."""
+    """Refuses a configuration that is too large, not a JSON object, or asks for too many layers."""
     if (folder / "adapter_config.json").exists():
         raise UserError(
             f"Model {str(folder)!r} holds an adapter (adapter_config.json), and the model that it belongs to is not "
@@ -282,9 +274,8 @@ def _refuse_non_causal(config: Any, source: str) -> None:
 
 
 def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
-    """Numbers in all parameters, from the model's shapes alone."""
     with (
-        _one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
+        _report_in_one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
         torch.device("meta"),
         warnings.catch_warnings(),
     ):
@@ -294,13 +285,13 @@ def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
 
 
 def _read_tokenizer(folder: str, source: str, options: dict[str, Any], config: Any) -> Any:
-    """The tokenizer, if it gives the characters of its tokens, and no token that the model has no embedding for.
+    """The tokenizer, if it is a fast one and has no token without an embedding.
 
-    Added tokens beyond the embedding are accepted, since models have them for pictures: no text becomes one unless it
-    spells it out, which is reported then.
+    Added tokens beyond the embedding are accepted (models have them for pictures): text that spells one out is refused
+    later.
     """
     hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
-    with _one_line(f"Model {source!r} has no tokenizer that can be loaded", hint):
+    with _report_in_one_line(f"Model {source!r} has no tokenizer that can be loaded", hint):
         tokenizer = AutoTokenizer.from_pretrained(folder, **options)
         ids = tokenizer("a b").input_ids if getattr(tokenizer, "is_fast", False) and len(tokenizer) else []
         if not ids:
@@ -340,8 +331,8 @@ def _fetch_weights(source: str, folder: Path) -> None:
 
 
 def _check_weight_files(folder: Path, source: str) -> None:
-    """Refuses a folder in which files of weights are missing, or are something other than files."""
-    with _one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN):
+    """Refuses a folder whose weight files are missing or not regular files."""
+    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN):
         for name in _weight_names(folder, source):
             if not (folder / name).exists():
                 raise ValueError(f"{name} is missing" + (" (safetensors are needed)" if name == _SINGLE else ""))
@@ -349,10 +340,9 @@ def _check_weight_files(folder: Path, source: str) -> None:
 
 
 def _weight_names(folder: Path, source: str) -> list[str]:
-    """The files that a folder's weights are in: one, or those that the index lists."""
     if not (folder / _INDEX).exists() or (folder / _SINGLE).exists():
         return [_SINGLE]
-    with _one_line(f"The weights of model {source!r} cannot be loaded: {_INDEX} cannot be read", _AGAIN):
+    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded: {_INDEX} cannot be read", _AGAIN):
         names = sorted(set(json.loads(read_regular(folder / _INDEX, SETTINGS_BYTES))["weight_map"].values()))
         for name in names:
             if not name.endswith(".safetensors") or Path(name).name != name:
@@ -364,7 +354,7 @@ def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> 
     chosen: dict[str, Any] = {"use_safetensors": True}
     if device != "cpu":  # straight to the GPU: the host may not have the room
         chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
-    with _one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN), without_hub():
+    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN), without_hub():
         model, report = AutoModelForCausalLM.from_pretrained(
             settings.folder,
             config=settings.config,
@@ -381,7 +371,7 @@ def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> 
 
 
 def _refuse_not_finite(model: Any, source: str) -> None:
-    """One wrong bit makes a weight infinite or no number; the states of most texts would never show it."""
+    """A flipped bit makes a weight infinite or NaN; the states of most texts wouldn't show it."""
     for name, tensor in model.named_parameters():
         is_number = tensor.dtype in DTYPES.values() and tensor.numel()
         if is_number and not torch.stack(torch.aminmax(tensor)).isfinite().all():
@@ -392,7 +382,7 @@ def _refuse_not_finite(model: Any, source: str) -> None:
 
 
 def _refuse_gaps(report: dict[str, Any], source: str) -> None:
-    """Missing weights would silently be drawn at random, those that have no place silently be left out."""
+    """transformers would initialise missing weights at random and ignore unexpected ones."""
     for kind, verb in (
         ("missing_keys", "lacks"),
         ("mismatched_keys", "has in another shape"),

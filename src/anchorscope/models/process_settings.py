@@ -1,7 +1,6 @@
-"""Settings of the whole process: held for a while, and put back afterwards.
+"""Settings of the whole process, held for a while and restored afterwards.
 
-Threads share these settings. If each saved and restored by itself, the second would save what the first had set, and
-leave that behind. So a setting is made by the first that holds it and put back by the last that lets go.
+Threads share them: a setting is made by the first holder and restored by the last.
 """
 
 import functools
@@ -19,7 +18,7 @@ _FEW_COLLECTIONS = 100_000  # new objects between two searches for garbage
 
 
 def _shared(setting: Callable[[], Iterator[None]]) -> Callable[[], AbstractContextManager[None]]:
-    """A context manager that only the first of several holders enters, and the last one leaves, in any thread."""
+    """A context manager that only the first of several holders enters and the last one leaves, in any thread."""
     lock, holders, make = threading.Lock(), 0, contextmanager(setting)
     made: AbstractContextManager[None] = make()
 
@@ -54,35 +53,33 @@ def _set(read: Callable[[], Any], write: Callable[[Any], object], value: Any) ->
 
 @_shared
 def true_float32() -> Iterator[None]:
-    """Matrix products with all bits of float32, whatever the rest of the program allows."""
     yield from _set(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
 
 
 @_shared
 def few_collections() -> Iterator[None]:
-    """Python searches for garbage less often: a run holds millions of small records, each visited every time."""
+    """Less frequent garbage collection: a run holds millions of small records, each visited every time."""
     few = (_FEW_COLLECTIONS, *gc.get_threshold()[1:])
     yield from _set(gc.get_threshold, lambda threshold: gc.set_threshold(*threshold), few)
 
 
 @_shared
 def attention_kernels() -> Iterator[None]:
-    """All fused attention kernels but cuDNN's: it is the fastest, but plans for a tenth of a second per new shape."""
+    """All fused attention kernels but cuDNN's, which plans for a tenth of a second per new shape."""
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
         yield
 
 
 @_shared
 def product_kernels() -> Iterator[None]:
-    """The library for products stays as it is: one in bfloat16 on a processor without it switches it off for good, and
-    a later model of the same process would differ in the last digits."""
+    """Restores mkldnn: a bfloat16 product on a processor without it disables it, which would change later models'
+    digits."""
     enabled = torch.backends.mkldnn.enabled
     yield from _set(lambda: enabled, torch.backends.mkldnn.set_flags, enabled)
 
 
 @_shared
 def quiet_transformers() -> Iterator[None]:
-    """Keeps transformers' bars and log lines off the terminal."""
     from huggingface_hub.utils import logging as hub_logging
     from transformers import modeling_gguf_pytorch_utils as gguf_reader
     from transformers.utils import logging
@@ -106,7 +103,6 @@ def quiet_transformers() -> Iterator[None]:
 
 @_shared
 def without_hub() -> Iterator[None]:
-    """The hub's client asks no server."""
     from huggingface_hub import constants
 
     yield from _set(
@@ -120,10 +116,10 @@ _before: list[int] = []  # the number of threads that each holder met, the first
 
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """Products of this thread, and of all that begin meanwhile, take this many cores; None leaves them as they are.
+    """Products of this thread, and of threads that start meanwhile, use this many cores; None changes nothing.
 
-    torch keeps a number for each thread and one for threads that are still to begin, and sets both together. So every
-    holder puts back its own thread's number, and the last one what new threads get.
+    torch keeps a number per thread and one for new threads, and sets both together: every holder restores its own
+    thread's number, the last one also that of new threads.
     """
     if number is None:
         yield
@@ -142,7 +138,7 @@ def threads(number: int | None) -> Iterator[None]:
 
 @contextmanager
 def workers_of_one_thread(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Workers with a core each: matrices too small to be shared between cores."""
+    """Workers with one core each, for matrices too small to share."""
     with (
         threads(torch.get_num_threads()),
         ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool,

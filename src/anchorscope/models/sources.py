@@ -1,4 +1,4 @@
-"""What a model's name points to, found without loading any weights: a folder, a file, a hub id, or a shape."""
+"""What a model's name refers to, without loading weights: a folder, a file, a hub id, or a shape."""
 
 import hashlib
 import json
@@ -15,13 +15,13 @@ if TYPE_CHECKING:  # the list of shapes is shown by commands that must come at o
     import torch
 
 EPOCH = 1
-"""Raised whenever the same GGUF file would be read into other numbers."""
+"""Raised whenever the same GGUF file would be read into different numbers."""
 _LONGEST_NAME = 100  # of a name in a message
 _ALLOWED = "give a folder with safetensors, a .gguf file, or a hub id (OWNER/NAME)."
 _NEVER_OPENED = re.compile(
     r"\.(bin|pt|pth|pkl|ckpt|h5|msgpack|ot|onnx|tflite|mlmodel|npz|md|png|jpg|jpeg|svg|gif|pdf)", re.IGNORECASE
 )
-"""Endings of files that lie beside a model and are no part of it: weights in other formats, pictures, texts."""
+"""Files beside a model that aren't part of it: other weight formats, pictures, texts."""
 
 ModelFiles = Mapping[str, Mapping[str, Any]]
 """`size` and `sha256` of every file of a model, by its path relative to the model's folder."""
@@ -31,7 +31,7 @@ MARK = "RANDOM WEIGHTS"
 
 
 def locate(source: str) -> tuple[str, str, dict[str, Any]]:
-    """Where transformers finds it, the display name, and extra loading options: a GGUF file has `gguf_file`."""
+    """The folder for transformers, the display name, and loading options: a GGUF file has `gguf_file`."""
     if source in EMBEDDED:
         folder = installed_path(source)
         if folder is None:
@@ -61,22 +61,20 @@ def locate(source: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def _path(source: str) -> Path | None:
-    """A name as a path; None where it can be none."""
     try:
         source.encode()
         return Path(source).expanduser() if source.strip() and "\0" not in source else None
-    except (UnicodeEncodeError, RuntimeError):  # not UTF-8, or in the home folder of nobody
+    except (UnicodeEncodeError, RuntimeError):  # not UTF-8, or an unknown home folder
         return None
 
 
 def gguf_file(source: str) -> Path | None:
-    """The GGUF file that a name points to; None for anything else."""
     path = None if source in EMBEDDED or is_shape(source) else _path(source)
     return path if path is not None and path.suffix.lower() == ".gguf" and path.is_file() else None
 
 
 def model_files(model: str) -> ModelFiles | None:
-    """The files that a name points to, weights and tokenizer, each with size and sha256; None where there are none."""
+    """Size and sha256 of a model's files, weights and tokenizer; None if it has none."""
     try:
         if (located := _locate_files(model)) is None:
             return None
@@ -90,7 +88,7 @@ def model_files(model: str) -> ModelFiles | None:
 
 
 def source_signature(model: str, files: ModelFiles | None = None) -> str | None:
-    """One hash of the contents of a model's files (`model_files`, unless given); None where there are none."""
+    """One hash of the contents of a model's files; None if it has none."""
     if is_shape(model):
         return model
     files = model_files(model) if files is None else files
@@ -124,44 +122,43 @@ def _locate_files(model: str) -> tuple[Path, list[Path]] | None:
 
 
 def is_hub_id(source: str) -> bool:
-    """Whether a name has the form OWNER/NAME."""
     return source.count("/") == 1 and not source.startswith((".", "/", "~")) and not source.lower().endswith(".gguf")
 
 
 def _snapshot(model: str) -> Path | None:
-    """The folder in the hub's cache that a hub id would be loaded from; its name is the commit."""
+    """The folder in the hub's cache of a hub id; its name is the commit."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     if not is_hub_id(model):
         return None
     try:
-        found = try_to_load_from_cache(model, "config.json")
+        config = try_to_load_from_cache(model, "config.json")
     except HFValidationError:
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(config).parent if isinstance(config, str) else None
 
 
 def _check_folder(path: Path, source: str) -> None:
     if not (path / "config.json").is_file():
-        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
+        names = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
         raise UserError(
-            f"Model folder {source!r} has no config.json (found: {found}); give the folder that holds the model itself."
+            f"Model folder {source!r} has no config.json (found: {names}); give the folder that holds the model itself."
         )
     if not any(path.glob("*.safetensors")):
         pickled = (entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".gguf"))
-        found = ", ".join(sorted(pickled)) or "no weights"
+        names = ", ".join(sorted(pickled)) or "no weights"
         raise UserError(
-            f"Model folder {source!r} has no safetensors weights (found: {found}); pickled weights are not loaded "
+            f"Model folder {source!r} has no safetensors weights (found: {names}); pickled weights are not loaded "
             f"because they can run code. Save the model again with save_pretrained(), or name a .gguf file itself."
         )
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a published model: `shape:NAME` is that with random weights, `shape:NAME/N` is N times narrower.
+    """Sizes of a published model: `shape:NAME` has random weights, `shape:NAME/N` is N times narrower.
 
-    Such a model knows nothing: its answers and labels have to be supplied. The embedded model's tokenizer serves all.
+    Its answers and labels must be supplied; it uses the embedded model's tokenizer.
     """
 
     architecture: str
@@ -173,7 +170,6 @@ class Shape:
     d_head: int
     vocabulary: int
     tied: bool
-    """Whether the head is the embedding."""
     positions: int
     rope: dict[str, Any]
     norm_epsilon: float
@@ -236,7 +232,7 @@ def shape_config(source: str, tokens: int) -> Any:
 
 
 def build_shape(config: Any, dtype: "torch.dtype", device: "torch.device") -> Any:
-    """The model with random weights, the same at every call on one kind of device, made where it will run."""
+    """The model with random weights, the same at every call on one kind of device."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -1,10 +1,9 @@
-"""A transformers model that is in memory (loaded here, or by the user: adapters, quantised weights), made ready.
+"""A transformers model in memory, loaded here or by the user, checked and wrapped.
 
-Our own walk through the blocks must give what the model's own forward pass gives. It is run on a few tokens whenever a
-model is wrapped, and proves that layout, order and scale of the parts are right (states and logits agree with the
-model's own), and that attention obeys the mask (with a token cut off, later states do not depend on which token it is;
-with nothing cut, they do). A model that is listed in no table is tried with every layout; if none proves itself, it is
-refused.
+Our run through the blocks must give what the model's own forward pass gives. Whenever a model is wrapped, a few tokens
+are run: states and logits must agree with the model's own, and attention must obey the mask (with a token cut off,
+later states don't depend on it; with nothing cut, they do). An unlisted model is tried with every family; if none
+passes, it is refused.
 """
 
 import copy
@@ -30,7 +29,7 @@ _COARSE = 1e-1  # bfloat16 over tens of layers; a wrong layout is off by about t
 def wrap(
     model: Any, tokenizer: Any, name: str | None = None, source: str = LOADED, random_weights: bool = False
 ) -> LanguageModel:
-    """The model with the table of its parts, proven on it. The object itself is not written to, now or later."""
+    """The model with its family, checked. The object itself is never written to."""
     title = name or str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
     if hasattr(model, "get_base_model"):
         model = model.get_base_model()  # adapters live inside the base model's own parts
@@ -45,11 +44,10 @@ def wrap(
             f"Model {title!r} is on a device that is not supported (found: {', '.join(sorted(elsewhere))}); "
             f"allowed: cpu, cuda. Move it with model.to(...)."
         )
-    return _fitted(LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights))
+    return _find_family(LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights))
 
 
-def _fitted(lm: LanguageModel) -> LanguageModel:
-    """The same model with the table that has proven itself on it."""
+def _find_family(lm: LanguageModel) -> LanguageModel:
     kind = lm.model.config.model_type
     listed = listed_family(kind)
     refusals: list[str] = []
@@ -70,27 +68,27 @@ def _fitted(lm: LanguageModel) -> LanguageModel:
             f"Model {lm.name!r} does not compute what its architecture {kind!r} says ({refusals[0]}); check weights "
             f"and configuration, give the plain causal language model, or try --dtype float32."
         )
-    known = ", ".join(sorted(kind for family in all_families() for kind in family.model_types))
+    model_types = ", ".join(sorted(kind for family in all_families() for kind in family.model_types))
     raise UserError(
         f"Model {lm.name!r} is of the architecture {kind!r}, which follows no layout known here "
-        f"({refusals[0]}); known: {known}. Choose a model of one of these."
+        f"({refusals[0]}); known: {model_types}. Choose a model of one of these."
     )
 
 
 @torch.inference_mode()
 def disagreement(lm: LanguageModel) -> str | None:
-    """How our walk through the blocks differs from the model's own forward pass, in words; None if it does not."""
+    """How our run through the blocks differs from the model's own forward pass, in words; None if it doesn't."""
     ids, other = _two_sequences(lm)
     try:
-        own, logits = _walk(lm, ids, cut=None)
-        wanted, wanted_logits = _of_the_model(lm, ids)
-        cut, _ = _walk(lm, ids, cut=_CUT)
-        cut_other, _ = _walk(lm, other, cut=_CUT)
+        own, logits = _run_blocks(lm, ids, cut=None)
+        wanted, wanted_logits = _run_model(lm, ids)
+        cut, _ = _run_blocks(lm, ids, cut=_CUT)
+        cut_other, _ = _run_blocks(lm, other, cut=_CUT)
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
         return f"its parts cannot be called as the layout says: {(str(error) or type(error).__name__).splitlines()[0]}"
-    if not all(bool(torch.isfinite(one).all()) for one in (*wanted, wanted_logits)):
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in (*wanted, wanted_logits)):
         return f"its own states contain NaN or infinity in {str(lm.dtype).removeprefix('torch.')}"
     tolerance = _TOLERANCE.get(lm.dtype, _COARSE)
     for layer, (mine, theirs) in enumerate(zip(own[:-1], wanted, strict=True)):
@@ -110,7 +108,7 @@ def disagreement(lm: LanguageModel) -> str | None:
 
 
 def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
-    """Tokens from the low end of the vocabulary, where no image and no padding tokens are; and one token changed."""
+    """Low token ids, where no image or padding tokens are; and the same with one token changed."""
     generator = torch.Generator().manual_seed(0)
     vocabulary = int(lm.config.vocab_size)
     low, high = min(5, vocabulary - 2), min(1000, vocabulary)
@@ -120,8 +118,8 @@ def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
     return ids.to(lm.device), other.to(lm.device)
 
 
-def _walk(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor], Tensor]:
-    """States after every block, and the logits; `cut` is a position that later ones may not look at."""
+def _run_blocks(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor], Tensor]:
+    """States after every block, and the logits; `cut` is a position hidden from later ones."""
     positions = torch.arange(ids.shape[1], device=lm.device)[None]
     stream = lm.embed(ids, positions)
     states = []
@@ -141,8 +139,8 @@ def _mask(lm: LanguageModel, layer: int, cut: int | None) -> Tensor:
     return torch.zeros(_TOKENS, _TOKENS, dtype=lm.dtype).masked_fill_(hidden, float("-inf"))
 
 
-def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
-    """The model's own states after every block but the last (whose state it only gives normed), and its logits."""
+def _run_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
+    """The model's own states after every block but the last (which it only gives normed), and its logits."""
     chosen = lm.config._attn_implementation
     # A kernel that needs a GPU or a compiler is no yardstick; eager attention, which every model has, serves as well.
     model = make_twin(lm.model, chosen if chosen in ("eager", "sdpa") else "eager", moves_inputs=True)
@@ -151,7 +149,6 @@ def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]
 
 
 def _difference(mine: Tensor, theirs: Tensor) -> Tensor:
-    """Relative difference of every token."""
     mine, theirs = mine.float(), theirs.float().to(mine.device)
     return (mine - theirs).norm(dim=-1) / theirs.norm(dim=-1).clamp_min(1e-12)
 
@@ -160,14 +157,14 @@ _SPARE = 1.2  # memory that a second model needs, over that of its weights
 
 
 def without_knowledge(lm: LanguageModel) -> LanguageModel:
-    """A model of the same shape with random weights, on the same device: what a probe finds in it is no knowledge."""
+    """A model of the same shape with random weights, on the same device."""
     model = build_shape(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()
     return wrap(model, lm.tokenizer, lm.name, lm.source, random_weights=True)
 
 
 def has_room_for_twin(lm: LanguageModel) -> bool:
-    """Whether `without_knowledge` fits beside the model: asked when nothing but the weights is in memory."""
+    """Whether `without_knowledge` fits beside the model; called when only the weights are in memory."""
     if lm.device.type != "cuda":
         return True
-    needed = _SPARE * sum(one.numel() * one.element_size() for one in lm.model.parameters())
+    needed = _SPARE * sum(parameter.numel() * parameter.element_size() for parameter in lm.model.parameters())
     return torch.cuda.mem_get_info(lm.device)[0] >= needed

@@ -1,15 +1,17 @@
 """Passes over the items, planned: plain data that can be sent to the owner of the model.
 
-A shard is one planned batch, with only what that batch needs; a worker runs a shard and hands back a part; parts are
-merged by item. Numbers depend on what runs together, so a batch is never divided: the bits are the same, whichever
-worker runs it. Where memory does not suffice, the whole pass is planned again with half the tokens.
+A shard is one planned batch with what it needs; a worker runs a shard and returns a part; parts are merged by item.
+Numbers depend on what runs together, so a batch is never divided: the bits are the same, whichever worker runs it.
+Where memory runs out, the whole pass is planned again with half the tokens.
 
-Work on a device that runs no model is a shard too (`DeviceWork`), from a closed list of functions; each takes `device`
-and `progress` beside its arguments. A worker calls the very function that one process calls: same device, same bits.
+Work on a device that runs no model is a shard too (`DeviceWork`): a worker calls the very function that one process
+calls. Same device, same bits.
 """
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,22 +35,16 @@ from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import has_room_for_twin
-from anchorscope.probes.crossfit import (
-    ProbeSet,
-    fit_final_probes,
-    fit_probes,
-    permuted_areas,
-    refit_logits,
-    score_clean,
-)
+from anchorscope.plan.state_files import StateRows, to_file
+from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress
-from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import further_shares, held_out_scores, knockout_share, question_shares
 from anchorscope.stats.streams import priorities
 
 P = TypeVar("P", bound="DecodePass | ChoicesPass")
 Place = tuple[int, int]
 """(position, site) of states, as indices."""
+LARGE = 2**16
+"""Bytes from which on a tensor stays in a file of the run folder instead of being sent."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +62,10 @@ class OutOfFoldProbes:
 
 
 class _Batched:
-    """What all passes are: items in batches."""
-
     batches: tuple[tuple[int, ...], ...]
 
     @property
     def n_items(self) -> int:
-        """How many sequences or prompts are run."""
         return sum(len(batch) for batch in self.batches)
 
 
@@ -85,13 +78,12 @@ class StatesPass(_Batched):
     prefix: tuple[int, ...]
     """Leading tokens that all sequences share: their keys and values are computed once."""
     variants: tuple[Variant, ...]
-    """How each sequence is run; all of them together."""
     batches: tuple[tuple[int, ...], ...]
     batch_tokens: int
     compiled: bool = False
     probes: OutOfFoldProbes | None = None
     keep: tuple[tuple[Place, ...], ...] = ()
-    """Per variant, where states are kept; nothing where it is shorter than the variants."""
+    """Per variant, where states are kept; none for variants beyond its end."""
     log_probs: bool = False
     """Whether the log-probabilities of the answers' tokens are wanted (of the first variant, the clean run)."""
     answer_stats: bool = False
@@ -104,26 +96,59 @@ class StatesPass(_Batched):
     """Whether weights of the model's shape that were drawn at random take the place of its own."""
     items: tuple[int, ...] = ()
     """What the sequences of a shard are called in the whole pass; empty where this is the whole."""
+    into: tuple[StateRows | None, ...] = ()
+    """Per variant, the file that kept states are written to; where there is none, they are handed back."""
 
     def shards(self) -> "list[StatesPass]":
-        """One per batch, with its own sequences and those that give it states; itself where it runs nothing."""
+        """One per batch, with its own sequences and their donors; itself if it runs nothing."""
         return [self._shard(batch) for batch in self.batches] or [self]
 
+    def run_by(self, variant: int) -> list[int]:
+        """The sequences that a variant runs, in order."""
+        runs = self.variants[variant].runs
+        return sorted(item for batch in self.batches for item in batch if runs(item))
+
+    def writing_shards(self, folder: Path, d_model: int, dtype: str, n_layers: int) -> "list[StatesPass]":
+        """Shards that write the states which are kept to files in a folder."""
+        files: list[StateRows | None] = []
+        for variant, places in enumerate(self.keep):
+            rows = np.array(self.run_by(variant), dtype=np.int64)
+            shape = (len(places), self.n_layers or n_layers, len(rows), d_model)
+            file = StateRows(str(folder / uuid.uuid4().hex), dtype, shape, rows) if len(places) and len(rows) else None
+            if file is not None:
+                file.create()
+            files.append(file)
+
+        def rows_of(shard: StatesPass, variant: int, file: StateRows) -> StateRows:
+            names = [shard.items[item] for item in shard.run_by(variant)]
+            return file.take(np.searchsorted(file.rows, names))
+
+        return [
+            replace(shard, into=tuple(file and rows_of(shard, at, file) for at, file in enumerate(files)))
+            for shard in self.shards()
+        ]
+
     def _shard(self, batch: tuple[int, ...]) -> "StatesPass":
-        donors = {one.patches[item].donor for one in self.variants if one.patches for item in batch if one.runs(item)}
+        donors = {
+            variant.patches[item].donor
+            for variant in self.variants
+            if variant.patches
+            for item in batch
+            if variant.runs(item)
+        }
         own = sorted({*batch, *donors})  # in the order of the whole: rows of a batch stand as they do there
-        place = {item: index for index, item in enumerate(own)}
+        index_of = {item: index for index, item in enumerate(own)}
         return replace(
             self,
             sequences=tuple(self.sequences[item] for item in own),
-            variants=tuple(one.take(place, batch) for one in self.variants),
-            batches=(tuple(place[item] for item in batch),),
+            variants=tuple(variant.take(index_of, batch) for variant in self.variants),
+            batches=(tuple(index_of[item] for item in batch),),
             probes=None if self.probes is None else self.probes.take(own),
             items=tuple(own),
         )
 
     def lengths(self, n_layers: int) -> list[int]:
-        """Tokens that are run for each sequence, in a model of so many layers."""
+        """Tokens that are run for each sequence, in a model with that many layers."""
         return [
             tokens_of(sequence, item, self.variants, len(self.prefix), n_layers)
             for item, sequence in enumerate(self.sequences)
@@ -140,7 +165,7 @@ def _batches(lengths: Sequence[int], tokens: int, order: Sequence[int] | None = 
 
 @dataclass(frozen=True)
 class Planner:
-    """What planning has to know of the model and the machine; kept by the run, so that planning needs no model."""
+    """What planning has to know of the model and the machine, so that it needs no model."""
 
     n_layers: int
     n_heads: int
@@ -148,10 +173,10 @@ class Planner:
     """How far back each layer's attention reaches; None for everything."""
     batch_tokens: int
     compile_from: int | None = None
-    """Tokens from which on compiling the blocks repays its time; None where they cannot be compiled."""
+    """Tokens from which compiling the blocks repays its time; None if they can't be compiled."""
     context: int | None = None
     memory: MemoryFacts | None = None
-    """What passes with gradients go by; None where only `batch_tokens` counts."""
+    """For passes with gradients; None if only `batch_tokens` counts."""
     has_room_for_twin: bool = True
     """Whether random weights of the same shape fit beside the model's own."""
 
@@ -173,20 +198,20 @@ class Planner:
         return StatesPass(title, tuple(sequences), prefix, tuple(variants), batches, self.batch_tokens, compiled)
 
     def worth_compiling(self, tokens: int) -> bool:
-        """Whether compiled blocks repay the time that compiling takes, for so many tokens to come."""
+        """Whether compiled blocks repay their compilation, for that many tokens."""
         return self.compile_from is not None and tokens >= self.compile_from
 
 
 def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
     """The leading tokens of a prefix that all of these sequences begin with, none of which is read."""
-    ids = [(*prefix, -1), *(one.ids for one in sequences)]  # of the prefix itself all tokens may be shared
-    limits = [len(prefix), *(min(one.answer_start, *one.read_at) for one in sequences)]
+    ids = [(*prefix, -1), *(sequence.ids for sequence in sequences)]  # of the prefix itself all tokens may be shared
+    limits = [len(prefix), *(min(sequence.answer_start, *sequence.read_at) for sequence in sequences)]
     return tuple(prefix[: shared_prefix_length(ids, limits)])
 
 
 def before_answers(prefix: tuple[int, ...], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
-    """The part of a shared beginning that leaves every token to be run that predicts one of an answer's tokens."""
-    return prefix[: max(0, min(one.answer_start for one in sequences) - 1)]
+    """The part of a shared beginning before every token that predicts an answer token."""
+    return prefix[: max(0, min(sequence.answer_start for sequence in sequences) - 1)]
 
 
 def planner_for(lm: LanguageModel, batch_tokens: int | None = None) -> Planner:
@@ -210,17 +235,15 @@ class SaliencyPass(_Batched):
     sequences: tuple[TokenSequence, ...]
     prefix: tuple[int, ...]
     keys: dict[str, tuple[tuple[int, ...], ...]]
-    """Sets of positions whose attention is looked at, item by item."""
+    """Sets of positions whose attention counts, item by item."""
     site: str
     layers: tuple[int, ...]
-    """The layer that each item's probe reads."""
     weight: Float[Tensor, "item d_model"]
     bias: Float[Tensor, " item"]
     batches: tuple[tuple[int, ...], ...] = ()
     batch_tokens: int = 0
     title: str = "saliency"
     items: tuple[int, ...] = ()
-    """What the sequences of a shard are called in the whole pass; empty where this is the whole."""
 
     def shards(self) -> "list[SaliencyPass]":
         return [self._shard(batch) for batch in self.batches]
@@ -277,7 +300,6 @@ class DecodePass(_Batched):
 
     title: str
     prompts: tuple[tuple[int, ...], ...]
-    """Whole prompts, the prefix included."""
     prefix: tuple[int, ...]
     max_new_tokens: int
     ending: str
@@ -286,7 +308,6 @@ class DecodePass(_Batched):
     batch_tokens: int
     sampling: Sampling | None = None
     items: tuple[int, ...] = ()
-    """What the prompts of a shard are called in the whole pass; empty where this is the whole."""
 
     def shards(self) -> "list[DecodePass]":
         sampling = self.sampling
@@ -329,13 +350,13 @@ class AnswersPass:
     prompts: tuple[Prompt, ...]
     """Those of questions that do not fit the model's context are empty."""
     known: Mapping[int, Answer]
-    """What is not asked for: answers that questions bring, and that there is none where a question does not fit."""
+    """Answers that aren't asked for: supplied ones, and empty ones where a question doesn't fit."""
     prefix: tuple[int, ...]
     template: Template
     max_new_tokens: int
     batch_tokens: int
     tokenizer: Any
-    """To make text of what the model writes; it stays with the planner."""
+    """Decodes what the model writes; stays with the planner."""
     context: int | None = None
 
     @property
@@ -356,7 +377,7 @@ class AnswersPass:
 
 @dataclass(frozen=True)
 class SamplesPass:
-    """Questions to answer several times; what is drawn depends on seed, `item_id` and the sample's number alone."""
+    """Questions to answer several times; draws depend on seed, `item_id` and the sample's number alone."""
 
     asked: AnswersPass
     n_samples: int
@@ -380,7 +401,7 @@ class SamplesPass:
         sampling = Sampling(np.stack(seeds, axis=1).reshape(-1), self.temperature, self.top_p)
         prompts = self.prompts
         if which is not None:
-            prompts, sampling = [prompts[one] for one in which], sampling.take(which)
+            prompts, sampling = [prompts[index] for index in which], sampling.take(which)
         return self.asked._decoding("sampled answers", prompts, sampling, thinking)
 
 
@@ -392,19 +413,19 @@ def plan_answers(
     batch_tokens: int,
     context: int | None = None,
 ) -> AnswersPass:
-    """The pass that answers questions; those that do not fit the model's context are left out of it."""
+    """The pass that answers questions; those that don't fit the model's context are left out."""
     prompts = build_prompts(tokenizer, questions, template, context)
-    known = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
+    answers = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
     fitting = [prompt for prompt in prompts if prompt.ids]
     prefix = fitting[0].ids[: prefix_length(fitting)] if fitting else ()
     return AnswersPass(
-        tuple(questions), tuple(prompts), known, prefix, template, max_new_tokens, batch_tokens, tokenizer, context
+        tuple(questions), tuple(prompts), answers, prefix, template, max_new_tokens, batch_tokens, tokenizer, context
     )
 
 
 @dataclass(frozen=True)
 class ChoicesPass(_Batched):
-    """Prompts after which it is asked how likely a few tokens are as the next one."""
+    """Prompts after which the log-probabilities of a few next tokens are wanted."""
 
     title: str
     prompts: tuple[tuple[int, ...], ...]
@@ -413,7 +434,6 @@ class ChoicesPass(_Batched):
     batches: tuple[tuple[int, ...], ...]
     batch_tokens: int
     items: tuple[int, ...] = ()
-    """What the prompts of a shard are called in the whole pass; empty where this is the whole."""
 
     def shards(self) -> "list[ChoicesPass]":
         return [_prompt_shard(self, batch) for batch in self.batches]
@@ -428,55 +448,28 @@ class ChoicesPass(_Batched):
 def plan_choices(
     title: str, prompts: Sequence[tuple[int, ...]], choices: Sequence[int], batch_tokens: int
 ) -> ChoicesPass:
-    """The pass that asks after each prompt how likely the chosen tokens are."""
+    """The pass that gives, after each prompt, the log-probabilities of the chosen tokens."""
     shared = shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
     whole = ChoicesPass(title, tuple(prompts), prompts[0][:shared], tuple(choices), (), batch_tokens)
     return whole.replanned(batch_tokens, 0)
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    one.__name__: one
-    for one in (
-        fit_probes,
-        fit_final_probes,
-        refit_logits,
-        permuted_areas,
-        score_clean,
-        principal_states,
-        question_shares,
-        knockout_share,
-        held_out_scores,
-        further_shares,
-    )
-}
-"""What workers can be asked for, by name."""
-
-
-def on_device(function: F) -> F:
-    """Puts a function of a module above this one on the list; workers import it when a record of it comes."""
-    FUNCTIONS[function.__name__] = function
-    return function
-
-
 @dataclass(frozen=True)
 class DeviceWork:
-    """One call of one of `FUNCTIONS`."""
+    """A call of a function that takes `device` and `progress` beside its arguments."""
 
     title: str
-    function: str
+    function: Callable[..., Any]
+    """Of a module: it travels by its name."""
     arguments: tuple[Any, ...]
-    """Tensors in host memory, arrays and records; of types that travel."""
     device: str
     """Where it computes, as the worker names its devices."""
+    folder: str | None = None
+    """Where a large tensor that it gives is written; None to hand it back."""
 
     def run(self, progress: Progress) -> Any:
-        """What the function gives; ValueError where it is not on the list."""
-        if self.function not in FUNCTIONS:
-            raise ValueError(f"{self.function[:60]!r} is not among {', '.join(FUNCTIONS)}")
-        return FUNCTIONS[self.function](*self.arguments, device=self.device, progress=progress)
-
-
-def plan_device_work(title: str, function: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> DeviceWork:
-    assert FUNCTIONS.get(function.__name__) is function, f"{function.__name__} is not on the list of functions"
-    return DeviceWork(title, function.__name__, arguments, device)
+        """What the function gives."""
+        found = self.function(*self.arguments, device=self.device, progress=progress)
+        if self.folder is None or not isinstance(found, Tensor) or found.nbytes < LARGE:
+            return found
+        return to_file(found, str(Path(self.folder, uuid.uuid4().hex)))

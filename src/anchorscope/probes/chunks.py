@@ -1,16 +1,16 @@
-"""How much is solved at once: problems, columns and items that fit the memory, and how the next ones come.
+"""How much is solved at once: problems, columns and items that fit the memory.
 
-On a GPU one chunk of problems is solved while the next is copied. On a CPU every core solves a chunk of its own: small
-chunks stay in the cache. What is solved together decides the last bits of the result. So a chunk's size comes from the
-problems' shape and the device's total memory, never from what is free at the moment or from the number of threads.
-Where a GPU's memory does not suffice after all, the chunks that are left become smaller, and the result says so.
+On a GPU one chunk is solved while the next is copied; on a CPU every core solves a chunk of its own, small enough for
+its cache. What is solved together decides the last bits, so a chunk's size comes from the problems' shape and the
+device's total memory, never from what is free or from the number of threads. Where a GPU's memory runs out anyway, the
+remaining chunks become smaller, and the result says so.
 """
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Semaphore
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from jaxtyping import Shaped
@@ -19,6 +19,7 @@ from torch import Tensor
 from anchorscope.errors import UserError
 from anchorscope.models.devices import free_memory, is_out_of_memory
 from anchorscope.models.process_settings import workers_of_one_thread
+from anchorscope.progress import Progress
 
 Result = TypeVar("Result")
 
@@ -30,7 +31,7 @@ _CPU_BYTES = 2**32  # of all chunks that are solved at the same time; the states
 _CPU_VALUES = 2**21  # states that a core works on at once
 _CPU_PROBLEMS = 8  # more at once save no more overhead
 _GPU_SHARE = 1 / 4  # of all its memory: the model is there too, and chunks that are larger gain nothing
-_OTHER_BYTES = 2**32  # of devices that do not tell how much they have
+_OTHER_BYTES = 2**32  # of devices that don't report their memory
 _OVERLAP_BYTES = 2**30  # from so much on, copying is worth hiding behind the solving
 _MIN_CHUNKS = 4  # so that a CPU's cores have work, and a GPU something to copy meanwhile
 
@@ -40,10 +41,10 @@ class ChunkPlan:
     problems: int
     columns: int
     items: int | None
-    """Items that are brought to the device at a time, for every product anew; None where they can stay."""
+    """Items copied to the device at a time, for every product again; None if they stay."""
 
     def bytes(self, n_items: int, width: int) -> int:
-        """What a chunk takes at its peak, by the same count that made the plan."""
+        """Peak bytes of a chunk, by the count that made the plan."""
         item_values, column_values = _values(n_items, width)
         if self.items is not None:
             item_values = self.items * _STREAMED_PER_FEATURE * width
@@ -53,9 +54,9 @@ class ChunkPlan:
 def plan_chunks(
     shape: tuple[int, int, int], n_columns: int, device: torch.device, memory: int | None = None, itemsize: int = _FLOAT
 ) -> ChunkPlan:
-    """What fits: first fewer problems at once, then fewer columns, and only then are items streamed.
+    """What fits: first fewer problems at once, then fewer columns, and only then streamed items.
 
-    `shape` is (problems, items, d_model), of states with so many bytes per number; `memory` in bytes.
+    `shape` is (problems, items, d_model); `memory` in bytes.
     """
     n_problems, n_items, width = shape
     budget = (memory or _chunk_bytes(device)) // _FLOAT
@@ -75,14 +76,14 @@ def plan_chunks(
 
 
 def halved(plan: ChunkPlan, n_items: int, width: int, device: torch.device) -> ChunkPlan | None:
-    """A plan for half as many problems, or for half the memory of a single one; None where nothing can be less."""
+    """A plan for half as many problems, or half the memory of one; None if nothing can be smaller."""
     if plan.problems > 1:
         return replace(plan, problems=plan.problems // 2)
     memory = max(_FLOAT, plan.bytes(n_items, width) // 2)
-    found = plan_chunks((1, n_items, width), plan.columns, device, memory)
+    smaller = plan_chunks((1, n_items, width), plan.columns, device, memory)
     if plan.items is not None:
-        found = ChunkPlan(1, found.columns, max(1, plan.items // 2))
-    return None if found == plan else found
+        smaller = ChunkPlan(1, smaller.columns, max(1, plan.items // 2))
+    return None if smaller == plan else smaller
 
 
 def in_chunks(
@@ -92,7 +93,7 @@ def in_chunks(
     work: Callable[[Tensor, ChunkPlan], Result],
     notes: list[str] | None = None,
 ) -> Iterator[Result]:
-    """What `work` makes of each chunk, in order; where a GPU's memory did not suffice, `notes` gets a line about it."""
+    """What `work` returns for each chunk, in order; `notes` gets a line where a GPU's memory ran out."""
     if device.type == "cpu":
         at_once = Semaphore(max(1, _CPU_BYTES // plan.bytes(*states.shape[1:])))
 
@@ -105,37 +106,69 @@ def in_chunks(
         return
     start = 0
     while start < len(states):
-        for found in _while_memory_suffices(states[start:], plan, device, work):
-            yield found
+        for result in _solve_while_memory_lasts(states[start:], plan, device, work):
+            yield result
             start += plan.problems
         if start < len(states):
-            plan = _after_running_out(plan, states, device, [] if notes is None else notes)
+            plan = _shrink_plan(plan, states, device, [] if notes is None else notes)
 
 
-def _while_memory_suffices(
+class Solve(Protocol):
+    """Who solves the chunks of a set of problems."""
+
+    def __call__(
+        self,
+        function: Callable[..., Result],
+        problems: Shaped[Tensor, "problem item d_model"],
+        n_columns: int,
+        arguments: tuple[Any, ...],
+        device: torch.device,
+        memory: int | None,
+        progress: Progress,
+    ) -> list[Result]:
+        """What `function(problems, plan, *arguments, device=…, progress=…)` gives for blocks of chunks, in order."""
+        ...
+
+
+def solve_here(
+    function: Callable[..., Result],
+    problems: Shaped[Tensor, "problem item d_model"],
+    n_columns: int,
+    arguments: tuple[Any, ...],
+    device: torch.device,
+    memory: int | None,
+    progress: Progress,
+) -> list[Result]:
+    """All chunks as one block, in this process."""
+    n_problems, n_items, width = problems.shape
+    plan = plan_chunks((n_problems, n_items, width), n_columns, device, memory, problems.element_size())
+    return [function(problems, plan, *arguments, device=device, progress=progress)]
+
+
+def _solve_while_memory_lasts(
     states: Tensor, plan: ChunkPlan, device: torch.device, work: Callable[[Tensor, ChunkPlan], Result]
 ) -> Iterator[Result]:
-    """The chunks' results, up to the first for which memory does not suffice."""
+    """The chunks' results, up to the first for which memory runs out."""
     chunks = states.split(plan.problems)
     with ThreadPoolExecutor(1) as pool:
         # Streamed states stay where they are; others are copied by the side, while the chunk before is solved.
         fetch = (lambda chunk: chunk) if plan.items else (lambda chunk: _fetched(chunk, device))
         coming = pool.submit(fetch, chunks[0])
-        for place in range(len(chunks)):
+        for index in range(len(chunks)):
             try:
-                here = coming.result()
-                if place + 1 < len(chunks):
-                    coming = pool.submit(fetch, chunks[place + 1])
-                found = work(here, plan)
+                fetched_chunk = coming.result()
+                if index + 1 < len(chunks):
+                    coming = pool.submit(fetch, chunks[index + 1])
+                result = work(fetched_chunk, plan)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 return
-            yield found
+            yield result
 
 
-def _after_running_out(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
-    free_memory()  # what the failed chunk held is nobody's by now
+def _shrink_plan(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
+    free_memory()  # what the failed chunk held is unreferenced by now
     n_items, width = states.shape[1:]
     smaller = halved(plan, n_items, width, device)
     if smaller is None:
@@ -144,13 +177,13 @@ def _after_running_out(plan: ChunkPlan, states: Tensor, device: torch.device, no
             f"it, or fit the probes on another --device."
         )
     notes.append(
-        f"memory ran out on {device} while probes were fitted: instead of {_in_words(plan)} {_in_words(smaller)} were "
-        f"solved together, which can change the last digits"
+        f"memory ran out on {device} while probes were fitted: instead of {_describe_plan(plan)} "
+        f"{_describe_plan(smaller)} were solved together, which can change the last digits"
     )
     return smaller
 
 
-def _in_words(plan: ChunkPlan) -> str:
+def _describe_plan(plan: ChunkPlan) -> str:
     streamed = "" if plan.items is None else f" on {plan.items} items at a time"
     return f"{plan.problems} layers with {plan.columns} fits each{streamed}"
 
@@ -161,7 +194,7 @@ def _values(n_items: int, width: int) -> tuple[int, int]:
 
 
 def _chunk_bytes(device: torch.device) -> int:
-    """What one chunk may take: a constant, or a share of a GPU's whole memory, rounded down to a power of two."""
+    """What one chunk may take: a constant, or a share of a GPU's total memory, rounded down to a power of two."""
     if device.type == "cpu":
         return _CPU_CHUNK_BYTES
     if device.type != "cuda":

@@ -1,13 +1,13 @@
-"""Probes for every layer, fold, site and position, each only ever scoring items whose group it never saw.
+"""Probes for every layer, fold, site and position, each only scoring items whose group it never saw.
 
-Three probes per fold: `full` learns from all other folds; the other folds' groups are also split in halves, from which
-`a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the
-log-loss of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores
-it reports. To score a new question, one more probe per place and layer learns from all items (`FinalProbe`).
+Three probes per fold: `full` learns from all other folds; `a` and `b` each from one half of the other folds' groups, so
+that one can assign pathways while the other measures. Each chooses its strength by the log-loss of grouped inner folds,
+and its reference layer by their AUC. One more probe per site, position and layer learns from all items, to score new
+questions (`FinalProbe`).
 
-The null (`permuted_areas`): labels are permuted within strata, such as folds and relations, so that whatever a probe
-gains from telling the strata apart it gains under the null too. Every probe is fitted again, at the strength that the
-real labels chose.
+The null (`permuted_areas`): labels are permuted within strata, such as folds and relations, so that what a probe gains
+from telling strata apart it also gains under the null. Every probe is fitted again, at the strength that the real
+labels chose.
 """
 
 import copy
@@ -23,6 +23,7 @@ from torch import Tensor
 from anchorscope.errors import UserError
 from anchorscope.models.devices import to_device
 from anchorscope.models.process_settings import true_float32
+from anchorscope.probes.chunks import Solve, solve_here
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, grid_search
 from anchorscope.probes.logistic import TrainingSets, fit_layers
@@ -31,12 +32,11 @@ from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import Priorities, priorities
 
 PROBES = ("full", "a", "b")
-"""Names of the probes of a fold."""
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Who learns from what; the same for every layer, site and position of a dataset."""
+    """Which items each probe learns from; the same for every layer, site and position of a dataset."""
 
     labels: Bool[np.ndarray, " item"]
     strata: Int[np.ndarray, " item"]
@@ -58,9 +58,9 @@ class ProbeSet:
     strength: Float[np.ndarray, "probe fold layer"]
     inner_auc: Float[np.ndarray, "probe fold layer"]
     unconverged: tuple[str, ...]
-    """Names of probes whose solver did not reach its tolerance."""
+    """Names of probes whose solver didn't converge."""
     notes: tuple[str, ...] = ()
-    """What a reader of the results should know: where memory ran out and chunks became smaller than planned."""
+    """For readers of the results: where memory ran out and chunks became smaller than planned."""
 
     @property
     def reference(self) -> Int[np.ndarray, "probe fold"]:
@@ -78,25 +78,25 @@ def make_splits(
     relations: Sequence[str | None] | None = None,
 ) -> Splits:
     """Halves and inner folds for given outer folds; labels are spread evenly over each, within relations if known."""
-    ids = [str(place) for place in range(len(labels))] if item_ids is None else item_ids
+    ids = [str(index) for index in range(len(labels))] if item_ids is None else item_ids
     n_folds, n, strata = int(folds.max()) + 1, len(labels), truth_strata(labels, relations)
     training = np.zeros((len(probes), n_folds, n), dtype=bool)
     inner = np.full((len(probes), n_folds, n), -1, dtype=np.int64)
     for fold in range(n_folds):
         others = np.flatnonzero(folds != fold)
         half = grouped_folds(groups[others], strata[others], 2, priorities(seed, f"halves {fold}", ids)[others])
-        for place, probe in enumerate(probes):
+        for index, probe in enumerate(probes):
             learns = others if probe == "full" else others[half == (0 if probe == "a" else 1)]
-            training[place, fold, learns] = True
+            training[index, fold, learns] = True
             order = priorities(seed, f"inner {probe} {fold}", ids)[learns]
-            inner[place, fold, learns] = grouped_folds(groups[learns], strata[learns], INNER_FOLDS, order)
+            inner[index, fold, learns] = grouped_folds(groups[learns], strata[learns], INNER_FOLDS, order)
     splits = Splits(labels=labels, strata=strata, folds=folds, training=training, inner=inner, probes=probes)
     _refuse_one_sided(splits, len(np.unique(groups)))
     return splits
 
 
 def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
-    """Every set that is learned from or scored needs true and false answers; too few groups cannot give them."""
+    """Every set that is learned from or scored needs true and false answers."""
     held_out = splits.inner[:, :, None, :] == np.arange(INNER_FOLDS)[:, None]
     learned = splits.training[:, :, None, :] & ~held_out
     folds = splits.folds == np.arange(splits.training.shape[1])[:, None]
@@ -115,24 +115,27 @@ def fit_probes(
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
     memory: int | None = None,
+    solve: Solve = solve_here,
 ) -> list[ProbeSet]:
-    """All probes on the states, one set per place; `names` tell the places apart in warnings.
+    """All probes on the states, one set per site and position; `names` tell these apart in warnings.
 
-    States may be in host memory and in any precision. `memory` limits what one chunk takes on the device, in bytes.
+    States may be in host memory and in any precision. `memory` limits one chunk on the device, in bytes.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
     shape = splits.training.shape[:2]
     training, inner = (part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner))
-    found, notes = grid_search(states, splits.labels, training, inner, torch.device(device), progress, title, memory)
+    searched, notes = grid_search(
+        states, splits.labels, training, inner, torch.device(device), progress, title, memory, solve=solve
+    )
     training_sets = [f"probe {probe} fold {fold}" for probe in splits.probes for fold in range(shape[1])]
     sets = []
-    for name, one in zip(names, found, strict=True):
+    for name, search in zip(names, searched, strict=True):
         weight, bias, strength, inner_auc = (
             part.movedim(0, 1).unflatten(0, shape).contiguous()
-            for part in (one.weight, one.bias, one.strength, one.inner_auc)
+            for part in (search.weight, search.bias, search.strength, search.inner_auc)
         )
-        unconverged = one.unconverged(name, training_sets)
+        unconverged = search.unconverged(name, training_sets)
         sets.append(ProbeSet(weight, bias, strength.numpy(), inner_auc.numpy(), unconverged, notes))
     return sets
 
@@ -164,12 +167,11 @@ class FinalProbe:
     strength: Float[np.ndarray, " layer"]
     inner_auc: Float[np.ndarray, " layer"]
     unconverged: tuple[str, ...]
-    """Names of probes whose solver did not reach its tolerance."""
     notes: tuple[str, ...] = ()
 
     @property
     def reference(self) -> int:
-        """The reference layer l*, where the inner folds' AUC is highest."""
+        """The reference layer l*, with the highest AUC in the inner folds."""
         return int(np.argmax(self.inner_auc))
 
 
@@ -196,28 +198,28 @@ def fit_final_probes(
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
     memory: int | None = None,
+    solve: Solve = solve_here,
 ) -> list[FinalProbe]:
     """One probe per place and layer that learns from all items.
 
-    `strata` are those of `folds.truth_strata`, `order` random numbers of the items, by which groups are dealt out to
-    inner folds; the rest as in `fit_probes`.
+    `strata` as in `folds.truth_strata`; `order` are the items' random numbers; the rest as in `fit_probes`.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     inner = final_inner_folds(strata, groups, order)[None]
     everyone = np.ones_like(inner, dtype=bool)
-    found, notes = grid_search(
-        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", memory
+    searched, notes = grid_search(
+        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", memory, solve=solve
     )
     return [
         FinalProbe(
-            weight=one.weight[:, 0].contiguous(),
-            bias=one.bias[:, 0].contiguous(),
-            strength=one.strength[:, 0].numpy(),
-            inner_auc=one.inner_auc[:, 0].numpy(),
-            unconverged=one.unconverged(name, ["probe on all items"]),
+            weight=search.weight[:, 0].contiguous(),
+            bias=search.bias[:, 0].contiguous(),
+            strength=search.strength[:, 0].numpy(),
+            inner_auc=search.inner_auc[:, 0].numpy(),
+            unconverged=search.unconverged(name, ["probe on all items"]),
             notes=notes,
         )
-        for name, one in zip(names, found, strict=True)
+        for name, search in zip(names, searched, strict=True)
     ]
 
 
@@ -228,16 +230,16 @@ _VALUES_AT_ONCE = 2**26  # states that are widened to float32 together
 class Scorer:
     """The cross-fitted probes of all sites and positions of a dataset, ready to score batches out of fold.
 
-    Every state meets the probes of all folds in one batched product, and each item keeps those of its own fold: the few
-    products too many cost less than sorting items by fold or fetching weights per item.
+    Every state meets the probes of all folds in one batched product, and each item keeps those of its own fold: cheaper
+    than sorting items by fold or fetching weights per item.
     """
 
     def __init__(
         self, probe_sets: Sequence[Sequence[ProbeSet]], folds: Int[np.ndarray, " item"], device: torch.device
     ) -> None:
         """`probe_sets` is [position][site]; `folds` gives each item's own fold, whose probes never saw its group."""
-        weight = torch.stack([torch.stack([one.weight for one in row]) for row in probe_sets])
-        bias = torch.stack([torch.stack([one.bias for one in row]) for row in probe_sets])
+        weight = torch.stack([torch.stack([probes.weight for probes in row]) for row in probe_sets])
+        bias = torch.stack([torch.stack([probes.bias for probes in row]) for row in probe_sets])
         self._shape = bias.shape  # position, site, probe, fold, layer
         # [position · site · layer, probe · fold, d_model]: one problem per kind of state.
         self.weight = weight.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
@@ -272,11 +274,11 @@ def score_states(
     scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]
 ) -> Float[np.ndarray, "item position site probe layer"]:
     device = scorer.weight.device
-    found = []
+    scores = []
     for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
         part = states[..., start : start + _SCORED_AT_ONCE, :].to(device).permute(3, 0, 1, 2, 4)
-        found.append(scorer.score(range(start, start + len(part)), part))
-    return torch.cat(found).cpu().numpy()
+        scores.append(scorer.score(range(start, start + len(part)), part))
+    return torch.cat(scores).cpu().numpy()
 
 
 def score_clean(
@@ -288,26 +290,28 @@ def score_clean(
 ) -> Float[np.ndarray, "item position site probe layer"]:
     """The same by probe sets [position][site] that are not on the device yet."""
     progress.start("score clean states", 1)
-    found = score_states(Scorer(probe_sets, folds, torch.device(device)), states)
+    scores = score_states(Scorer(probe_sets, folds, torch.device(device)), states)
     progress.advance(1)
     progress.finish()
-    return found
+    return scores
 
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
 
 PERMUTATIONS = 199
-"""Of truth labels: the 95 % range then leaves five out on either side."""
+"""Of truth labels: the 95 % range then leaves out five on either side."""
 
 
-def dealt_anew(labels: Bools, strata: NDArray[np.integer], permutations: int, rng: np.random.Generator) -> Bools:
+def permute_within_strata(
+    labels: Bools, strata: NDArray[np.integer], permutations: int, rng: np.random.Generator
+) -> Bools:
     """The labels, permuted among the items of each stratum, [permutation, item]."""
-    found = np.repeat(labels[None], permutations, axis=0)
+    permuted = np.repeat(labels[None], permutations, axis=0)
     for stratum in np.unique(strata):
         inside = np.flatnonzero(strata == stratum)
-        found[:, inside] = rng.permuted(found[:, inside], axis=1)
-    return found
+        permuted[:, inside] = rng.permuted(permuted[:, inside], axis=1)
+    return permuted
 
 
 def null_scores(
@@ -321,7 +325,7 @@ def null_scores(
     # learns from the one that it means: all of them are then columns of one problem.
     training, n, n_folds = splits.training[0], len(splits.folds), splits.training.shape[1]
     learned = np.concatenate([training & labels[:, None], training & ~labels[:, None]], axis=-1)
-    found = []
+    scores = []
     for layer, chosen in zip(states, strength, strict=True):
         sets = TrainingSets(
             labels=torch.arange(2 * n) < n,
@@ -332,14 +336,14 @@ def null_scores(
         )
         fitted = fit_layers(torch.cat([layer, layer])[None], sets, device)
         logits = fitted.logits[0, :, :n].unflatten(0, (len(labels), n_folds))
-        found.append(logits[:, torch.as_tensor(splits.folds), torch.arange(n)])
+        scores.append(logits[:, torch.as_tensor(splits.folds), torch.arange(n)])
         progress.advance(len(labels))
-    return torch.stack(found, dim=1).numpy()
+    return torch.stack(scores, dim=1).numpy()
 
 
 def permuted_truth(splits: Splits, rng: np.random.Generator) -> Bools:
-    """Truth labels permuted among the items of a fold and relation, so that chance is what these folds make it."""
-    return dealt_anew(splits.labels, _comparable(splits), PERMUTATIONS, rng)
+    """Truth labels permuted among the items of a fold and relation."""
+    return permute_within_strata(splits.labels, _comparable(splits), PERMUTATIONS, rng)
 
 
 def permuted_areas(
@@ -357,35 +361,35 @@ def permuted_areas(
     progress.start("permuted labels", len(labels) * len(layers))
     for layer in layers:
         own = np.flatnonzero(reference == layer)
-        place = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)  # of no meaning for items of other folds
-        here = replace(
+        fold_index = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)  # of no meaning for items of other folds
+        fold_splits = replace(
             splits,
-            folds=place,
+            folds=fold_index,
             training=splits.training[:1, own],
             inner=splits.inner[:1, own],
             probes=splits.probes[:1],
         )
-        (chosen,) = fit_probes(states[[layer]][None], here, [f"permuted labels layer {layer}"], device)
-        found = null_scores(states[[layer]], here, chosen.strength[0].T, labels, device, progress)
+        (chosen,) = fit_probes(states[[layer]][None], fold_splits, [f"permuted labels layer {layer}"], device)
+        null = null_scores(states[[layer]], fold_splits, chosen.strength[0].T, labels, device, progress)
         inside = np.isin(splits.folds, own)
-        scores[:, inside] = found[:, 0, inside]
+        scores[:, inside] = null[:, 0, inside]
     progress.finish()
     return auc(scores, labels, splits.folds)
 
 
 def _comparable(splits: Splits) -> NDArray[np.int64]:
-    """Fold and relation of every item; relations with but one label in a fold are one there, or nothing could move."""
+    """Fold and relation of every item; relations with only one label in a fold are merged there."""
     relation = splits.strata // 2
     cell = splits.folds * (relation.max() + 2) + relation + 1
-    _, place = np.unique(cell, return_inverse=True)
-    true, items = np.bincount(place, weights=splits.labels), np.bincount(place)
-    return np.where(((true > 0) & (true < items))[place], cell, splits.folds * (relation.max() + 2))
+    _, cell_index = np.unique(cell, return_inverse=True)
+    true, items = np.bincount(cell_index, weights=splits.labels), np.bincount(cell_index)
+    return np.where(((true > 0) & (true < items))[cell_index], cell, splits.folds * (relation.max() + 2))
 
 
 def share_at_least(value: float, null: Floats) -> float | None:
-    """One-sided p-value: the share of permutations that reach the value, the real one counted among them.
+    """One-sided p-value: the share of permutations that reach the value, the real one included.
 
-    Permutations whose value is not defined count neither way; None where nothing is left to compare.
+    Undefined permutations don't count; None if nothing remains to compare.
     """
     defined = null[np.isfinite(null)]
     if not len(defined) or not np.isfinite(value):

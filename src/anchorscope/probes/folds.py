@@ -1,8 +1,8 @@
 """Splits that keep groups whole and every relation's true and false answers even: outer folds, inner folds, halves.
 
-Balanced over the items but not within each fold, a relation's base rate becomes anti-predictive: a fold with more of
-its true answers leaves fewer of them to learn from. In the embedded demo the relation alone then had an AUC of 0.29,
-where 0.50 is the truth.
+If items are balanced overall but not within each fold, a relation's base rate becomes anti-predictive: a fold with more
+of its true answers leaves fewer to learn from. In the embedded demo the relation alone then had an AUC of 0.29 instead
+of 0.50.
 """
 
 from collections.abc import Sequence
@@ -21,21 +21,21 @@ def truth_strata(
     labels: Bool[np.ndarray, " item"], relations: Sequence[str | None] | None = None
 ) -> Int[np.ndarray, " item"]:
     """The cell of every item: 2 × relation + truth; items without a relation are of one relation."""
-    names = np.array(["" if one is None else one for one in relations] if relations is not None else [""] * len(labels))
-    _, relation = np.unique(names, return_inverse=True)
+    names = [""] * len(labels) if relations is None else [name or "" for name in relations]
+    _, relation = np.unique(np.array(names), return_inverse=True)
     return 2 * relation.astype(np.int64) + labels
 
 
 def grouped_folds(
     groups: Int[np.ndarray, " item"], strata: Int[np.ndarray, " item"], n_folds: int, order: Priorities
 ) -> Int[np.ndarray, " item"]:
-    """The fold of each item; `strata` are those of `truth_strata`, `order` are random numbers of the items.
+    """The fold of each item; `strata` are those of `truth_strata`, `order` are the items' random numbers.
 
-    Groups are dealt out from the largest to the smallest, of one size those of the largest relation first, and equal
-    ones in the order of their smallest number; each to the fold that it leaves most even. Counted are the fold's true
-    and false items, those of each relation, and how far true and false of each relation are from their proportion.
+    Groups are dealt from the largest to the smallest, equal sizes by relation, the largest first, then by their
+    smallest number; each to the fold that it leaves most even: in true and false items, in those of each relation, and
+    in each relation's proportion of true and false.
     """
-    if not len(groups):  # what the only group leaves to learn from; whoever asked refuses it
+    if not len(groups):  # what the only group leaves to learn from; the caller refuses it
         return np.zeros(0, dtype=np.int64)
     _, member = np.unique(groups, return_inverse=True)
     _, relation = np.unique(strata // 2, return_inverse=True)
@@ -54,7 +54,7 @@ def grouped_folds(
 def _dealing_order(
     member: Int[np.ndarray, " item"], relation: Int[np.ndarray, " item"], order: Priorities
 ) -> Int[np.ndarray, " group"]:
-    """Large groups first, as small ones can even them out; then relation by relation, the largest first as well."""
+    """Large groups first, as small ones can even them out; then relation by relation, the largest first."""
     sizes, first = np.bincount(member), _smallest(relation, order)
     rank = np.argsort(np.lexsort((first, -np.bincount(relation))))
     of_group = np.full(len(sizes), len(rank))
@@ -63,15 +63,15 @@ def _dealing_order(
 
 
 def _smallest(part: Int[np.ndarray, " item"], order: Priorities) -> Priorities:
-    found = np.full(int(part.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
-    np.minimum.at(found, part, order)
-    return found
+    smallest = np.full(int(part.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
+    np.minimum.at(smallest, part, order)
+    return smallest
 
 
 class _Counts:
-    """How many items of every relation and truth each fold holds, and what one group more would cost it.
+    """How many items of every relation and truth each fold holds, and what one more group would cost it.
 
-    In plain numbers, not arrays: most groups are single items, and an array of one number takes ten times as long.
+    Plain numbers, not arrays: most groups are single items, and a one-element array takes ten times as long.
     """
 
     def __init__(self, relation: Int[np.ndarray, " item"], truth: Int[np.ndarray, " item"], n_folds: int) -> None:
@@ -86,7 +86,7 @@ class _Counts:
         self._off = [[0.0] * len(whole) for _ in range(n_folds)]  # how far true and false are from their proportion
 
     def put(self, held: Sequence[tuple[int, int]]) -> int:
-        """Puts a group with so many items of some cells into the fold where it costs least, and names that fold."""
+        """Puts a group with these counts per cell into the cheapest fold; that fold."""
         truth, off = [0, 0], dict.fromkeys((cell // 2 for cell, _ in held), 0.0)
         for cell, number in held:
             truth[cell % 2] += number
@@ -105,7 +105,7 @@ class _Counts:
         return fold
 
     def _cost(self, fold: int, held: Sequence[tuple[int, int]], truth: list[int], off: dict[int, float]) -> float:
-        """Squares of the fold's numbers with the group, less those without it: how much less even it leaves them."""
+        """Squares of the fold's counts with the group, less those without it."""
         (false, true), (n_false, n_true) = truth, self._of_truth[fold]
         of_false, of_true = self._truth_weight
         cost = of_false * false * (2 * n_false + false) + of_true * true * (2 * n_true + true)

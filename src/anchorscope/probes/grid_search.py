@@ -1,8 +1,7 @@
 """Grid search over the regularisation strength by grouped inner folds, then a refit on the whole training set.
 
-What scikit-learn calls LogisticRegressionCV(refit=True), for all layers and training sets at once: the inner folds'
-log-loss on the items they hold out selects a strength per layer and training set; all training items then teach the
-probe at that strength. Both stages see the same standardised states, on the device.
+scikit-learn's LogisticRegressionCV(refit=True) for all layers and training sets at once: the held-out log-loss of the
+inner folds selects a strength per layer and training set. Both stages see the same standardised states, on the device.
 """
 
 from collections.abc import Sequence
@@ -16,25 +15,24 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from anchorscope.models.process_settings import true_float32
-from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
+from anchorscope.probes.chunks import ChunkPlan, Solve, in_chunks, solve_here
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import standardise
 from anchorscope.progress import Progress, Silent
 
 STRENGTHS = tuple(float(c) for c in np.logspace(-6, -1, 8))
-"""Inverse regularisation strengths (scikit-learn's C) to choose from: states are wide and items few, so that weak
-ones overfit (on the embedded model's states, at seven layers of every site, none above 0.04 was ever chosen)."""
+"""Inverse regularisation strengths (scikit-learn's C): states are wide and items few, so that weak ones overfit (on the
+embedded model's states none above 0.04 was ever chosen)."""
 INNER_FOLDS = 3
-"""Inner folds that choose strength and reference layer."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Items that are held out by each inner fold, true and false ones apart, as padded tables of item numbers."""
+    """Items held out by each inner fold, true and false ones apart, as padded tables of item numbers."""
 
     true_items: Int[Tensor, "training_set inner_fold place"]
     is_true: Float[Tensor, "training_set inner_fold place"]
-    """1 where a place of `true_items` is an item, 0 where it is padding."""
+    """1 for an item of `true_items`, 0 for padding."""
     false_items: Int[Tensor, "training_set inner_fold other_place"]
     is_false: Float[Tensor, "training_set inner_fold other_place"]
 
@@ -50,10 +48,10 @@ class Searched(NamedTuple):
     inner_converged: Bool[Tensor, "layer training_set"]
     """Whether all fits of the inner folds were."""
 
-    def unconverged(self, place: str, training_sets: Sequence[str]) -> tuple[str, ...]:
-        """Names of the probes whose solver did not reach its tolerance, the refits first."""
+    def unconverged(self, name: str, training_sets: Sequence[str]) -> tuple[str, ...]:
+        """Names of the probes whose solver didn't converge, refits first."""
         return tuple(
-            f"{place} layer {layer} {training_sets[index]}{stage}"
+            f"{name} layer {layer} {training_sets[index]}{stage}"
             for stage, converged in (("", self.converged), (" (inner folds)", self.inner_converged))
             for layer, index in (~converged).nonzero().tolist()
         )
@@ -85,7 +83,7 @@ def select_strength(
     chosen = loss.sum(2).argmin(-1)
     at = chosen[:, :, None, None, None]
     true, false = (part.take_along_dim(at, dim=3)[:, :, :, 0] for part in (true, false))
-    is_true, is_false = (one.expand(*true.shape[:3], -1) for one in (tables.is_true, tables.is_false))
+    is_true, is_false = (table.expand(*true.shape[:3], -1) for table in (tables.is_true, tables.is_false))
     targets = torch.cat([torch.ones_like(is_true), torch.zeros_like(is_false)], dim=-1)
     return chosen, weighted_auc(torch.cat([true, false], dim=-1), torch.cat([is_true, is_false], dim=-1), targets)
 
@@ -93,10 +91,10 @@ def select_strength(
 def weighted_auc(
     scores: Float[Tensor, "*#more item"], weights: Float[Tensor, "*#more item"], targets: Float[Tensor, "*#more item"]
 ) -> Float[Tensor, "*fewer"]:
-    """AUC within strata, which are the last axis but one, weighted by their pairs, ties half; on the scores' device.
+    """AUC within strata, the last axis but one, weighted by their pairs, ties half; on the scores' device.
 
-    The definition is that of `stats.auc.auc` with weights, and a test holds both together. It is written again because
-    thousands of small sets are counted in one go on the device. `targets` are 1 for true items and 0 for false ones.
+    As `stats.auc.auc` with weights (a test compares the two), for thousands of small sets at once. `targets` are 1 for
+    true items and 0 for false ones.
     """
     ranked, order = scores.sort(-1)
     shape = torch.broadcast_shapes(scores.shape, weights.shape, targets.shape)
@@ -119,27 +117,46 @@ def grid_search(
     title: str = "probes",
     memory: int | None = None,
     rescale: bool = True,
+    solve: Solve = solve_here,
 ) -> tuple[list[Searched], tuple[str, ...]]:
     """Probes of every place, layer and training set, and notes where memory ran out.
 
-    `inner` gives each training item's inner fold, -1 elsewhere; `rescale` as in `standardise`.
+    `inner` gives each training item's inner fold, -1 elsewhere; `rescale` as in `standardise`; `solve` says who solves
+    the chunks.
     """
     listener = progress or Silent()
     n_places, n_layers = states.shape[:2]
     listener.start(title, n_places * n_layers)
+    n_columns = len(training) * INNER_FOLDS * len(STRENGTHS)
+    arguments = (labels, training, inner, rescale)
+    parts = solve(search_chunks, states.flatten(0, 1), n_columns, arguments, device, memory, listener)
+    listener.finish()
+    found = [searched for searched, _ in parts]
+    whole = [torch.cat(fields).unflatten(0, (n_places, n_layers)) for fields in zip(*found, strict=True)]
+    notes = dict.fromkeys(note for _, notes in parts for note in notes)
+    return [Searched(*(part[place] for part in whole)) for place in range(n_places)], tuple(notes)
+
+
+def search_chunks(
+    states: Shaped[Tensor, "problem item d_model"],
+    plan: ChunkPlan,
+    labels: Bool[np.ndarray, " item"],
+    training: Bool[np.ndarray, "training_set item"],
+    inner: Int[np.ndarray, "training_set item"],
+    rescale: bool,
+    device: str | torch.device,
+    progress: Progress,
+) -> tuple[Searched, list[str]]:
+    """Probes of some chunks of problems, [problem, training set, …], and notes where memory ran out."""
+    device = torch.device(device)
     search = _Search(labels, training, inner, device, rescale)
-    problems = states.flatten(0, 1)
-    n_problems, n_items, width = problems.shape
-    plan = plan_chunks((n_problems, n_items, width), search.n_columns, device, memory, states.element_size())
     found: list[Searched] = []
     notes: list[str] = []
     with true_float32():
-        for chunk in in_chunks(problems, plan, device, search.fit, notes):
+        for chunk in in_chunks(states, plan, device, search.fit, notes):
             found.append(chunk)
-            listener.advance(len(chunk.bias))
-    listener.finish()
-    whole = [torch.cat(parts).unflatten(0, (n_places, n_layers)) for parts in zip(*found, strict=True)]
-    return [Searched(*(part[place] for part in whole)) for place in range(n_places)], tuple(notes)
+            progress.advance(len(chunk.bias))
+    return Searched(*(torch.cat(fields) for fields in zip(*found, strict=True))), notes
 
 
 class _Search:
@@ -150,7 +167,6 @@ class _Search:
         n_sets, n_items = training.shape
         learned = training[:, None, :] & (inner[:, None, :] != np.arange(INNER_FOLDS)[:, None])
         members = np.repeat(learned.reshape(-1, n_items), len(STRENGTHS), axis=0)
-        self.n_columns = len(members)
         self.strengths = torch.tensor(STRENGTHS, dtype=torch.double, device=device)
         refit = TrainingSets(
             labels=torch.as_tensor(labels),
@@ -178,6 +194,8 @@ class _Search:
         inner_converged = inner.converged.unflatten(1, (-1, INNER_FOLDS * len(STRENGTHS))).all(-1)
         del inner, logits
         strength = self.strengths[chosen]
-        found = solve(data, replace(self.refit, strengths=strength), plan.columns)
-        weight, bias = data.to_raw(found.weight, found.intercept, self.refit.scaling)
-        return Searched(*(part.cpu() for part in (weight, bias, strength, inner_auc, found.converged, inner_converged)))
+        solution = solve(data, replace(self.refit, strengths=strength), plan.columns)
+        weight, bias = data.to_raw(solution.weight, solution.intercept, self.refit.scaling)
+        return Searched(
+            *(part.cpu() for part in (weight, bias, strength, inner_auc, solution.converged, inner_converged))
+        )

@@ -1,14 +1,13 @@
 """L2-regularised logistic regression for many layers, training sets and strengths at once.
 
-The objective is scikit-learn's: C · Σ loss + ½‖w‖², intercept unpenalised, features standardised on the training set.
-A problem is the states of one layer; its columns (training set × strength) share them.
+The objective is scikit-learn's: C · Σ loss + ½‖w‖², intercept unpenalised, features standardised on the training set. A
+problem is the states of one layer; its columns (training set × strength) share them.
 
-The minimum is found by preconditioned non-linear conjugate gradients (Polak–Ribière with restarts), for all columns of
-all problems at once. The preconditioner is a diagonal plus a low-rank term along the leading eigenvectors of the
-states' covariance, inverted by the Woodbury identity. The eigenvectors serve every column; the curvature p(1 − p) that
-scales them is each column's own. The step length comes from the self-concordance of the logistic loss, which guarantees
-descent without a line search. A column has converged when the largest element of the gradient of its mean loss is below
-`TOLERANCE`; from then on it stands still, so that it does not matter when one checks.
+Preconditioned non-linear conjugate gradients (Polak–Ribière with restarts), for all columns of all problems at once.
+The preconditioner is a diagonal plus a low-rank term along the leading eigenvectors of the states' covariance, inverted
+by the Woodbury identity; the curvature p(1 − p) that scales it is each column's own. The step length comes from the
+self-concordance of the logistic loss, which guarantees descent without a line search. A column converges when the
+largest element of the gradient of its mean loss is below `TOLERANCE`, and then stands still.
 """
 
 from dataclasses import dataclass, fields
@@ -25,11 +24,11 @@ from anchorscope.probes.standardise import Standardised, standardise
 TOLERANCE = 2e-5
 """Largest element of the mean loss's gradient at which a probe counts as fitted (scikit-learn's default is 1e-4)."""
 MAX_ITERATIONS = 400
-"""After so many iterations a probe is reported as not converged."""
+"""Iterations after which a probe is reported as not converged."""
 _PRECONDITIONER_UPDATES = (0, 3, 7, 15, 31, 63)  # iterations at which the preconditioner takes the present p(1 − p)
 _CHECK_EVERY = {"cpu": 1}  # iterations between two checks which columns have converged
 _CHECK_EVERY_ELSEWHERE = 4  # a check makes a GPU wait
-_COMPACT_SHARE = 0.15  # converged columns leave when so many of them have: copying the rest costs less than carrying on
+_COMPACT_SHARE = 0.15  # share of converged columns at which they leave: copying the rest costs less than carrying them
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,6 @@ class Solution:
 
 @dataclass
 class _Iterate:
-    """The iterate xₖ = (weight, intercept) of the columns still carried, its gradient, and what step k − 1 left."""
-
     weight: Float[Tensor, "problem column d_model"]
     intercept: Float[Tensor, "problem column"]
     logits: Float[Tensor, "problem column row"]
@@ -80,9 +77,7 @@ class _Iterate:
     previous_product: Float[Tensor, "problem column"]
     """gᵀM⁻¹g of the previous gradient g under the preconditioner M."""
     direction: Float[Tensor, "problem column d_model"]
-    """The search direction's part in the weights,"""
     intercept_direction: Float[Tensor, "problem column"]
-    """and in the intercept."""
     active: Bool[Tensor, "problem column"]
     iterations: Int[Tensor, "problem column"]
     intercept_curvature: Float[Tensor, "problem column"]
@@ -244,12 +239,11 @@ def _dot(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _step_length(columns: Columns, iterate: _Iterate, direction_logits: Tensor, descent: Tensor) -> Tensor:
-    """A length at which the objective has surely fallen, close to the best one where the step is small.
+    """A length at which the objective has provably fallen, close to the best one where the step is small.
 
-    `descent` is −gᵀd. Along a line the loss is self-concordant in the sense of Bach (2010): its third derivative is at
-    most `concordance` times its second. So the curvature found here grows at most exponentially, which gives the damped
-    Newton step; and it is never above its value at p = ½ (the bound of Böhning and Lindsay 1988), which gives another.
-    The longer one is taken.
+    `descent` is −gᵀd. Along a line the loss is self-concordant (Bach 2010): its third derivative is at most
+    `concordance` times its second. So the curvature grows at most exponentially, which gives the damped Newton step;
+    and it never exceeds its value at p = ½ (Böhning and Lindsay 1988), which gives another. The longer one is taken.
     """
     penalty = columns.penalty * torch.linalg.vector_norm(iterate.direction, dim=-1).square()
     weighted = direction_logits * columns.sample_weight
@@ -280,12 +274,9 @@ class TrainingSets:
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted probes, acting on the raw states."""
-
     weight: Float[Tensor, "problem column d_model"]
     bias: Float[Tensor, "problem column"]
     logits: Float[Tensor, "problem column item"]
-    """Log-odds of "true" for every item, learned from or not."""
     converged: Bool[Tensor, "problem column"]
     iterations: Int[Tensor, "problem column"]
     notes: tuple[str, ...] = ()
@@ -306,9 +297,9 @@ def fit_layers(
     @torch.no_grad()
     def fit(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
         data = standardise(chunk, sets.scaled_on, plan.items)
-        found = solve(data, sets, plan.columns)
-        raw = data.to_raw(found.weight, found.intercept, sets.scaling)
-        return [part.cpu() for part in (*raw, found.logits, found.converged, found.iterations)]
+        solution = solve(data, sets, plan.columns)
+        raw = data.to_raw(solution.weight, solution.intercept, sets.scaling)
+        return [part.cpu() for part in (*raw, solution.logits, solution.converged, solution.iterations)]
 
     notes: list[str] = []
     with true_float32():
@@ -318,14 +309,14 @@ def fit_layers(
 
 
 def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solution:
-    """Fits every column on standardised states, so many columns of every problem at once."""
+    """Fits every column on standardised states, that many columns of every problem at once."""
     parts = [
         minimise(data, _columns(data, sets, part))
         for part in torch.arange(len(sets.members), device=sets.members.device).split(columns_at_once)
     ]
     if len(parts) == 1:
         return parts[0]
-    return Solution(*(torch.cat([getattr(one, field.name) for one in parts], dim=1) for field in fields(Solution)))
+    return Solution(*(torch.cat([getattr(part, field.name) for part in parts], dim=1) for field in fields(Solution)))
 
 
 def _columns(data: Standardised, sets: TrainingSets, places: Tensor) -> Columns:

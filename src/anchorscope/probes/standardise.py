@@ -1,10 +1,9 @@
 """Standardised states as a design matrix, and its leading eigenvectors, which precondition every fit.
 
-Features are brought to one scale before float32 sees them: outlier features (values of hundreds with a deviation of
-one) would cost it its digits. That affine map, `FeatureScale`, is shared by all training sets of a problem. What each
-training set standardises on top of it, by its own mean and deviation, is folded into the solver's columns; the means
-stand as further rows below the items, so that one matrix product serves both. All problems (layers, sites, positions)
-of a chunk share every call, [problem, …].
+Features are brought to one scale in float64 first: outlier features (values of hundreds with a deviation of one) would
+lose their digits in float32. That affine map, `FeatureScale`, is shared by all training sets of a problem; each one's
+own mean and deviation is folded into the solver's columns, with the means as further rows below the items. All problems
+(layers, sites, positions) of a chunk share every call, [problem, …].
 """
 
 from collections.abc import Iterator
@@ -32,13 +31,13 @@ class FeatureScale:
     def apply(self, states: Shaped[Tensor, "problem item d_model"]) -> Float[Tensor, "problem item d_model"]:
         """States after the map, float32, on its device; computed in float64."""
         device = self.center.device
-        found = torch.empty(states.shape, device=device)
+        scaled = torch.empty(states.shape, device=device)
         start = 0
         for block in _item_blocks(states, device):
             exact = (block.to(device).double() - self.center).div_(self.scale)
-            found[:, start : start + block.shape[1]] = exact
+            scaled[:, start : start + block.shape[1]] = exact
             start += block.shape[1]
-        return found
+        return scaled
 
 
 class ResidentMatrix:
@@ -58,7 +57,7 @@ class ResidentMatrix:
 
 
 class StreamedMatrix:
-    """A design matrix larger than the device's memory: every product brings its items over anew, block by block."""
+    """A design matrix larger than the device's memory: every product copies its items again, block by block."""
 
     def __init__(
         self,
@@ -91,8 +90,6 @@ DesignMatrix = ResidentMatrix | StreamedMatrix
 
 @dataclass(frozen=True)
 class Standardised:
-    """The states of several problems, ready for columns of any of their training sets."""
-
     design: DesignMatrix
     n_items: int
     scale: FeatureScale
@@ -129,9 +126,8 @@ def standardise(
 ) -> Standardised:
     """Standardises states by each of the training sets `scaled_on`, on the device of `scaled_on`.
 
-    With `block_items` the states stay where they are, and every product brings so many items to the device at a time.
-    `rank` leading eigenvectors are found. Without `rescale` only means are taken away: features whose scales mean
-    something, as those of principal directions do, keep them.
+    With `block_items` the states stay where they are, and every product copies that many items at a time. `rank`
+    leading eigenvectors are found. Without `rescale` only means are subtracted: principal directions keep their scales.
     """
     shift = _bulk_median(states, scaled_on.device)
     counts = scaled_on.double().sum(1)
@@ -167,7 +163,6 @@ def standardise(
 
 
 def _item_blocks(states: Tensor, device: torch.device) -> Iterator[Tensor]:
-    """The states [problem, item, d_model] in blocks small enough to hold in float64, in order of the items."""
     values = _CPU_VALUES if device.type == "cpu" else _DEVICE_VALUES
     yield from states.split(max(1, values // (len(states) * states.shape[2])), dim=1)
 
@@ -181,16 +176,16 @@ def _bulk_median(states: Tensor, device: torch.device) -> Tensor:
 def _shifted_moments(states: Tensor, row_weight: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
     """Means and mean squares of the shifted states under each training set, float64 [problem, scaling, d_model].
 
-    The shifted-data algorithm for the variance: without a shift near the mean, mean square − mean² would cancel.
+    Without a shift near the mean, mean square − mean² would cancel.
     """
     mean = torch.zeros(len(states), len(row_weight), states.shape[2], dtype=torch.double, device=row_weight.device)
     square = torch.zeros_like(mean)
     start = 0
     for block in _item_blocks(states, row_weight.device):
         shifted = block.to(row_weight.device).double() - shift
-        here = row_weight[:, start : start + block.shape[1]]
-        mean += here @ shifted
-        square += here @ shifted.square_()
+        block_weight = row_weight[:, start : start + block.shape[1]]
+        mean += block_weight @ shifted
+        square += block_weight @ shifted.square_()
         start += block.shape[1]
     return mean, square
 
@@ -198,19 +193,17 @@ def _shifted_moments(states: Tensor, row_weight: Tensor, shift: Tensor) -> tuple
 def _subspace_iteration(
     design: DesignMatrix, row_weight: Tensor, scale: Tensor, rank: int, iterations: int
 ) -> tuple[Tensor, Tensor]:
-    """Leading eigenvectors and eigenvalues of the weighted covariance of the scaled states.
-
-    Randomised subspace iteration (Halko, Martinsson and Tropp 2011) with a Rayleigh–Ritz step at the end.
-    """
+    """Leading eigenvectors and eigenvalues of the weighted covariance of the scaled states, by randomised subspace
+    iteration (Halko, Martinsson and Tropp 2011) with a Rayleigh–Ritz step."""
     n_problems, _, width = scale.shape
     rank = min(rank, int((row_weight > 0).sum()), width)
     # Drawn on the CPU, so that every device starts from the same numbers.
-    drawn = torch.randn(rank, width, generator=torch.Generator().manual_seed(0)).to(scale.device)
-    basis = drawn.expand(n_problems, -1, -1)
+    start_vectors = torch.randn(rank, width, generator=torch.Generator().manual_seed(0)).to(scale.device)
+    basis = start_vectors.expand(n_problems, -1, -1)
 
     def centred_product(vectors: Tensor) -> Tensor:
-        found = design.matmat(vectors * scale)
-        return found - (found * row_weight).sum(-1, keepdim=True)
+        product = design.matmat(vectors * scale)
+        return product - (product * row_weight).sum(-1, keepdim=True)
 
     for _ in range(iterations):
         basis = _orthonormalise(design.rmatmat(centred_product(basis) * row_weight) * scale)
@@ -220,10 +213,8 @@ def _subspace_iteration(
 
 
 def _orthonormalise(rows: Tensor) -> Tensor:
-    """An orthonormal basis of the span of rows [problem, row, d_model]; rows that add nothing become zero.
-
-    By the eigenvectors of the Gram matrix (SVQB, Stathopoulos and Wu 2002): unlike QR it is one product for all rows.
-    """
+    """An orthonormal basis of the span of rows [problem, row, d_model], by the Gram matrix (SVQB, Stathopoulos and Wu
+    2002); redundant rows become zero."""
     exact = rows.double()
     eigenvalues, rotation = torch.linalg.eigh(exact @ exact.transpose(1, 2))
     independent = eigenvalues > 1e-12 * eigenvalues.amax(-1, keepdim=True)

@@ -1,31 +1,28 @@
 """The answer of a run: one sentence, whether to trust it and why, the picture, the numbers, and what to do next.
 
 Every word comes from the run's readings and tables, so the card can't say more than they do. The page, the terminal, a
-notebook, `anchorscope view` and answer.json show the same card. A number that cannot be a share (below 0 or above
-100%) or whose interval spans most of the scale is never quoted as the answer.
+notebook, `anchorscope view` and answer.json show the same card. Shares are quoted only of datasets that have enough
+evidence to divide (`shares.why_silent`).
 """
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from anchorscope.report.findings import Findings, auc_of, nested_auc
+from anchorscope.report.looks import PART_LOOKS
 from anchorscope.report.page_writer import fragment
 from anchorscope.report.palette import display_name
 from anchorscope.report.reading import MARKS, Reading, finite
-from anchorscope.report.shares import has_shares, share_at, share_layer
+from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, result_of, share_at, share_layer, why_silent
 from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.verdicts import Verdict, has_interval
-from anchorscope.report.wording import as_percent, count, estimate, listing, number, spanned
+from anchorscope.report.wording import MISSING, as_percent, estimate, listing, number, spanned
 from anchorscope.stats.estimate import Estimate
 
 MOST_STEPS = 3
 """Next steps on a card; a longer list is not read."""
-WIDEST_QUOTED = 0.6
-"""A share whose interval is wider says too little to be quoted as an answer."""
-OUTSIDE = 0.1
-"""How far an estimate may lie outside 0–100% and still be noise around an end of the scale."""
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
 """How the warning begins that the card gives in its own words."""
 UNAVAILABLE = "not available on "
@@ -63,29 +60,35 @@ class NextStep:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of the picture: how much of the evidence is removed by hiding something."""
+    """One bar of the picture: the four parts of the evidence, which sum to 1."""
 
     label: str
-    share: float
+    parts: dict[str, float]
     low: float | None
+    """Interval of the first part."""
     high: float | None
     control: bool = False
-    random: float | None = None
-    """What hiding random words removes, marked on the bar."""
 
     @property
     def text(self) -> str:
-        """48% [34, 64]."""
+        """29% [20, 38] together, 20% question alone, 40% answer alone, 11% either."""
         ends = "" if self.low is None or self.high is None else f" [{100 * self.low:.0f}, {100 * self.high:.0f}]"
-        beside = "" if self.random is None else f", random {as_percent(self.random)}"
-        return f"{as_percent(self.share)}{ends}{beside}".replace("-", "−")
+        first, *rest = (f"{as_percent(share)}{{}} {SHORT_NAMES[part]}" for part, share in self.parts.items())
+        return ", ".join([first.format(ends.replace("-", "−")), *(text.format("") for text in rest)])
 
     @property
-    def style(self) -> str:
-        """Where the bar, its interval and its mark end, in percent of the scale."""
-        low, high = (self.share if end is None else end for end in (self.low, self.high))
-        ends = {"--share": self.share, "--low": low, "--high": high, "--random": self.random or 0.0}
-        return "; ".join(f"{name}: {100 * min(1.0, max(0.0, value)):.1f}%" for name, value in ends.items())
+    def segments(self) -> list[dict[str, Any]]:
+        """The parts as they are drawn: a part below zero has no width."""
+        whole = sum(max(0.0, share) for share in self.parts.values())
+        return [
+            {"name": part, "colour": PART_LOOKS[part].colour, "width": 100 * share / whole, "text": as_percent(share)}
+            for part, share in self.parts.items()
+            if share > 0
+        ]
+
+
+SHORT_NAMES = {"together": "together", "question": "question alone", "answer": "answer alone", "either": "either"}
+"""The parts in a legend."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,11 @@ class AnswerCard:
     bars: tuple[Bar, ...] = ()
     folder: str = ""
     """Where the run was when the commands were written."""
+
+    @property
+    def legend(self) -> list[tuple[str, str, str]]:
+        """Name, colour and words of every part, for the bars."""
+        return [(part, PART_LOOKS[part].colour, words) for part, words in SHORT_NAMES.items()]
 
     def record(self) -> dict[str, Any]:
         """As answer.json holds it."""
@@ -160,82 +168,88 @@ def answer_card(findings: Findings, readings: Sequence[Reading]) -> AnswerCard:
 # The sentence
 
 
-def _share(findings: Findings, dataset: str, intervention: str = "knockout") -> Estimate | None:
-    """The share that is removed, at the layer that is tested."""
-    return share_at(findings, dataset, share_layer(findings, dataset), intervention)
-
-
-def is_quotable(share: Estimate | None) -> bool:
-    """Whether a share can be: within the scale, with an interval that is narrower than most of it."""
-    if share is None or not has_interval(share):
-        return False
-    return -OUTSIDE <= share.value <= 1 + OUTSIDE and share.ci_high - share.ci_low <= WIDEST_QUOTED
+def _spoken(findings: Findings) -> list[str]:
+    """The datasets whose shares are quoted."""
+    return [name for name in findings.datasets if why_silent(findings, name) is None and not findings.random_weights]
 
 
 def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
-    """How much of the probe's evidence is removed by hiding the key words, and by hiding random words."""
+    """What the evidence rests on, how much of it needs the key words, and random words; where nothing is said."""
     if findings.random_weights:
         return NOISE
-    quoted = [name for name in findings.datasets if is_quotable(_share(findings, name))]
-    if not quoted:
+    spoken = _spoken(findings)
+    if not spoken:
         return _no_answer(findings)
-    verdicts = {name: _verdict(readings, name, "share_needed") for name in quoted}
-    hardly = all(verdict == "no" for verdict in verdicts.values())
-    shares, random = ([_clipped(_share(findings, name, cut)) for name in quoted] for cut in ("knockout", "random"))
-    if len(quoted) == 1:
-        layer = share_layer(findings, quoted[0])
-        removed, beside = _with_interval(shares[0], first=True), _with_interval(random[0])
-        where = f" at layer {layer}" + (f" ({display_name(quoted[0])})" if len(findings.datasets) > 1 else "")
-    else:
-        removed, beside = (spanned((one.value for one in some if one), as_percent) for some in (shares, random))
-        where = f" on {len(quoted)} datasets"
-    hiding = f"Hiding the question's key words removes {'hardly any' if hardly else removed} of the probe's evidence"
-    hiding += f": {removed}{where}" if hardly else where
-    others = f"; hiding random words removes {beside}" if beside else ""
-    left_out = [display_name(name) for name in findings.datasets if name not in quoted]
-    unclear = [display_name(name) for name, verdict in verdicts.items() if verdict not in ("yes", "no")]
-    rest = f" Inconclusive on {listing([*left_out, *unclear])}." if left_out or (unclear and len(quoted) > 1) else ""
-    if unclear and not rest:
-        rest = " This may be zero: the test is inconclusive."
-    return f"{hiding}{others}.{rest}"
+    parts = {part: _over(findings, spoken, part) for part in PARTS}
+    several = len(findings.datasets) > 1
+    where = f" ({listing([display_name(name) for name in spoken])})" if several else ""
+    hardly = all(_verdict(readings, name, "needs_both") == "no" for name in spoken)
+    unclear = [display_name(name) for name in spoken if _verdict(readings, name, "needs_both") == "inconclusive"]
+    sentences = [
+        f"{f'Hardly any ({parts[TOGETHER]})' if hardly else parts[TOGETHER]} of the probe's evidence{where} needs "
+        f"question and answer together; the question alone carries {parts['question']}, the answer alone "
+        f"{parts['answer']}, either of them {parts['either']}.",
+        f"{_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
+        f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words{_beyond_random(findings, spoken)}.",
+    ]
+    if unclear:
+        names = f" on {listing(unclear)}" if several else ""
+        sentences.append(f"The first share may be zero{names}: the test is inconclusive.")
+    silent = [name for name in findings.datasets if name not in spoken]
+    sentences += [f"No shares of {display_name(name)}: {why_silent(findings, name)}." for name in silent]
+    return " ".join(sentences)
+
+
+def _over(findings: Findings, datasets: Sequence[str], part: str, intervention: str = "knockout") -> str:
+    """A share over the band; the first part of a single dataset has its interval, several have their range."""
+    shares = [share for name in datasets if (share := share_at(findings, name, intervention, part)) is not None]
+    if len(shares) == 1 and part == TOGETHER:
+        return _with_interval(shares[0])
+    return spanned((_on_scale(share.value) for share in shares), as_percent) or MISSING
+
+
+def _beyond_random(findings: Findings, datasets: Sequence[str]) -> str:
+    """The difference to the control."""
+    results = [result_of(findings, name, "above_random", NEEDS_QUESTION) for name in datasets]
+    gaps = [result.estimate for result in results if result is not None]
+    if not gaps:
+        return ""
+    if len(gaps) > 1:
+        return f": a difference of {spanned((gap.value for gap in gaps), _as_points)} points"
+    ends = f" (95% CI {_as_points(gaps[0].ci_low)} to {_as_points(gaps[0].ci_high)})" if has_interval(gaps[0]) else ""
+    return f": a difference of {_as_points(gaps[0].value)} points{ends}"
+
+
+def _as_points(share: float) -> str:
+    return number(100 * share, 0)
 
 
 def _no_answer(findings: Findings) -> str:
-    """Why there is no share to quote."""
-    used = int(findings.counts["used"].sum() or 0) if "used" in findings.counts.columns else 0
-    answers = f"{count(used)} answer{'' if used == 1 else 's'}"
+    """Why there is no share to quote, and whether the probe is worth anything."""
+    reasons: dict[str, list[str]] = {}
+    for name in findings.datasets:
+        reasons.setdefault(why_silent(findings, name) or "", []).append(display_name(name))
+    whys = [
+        f"{reason}{f' ({listing(names)})' if len(findings.datasets) > 1 else ''}" for reason, names in reasons.items()
+    ]
     probes = [auc for name in findings.datasets if (auc := nested_auc(findings, name)) is not None]
-    if not probes or all(has_interval(auc) and auc.ci_low <= 0.5 for auc in probes):
-        spread = f" (AUC {spanned((one.value for one in probes), lambda value: number(value, 2))})" if probes else ""
-        return f"The probe can't tell true from false answers here{spread}, so there is no evidence to divide."
-    if not has_shares(findings):
-        return "This run did not measure how much of the probe's evidence depends on the question."
     confidence = [auc for name in findings.datasets if (auc := auc_of(findings, name, "confidence-mean", None))]
     beaten = ""
-    if confidence and max(one.value for one in probes) < max(one.value for one in confidence):
+    if probes and confidence and max(one.value for one in probes) < max(one.value for one in confidence):
         best = [number(max(one.value for one in some), 2) for some in (probes, confidence)]
-        beaten = f"; the probe (AUC {best[0]}) is worse than the model's own confidence ({best[1]})"
-    return (
-        f"Inconclusive: {answers} are too few to tell how much of the probe's evidence depends on the question{beaten}."
-    )
+        beaten = f" The probe (AUC {best[0]}) is worse than the model's own confidence ({best[1]})."
+    return f"Inconclusive: the parts of the probe's evidence can't be estimated: {'; '.join(whys)}.{beaten}"
 
 
-def _clipped(share: Estimate | None) -> Estimate | None:
-    """A share as a part of a whole: noise beyond an end of the scale is that end."""
-    if share is None:
-        return None
-    value, low, high = (
-        min(1.0, max(0.0, end)) if end == end else end for end in (share.value, share.ci_low, share.ci_high)
-    )
-    return replace(share, value=value, ci_low=low, ci_high=high)
-
-
-def _with_interval(share: Estimate | None, first: bool = False) -> str:
+def _with_interval(share: Estimate) -> str:
     """48% (95% CI 34–64)."""
-    if share is None:
-        return ""
-    ends = f"{number(100 * share.ci_low, 0)}–{number(100 * share.ci_high, 0)}"
-    return as_percent(share.value) + (f" ({'95% CI ' if first else ''}{ends})" if has_interval(share) else "")
+    value, low, high = map(_on_scale, (share.value, share.ci_low, share.ci_high))
+    return as_percent(value) + (f" (95% CI {_as_points(low)}–{_as_points(high)})" if has_interval(share) else "")
+
+
+def _on_scale(share: float) -> float:
+    """As part of a whole: noise beyond an end of the scale is that end."""
+    return min(1.0, max(0.0, share)) if share == share else share
 
 
 # Trust
@@ -247,7 +261,7 @@ def _verdict(readings: Sequence[Reading], dataset: str, claim: str) -> Verdict |
 
 
 def controls_in(readings: Sequence[Reading]) -> list[Reading]:
-    """The controls that count: those of the question share and of the paper's chart."""
+    """The controls that count: those of the parts and of the paper's chart."""
     return [reading for reading in readings if reading.standing == "control" and reading.key and reading.dataset]
 
 
@@ -268,7 +282,7 @@ def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
     counted = counted_controls(controls)
     if findings.random_weights:
         return Trust("no", "random weights carry no evidence")
-    if not any(is_quotable(_share(findings, name)) for name in findings.datasets):
+    if not _spoken(findings):
         return Trust("no", f"there is no answer to trust yet; {counted}")
     failed = [reading for reading in controls if reading.verdict == "no"]
     at_tested = [reading for reading in failed if _fails_where_tested(findings, reading)]
@@ -276,9 +290,9 @@ def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
         return Trust("no", f"{_failure(findings, at_tested[0])}; {counted}")
     if failed:
         return Trust("partly", f"{_failure(findings, failed[0])}; {counted}")
-    beyond = {_verdict(readings, name, "share_beyond_random") for name in findings.datasets}
+    beyond = {_verdict(readings, name, "share_beyond_random") for name in _spoken(findings)}
     if beyond != {"yes"}:
-        return Trust("partly", f"the key words may remove no more than random words do; {counted}")
+        return Trust("partly", f"the key words may carry no more than random words do; {counted}")
     return Trust("yes" if all(reading.verdict == "yes" for reading in controls) and controls else "partly", counted)
 
 
@@ -310,11 +324,17 @@ def _warnings(findings: Findings) -> tuple[str, ...]:
 # Numbers and the picture
 
 _NAMES = {
-    "share_needed": "evidence removed by hiding the key words",
-    "share_beyond_random": "more than hiding random words removes",
-    "items_differ": "difference between the upper and lower third of the items",
+    "needs_both": "evidence that needs question and answer together",
+    "share_beyond_random": "more that needs the key words than random words",
     "adds_to_confidence": "AUC gained over the model's own confidence",
     "auc_above_nulls": "AUC gained over the best probe that sees less",
+}
+_SHARES = {
+    "question alone": ("question", "knockout"),
+    "answer alone": ("answer", "knockout"),
+    "either of them": ("either", "knockout"),
+    "needs the question's key words": (NEEDS_QUESTION, "knockout"),
+    "needs random words": (NEEDS_QUESTION, "random"),
 }
 
 
@@ -327,8 +347,9 @@ def _numbers(findings: Findings, readings: Sequence[Reading]) -> tuple[Number, .
             reading = next((one for one in readings if (one.dataset, one.claim) == (dataset, claim)), None)
             if reading is not None:
                 numbers.append(_number(f"{name}{where}", reading.estimate, reading.unit, reading.verdict))
-        random = _share(findings, dataset, "random")
-        numbers.append(_number(f"evidence removed by hiding random words{where}", random, "share of the evidence"))
+        for name, (part, cut) in _SHARES.items() if dataset in _spoken(findings) else ():
+            share = share_at(findings, dataset, cut, part)
+            numbers.append(_number(f"evidence: {name}{where}", share, "share of the evidence"))
         numbers.append(_number(f"AUC of the probe{where}", nested_auc(findings, dataset), "AUC"))
         confidence = auc_of(findings, dataset, "confidence-mean", None)
         numbers.append(_number(f"AUC of the model's own confidence{where}", confidence, "AUC"))
@@ -341,25 +362,25 @@ def _number(name: str, value: Estimate | None, unit: str, verdict: Verdict | Non
     return Number(name, finite(value.value), finite(value.ci_low), finite(value.ci_high), unit, verdict)
 
 
-_BARS = {"knockout": "Key words hidden", "random": "Random words hidden", "none": "Nothing hidden"}
-
-
 def _bars(findings: Findings) -> tuple[Bar, ...]:
-    """What hiding words removes at the layer that is tested, beside the controls; none without a number to quote."""
-    quoted = [name for name in findings.datasets if is_quotable(_share(findings, name)) and not findings.random_weights]
-    if len(findings.datasets) == 1:
-        shares = {cut: _share(findings, name, cut) for name in quoted for cut in _BARS}
-        return tuple(_bar(_BARS[cut], share, control=cut != "knockout") for cut, share in shares.items() if share)
-    bars = []
-    for name in quoted:
-        share, random = (_share(findings, name, cut) for cut in ("knockout", "random"))
-        if share is not None:
-            bars.append(_bar(display_name(name), share, random=random.value if random else None))
-    return tuple(bars)
+    """The parts over the band, of a single dataset beside those under random words; none without one to quote."""
+    spoken = _spoken(findings)
+    if len(findings.datasets) > 1:
+        return tuple(bar for name in spoken if (bar := _bar(findings, name, display_name(name))))
+    bars = [_bar(findings, name, words, cut) for name in spoken for cut, words in _BARS.items()]
+    return tuple(bar for bar in bars if bar)
 
 
-def _bar(label: str, share: Estimate, control: bool = False, random: float | None = None) -> Bar:
-    return Bar(label, share.value, finite(share.ci_low), finite(share.ci_high), control, random)
+_BARS = {"knockout": "Key words hidden", "random": "Random words hidden"}
+
+
+def _bar(findings: Findings, dataset: str, label: str, intervention: str = "knockout") -> Bar | None:
+    shares = {part: share for part in PARTS if (share := share_at(findings, dataset, intervention, part)) is not None}
+    if set(shares) != set(PARTS):
+        return None
+    first = shares[TOGETHER]
+    values = {part: share.value for part, share in shares.items()}
+    return Bar(label, values, finite(first.ci_low), finite(first.ci_high), intervention != "knockout")
 
 
 # Next steps
@@ -372,7 +393,7 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
     folder = findings.folder or "RUN"
     made = set(findings.experiments["experiment"].to_list()) if findings.experiments.height else set()
     steps = _layers_to_leave_out(readings, len(findings.datasets) > 1)
-    if not any(is_quotable(_share(findings, name)) for name in findings.datasets):
+    if not _spoken(findings):
         steps.append(NextStep("Ask more questions: these are too few for an answer."))
     if "matched" not in made:
         again = command_again(findings, folder, evidence="matched,wordings")
@@ -381,8 +402,6 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
         again = command_again(findings, folder, keep="states,states-cut,detection")
         detect = shlex.join(["anchorscope", "detect", folder, "--out", f"{folder}-detectors"])
         steps.append(NextStep("Train a hallucination detector:", f"{again} && {detect}"))
-    if any(one.claim == "items_differ" and one.verdict == "inconclusive" for one in readings):
-        steps.append(NextStep("Ask more questions to see whether items differ."))
     return tuple(steps[:MOST_STEPS])
 
 
@@ -397,17 +416,14 @@ def command_again(findings: Findings, folder: str, **options: str) -> str:
 
 def _layers_to_leave_out(readings: Sequence[Reading], several: bool) -> list[NextStep]:
     """Layers at which random words do more than a quarter of what the key words do."""
-    lines = {"random_small": "ΔP", "share_random_small": "the question share"}
-    failing: dict[str, set[int]] = {}
-    for reading in readings:
-        if reading.claim in lines and reading.key and reading.failing:
-            failing.setdefault(lines[reading.claim], set()).update(reading.failing)
+    controls = [one for one in readings if one.claim == "random_small" and one.key and one.failing]
+    failing = {layer for control in controls for layer in control.failing or ()}
     if failing and several:
         return [NextStep("Do not interpret the layers where random words fail as a control (see “Can I trust it?”).")]
-    return [
-        NextStep(f"Do not interpret {line} at {layer_names(tuple(layers))}: random words remove too much there.")
-        for line, layers in failing.items()
-    ]
+    if failing:
+        where = layer_names(tuple(failing))
+        return [NextStep(f"Do not interpret ΔP at {where}: random words change too much there.")]
+    return []
 
 
 def number_text(value: Number) -> str:

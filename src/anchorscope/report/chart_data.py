@@ -1,6 +1,6 @@
 """The charts to touch, of one run or of several side by side: which lines they can show, and under which choices.
 
-Values are stored in thousandths of a point (ΔP) and ten-thousandths (AUC, question share): what is shown is rounded
+Values are stored in thousandths of a point (ΔP) and ten-thousandths (AUC, shares): what is shown is rounded
 once more, and must not come out differently from the tables. A run with many experiments may have more curves than a
 page should carry. Then what a reader would miss least goes first: further interventions at other sites and positions
 than the chart's, the splits by truth there, the splits of further interventions, other sites.
@@ -15,6 +15,7 @@ from anchorscope.catalogue import INTERVENTIONS, intervention_label
 from anchorscope.report.assignment_rules import MENU_TITLES
 from anchorscope.report.auc_data import probe_chart, surviving_chart
 from anchorscope.report.charts.delta_p import delta_p_span
+from anchorscope.report.charts.evidence_parts import HIGHEST, LOWEST
 from anchorscope.report.charts.live_chart import (
     OWN,
     Axis,
@@ -26,12 +27,12 @@ from anchorscope.report.charts.live_chart import (
     live_lines,
     place_menus,
 )
-from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.findings import Findings
 from anchorscope.report.looks import group_line, group_looks, share_line, share_looks
 from anchorscope.report.palette import dataset_styles
 from anchorscope.report.result_rows import TRUTHS
-from anchorscope.report.shares import LOWER, UPPER, share_layer
+from anchorscope.report.shares import CONTROLS, NEEDS, NEEDS_QUESTION, PARTS, band_numbers, share_layer
+from anchorscope.schema import BAND
 
 MOST_POINTS = 140_000  # about three megabytes
 MAIN_INTERVENTIONS = ("knockout", "direct", "random", "none")
@@ -115,16 +116,10 @@ def delta_p_chart(
 def share_chart(
     runs: Runs, datasets: Sequence[str], titles: Mapping[str, str] | None = None, *, relative: bool = False
 ) -> LiveChart:
-    """Λ per layer with every control, or of the held-out thirds."""
+    """Any part of the evidence per layer, with every control."""
     tables, starts = _own_places(runs, [_shares(run) for run in runs])
-    kinds = {
-        "all": "all items, beside the controls",
-        "thirds": "the third with the lowest and with the highest predicted share, held out: lines that lie on "
-        "each other mean that items do not differ",
-    }
     menus = [
-        chart_menu("shown", "Items", tables, kinds, start="all"),
-        chart_menu("truth", "Answers", tables, TRUTHS, start="all"),
+        chart_menu("part", "Part of the evidence", tables, PARTS | NEEDS, start=NEEDS_QUESTION),
         *place_menus(tables, starts),
     ]
     panels = []
@@ -133,24 +128,20 @@ def share_chart(
         lines = live_lines(
             named, menus, "share", SCORE_SCALE, run.n_layers, by=("dataset", "intervention"), point=_points(run, titles)
         )
-        tested = {
-            (name, run.site, run.position): [layer]
-            for name in run.datasets
-            if (layer := share_layer(run, name)) is not None
-        }
+        tested = {(name, run.site, run.position): band_numbers(run, name) for name in run.datasets}
         panels.append(_panel(run, lines, _marks(menus, datasets, tested), titles))
     return LiveChart(
         "cs" if titles else "qs",
         "share",
-        "Question share Λ per layer",
-        Axis("Question share Λ", LOWEST, HIGHEST, 0.0, 2),
+        "Parts of the evidence per layer",
+        Axis("Share of the evidence", LOWEST, HIGHEST, 0.0, 2),
         SCORE_SCALE,
         menus,
         share_looks(datasets),
         panels,
-        mark_words="layer that is tested",
-        point_words="quoted in the text",
-        file="question_share",
+        mark_words="layers of the band",
+        point_words="middle of the band",
+        file="evidence_parts",
         relative=relative,
         beyond="there, and in gaps, there is too little evidence to divide by",
     )
@@ -191,11 +182,10 @@ def _points(run: Findings, titles: Mapping[str, str] | None) -> Callable[[Mappin
 
 
 def _shares(findings: Findings) -> pl.DataFrame:
-    """Rows of question_share.csv that have a value: all items, and two of the knockout's thirds."""
-    thirds = (pl.col("intervention") == "knockout") & pl.col("group").is_in([LOWER, UPPER])
-    known = pl.col("share").is_finite() & pl.col("dataset").is_in(findings.datasets)
-    shown = pl.when(pl.col("group") == "all").then(pl.lit("all")).otherwise(pl.lit("thirds"))
-    return findings.question_share.filter(known & ((pl.col("group") == "all") | thirds)).with_columns(shown=shown)
+    """Rows of evidence_parts.csv that have a value, layer by layer."""
+    known = pl.col("share").is_finite() & pl.col("dataset").is_in(findings.datasets) & (pl.col("layer") != BAND)
+    drawn = pl.col("intervention").is_in(["knockout", *CONTROLS])
+    return findings.evidence_parts.filter(known & drawn).with_columns(pl.col("layer").cast(pl.Int64))
 
 
 def _curves(findings: Findings) -> pl.DataFrame:

@@ -17,11 +17,11 @@ import polars as pl
 
 from anchorscope.schema import (
     EFFECT_SCHEMA,
+    EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_ITEM_SCHEMA,
     EXPERIMENT_SCHEMA,
+    PART_SCHEMA,
     SAMPLE_SCHEMA,
-    SHARE_SCHEMA,
-    SHARE_TEST_SCHEMA,
     UNAVAILABLE_SCHEMA,
     empty,
 )
@@ -76,10 +76,10 @@ class Findings:
     """The chart's knockout curves (truth all, headline place) in every bootstrap draw (curve_samples.parquet)."""
     effects: pl.DataFrame = field(default_factory=lambda: empty(EFFECT_SCHEMA))
     """Log-odds of single items before and after every intervention (effects.parquet): headline place, probe `full`."""
-    question_share: pl.DataFrame = field(default_factory=lambda: empty(SHARE_SCHEMA))
-    """The question share per layer with its controls (question_share.csv); older runs have none."""
-    question_share_tests: pl.DataFrame = field(default_factory=lambda: empty(SHARE_TEST_SCHEMA))
-    """What is tested of it at the headline layer (question_share_tests.csv)."""
+    evidence_parts: pl.DataFrame = field(default_factory=lambda: empty(PART_SCHEMA))
+    """The parts of the evidence with their controls (evidence_parts.csv); older runs have none."""
+    evidence_tests: pl.DataFrame = field(default_factory=lambda: empty(EVIDENCE_TEST_SCHEMA))
+    """Numbers beside them (evidence_tests.csv)."""
     parameters: int = 0
     """How large the model is; 0 where that is not known."""
     folder: str = ""

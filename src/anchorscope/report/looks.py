@@ -16,7 +16,7 @@ from anchorscope.report.palette import (
     dataset_styles,
     display_name,
 )
-from anchorscope.report.shares import CONTROLS, LOWER, UPPER
+from anchorscope.report.shares import CONTROLS
 
 DASHED, DOTTED = "7 3.5", "1.5 3"
 RANDOM_WORDS = "Random words cut instead"
@@ -112,49 +112,57 @@ def group_looks(datasets: Sequence[str]) -> dict[str, Look]:
 
 CONTROL_LOOKS = {
     "random": Look("", CONTROL_GREY, DOTTED, width=1.7, quiet=True),
-    # The last three lie on the zero line where all is well: markers tell them from it.
-    "none": Look("", INK, marker="X", width=1.1, quiet=True),
+    "resample": Look("", INK, "8 3", width=1.3, quiet=True),
+    "paraphrase": Look("", INK, marker="X", width=1.1, quiet=True),
+    # The last two lie on the zero line where all is well: markers tell them from it.
     "permuted": Look("", "#8a8a8a", marker="o", hollow=True, width=1.1, quiet=True),
     "random-weights": Look("", "#8a6a3c", "8 3", width=1.3, quiet=True),
 }
-"""Of the question share; those who draw them name them."""
-
-
-_SHARE_GROUPS = {"all": ("k", "Key words cut"), UPPER: ("u", "Upper third"), LOWER: ("l", "Lower third")}
+"""Of the parts; those who draw them name them."""
 
 
 def share_line(datasets: Sequence[str]) -> pl.Expr:
-    """The look of every row of question_share.csv: of all items or a third, or of a control."""
-    letters = {group: letter for group, (letter, _) in _SHARE_GROUPS.items()}
-    group = pl.col("group").replace_strict(letters, default=None, return_dtype=pl.String)
-    kind = pl.when(pl.col("intervention") == "knockout").then(group).otherwise(pl.col("intervention"))
-    return kind + _number(datasets)
+    """The look of every row of evidence_parts.csv: of the knockout or of a control."""
+    return pl.col("intervention") + _number(datasets)
 
 
 def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
-    """The knockout of every dataset, two thirds, and every control."""
+    """The knockout of every dataset, and every control."""
     looks = {}
-    for group, (letter, words) in _SHARE_GROUPS.items():
-        for number, (dataset, style) in enumerate(dataset_styles(datasets).items()):
-            about = {"dataset": dataset, "intervention": "knockout", "group": group}
-            colour, dash = (style.a_colour, DASHED) if group == LOWER else (style.q_colour, "")
-            looks[f"{letter}{number}"] = Look(
-                f"{words} ({display_name(dataset)})",
-                colour,
-                dash,
-                style.marker if len(datasets) > 1 else "",
-                about=about,
-            )
+    for number, (dataset, style) in enumerate(dataset_styles(datasets).items()):
+        looks[f"knockout{number}"] = Look(
+            f"Key words cut ({display_name(dataset)})",
+            style.q_colour,
+            marker=style.marker if len(datasets) > 1 else "",
+            about={"dataset": dataset, "intervention": "knockout"},
+        )
     for cut, words in CONTROLS.items():
         entry = words[0].upper() + words[1:]
         for number, dataset in enumerate(datasets):
-            about = {"dataset": dataset, "intervention": cut, "group": "all"}
+            about = {"dataset": dataset, "intervention": cut}
             name = f"{entry} ({display_name(dataset)})"
             look = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
             if cut == "random" and len(datasets) > 1:  # the control that says most: beside its own line
                 look = replace(look, colour=dataset_styles(datasets)[dataset].q_colour)
             looks[f"{cut}{number}"] = look
     return looks
+
+
+@dataclass(frozen=True)
+class PartLook:
+    """How one of the four parts is filled: colours that the colour-blind can tell apart, hatches for print."""
+
+    colour: str
+    hatch: str = ""
+
+
+PART_LOOKS = {
+    "together": PartLook("#0072b2"),
+    "question": PartLook("#e69f00", "//"),
+    "answer": PartLook("#56b4e9", ".."),
+    "either": PartLook("#cccccc", "xx"),
+}
+"""Of the palette by Okabe and Ito."""
 
 
 BASELINES: Mapping[str, str] = {

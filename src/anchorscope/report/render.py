@@ -9,8 +9,8 @@ from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
 from anchorscope.report.charts.parallel import save_all
-from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.findings import Findings
 from anchorscope.report.panel_figure import experiment_charts
 from anchorscope.report.reading import Reading
@@ -20,9 +20,10 @@ from anchorscope.report.statements.all_statements import read
 
 def figures_of(findings: Findings) -> list[Display]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
-    share = [QuestionShareChart.from_findings(findings)] if QuestionShareChart.was_made(findings) else []
+    bars = PartBars.from_runs([findings])
+    parts = [EvidencePartsChart.from_findings(findings), bars] if bars else []
     return [
-        *share,
+        *parts,
         DeltaPChart.from_findings(findings),
         ProbeAucChart.from_findings(findings),
         SurvivingSignalChart.from_findings(findings),

@@ -34,9 +34,9 @@ FILES = {
     "answer.json": "the answer, for programs",
     "observations.json": "every check with number, interval and verdict, for programs",
     "figures/": "every figure as PNG, SVG and PDF, with its numbers as CSV",
-    "question_share.csv": "the question share Λ per layer, of all items, thirds and controls",
-    "question_share_items.parquet": "evidence had and lost by every item",
-    "question_share_tests.csv": "what was tested of it at one layer, with p-values",
+    "evidence_parts.csv": "the parts of the evidence per layer and over the band, with controls",
+    "evidence_items.parquet": "the terms of every item behind them",
+    "evidence_tests.csv": "numbers beside the parts: differences to the control, displacement, AUCs",
     "curves.csv, curve_samples.parquet": "mean ΔP per layer, group, rule, site and intervention; its bootstrap draws",
     "reference_curves.csv": "the plain curve, sorted at other layers",
     "summary.csv": "shares, agreement, shift and controls, one number per row",
@@ -74,11 +74,20 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
         findings.command,
         {name: words for name, words in FILES.items() if findings.experiments.height or "experiment" not in name},
         card,
-        (_delta_p_figure(),),
+        (*([_parts_figure()] if has_shares(findings) else []), _delta_p_figure()),
         findings.model,
     )
     data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
     write_sections_page(page, out, "report", REPORT_SCRIPTS, data)
+
+
+def _parts_figure() -> SectionFigure:
+    return SectionFigure(
+        "evidence_parts",
+        "Four parts of the probe's evidence, stacked over the layers, a panel per dataset",
+        "Black lines: what needs the key words, and what needs random words.",
+        title="What the evidence rests on, layer by layer",
+    )
 
 
 def _delta_p_figure() -> SectionFigure:
@@ -110,17 +119,12 @@ _FURTHER = (
 
 
 def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
-    share = SectionFigure(
-        "question_share",
-        "Question share per layer of all items beside its controls, and of the lower and upper third of the items",
-        "Λ with 95% intervals.",
-        live="share-view",
-        title="Question share (Λ) per layer",
-        text=(
-            "Λ is the fraction of the probe's evidence that the masked states can no longer explain when attention to "
-            "the question's key words is cut: 0 = the answer alone suffices, 1 = everything depends on the question. "
-            "Thin lines are controls and should stay far below.",
-        ),
+    parts = (
+        "The probe's evidence for the truth has four parts, which sum to 100%: what only question and answer together "
+        "carry (the match: the only part that can be knowledge of the fact), what the question alone tells (hard "
+        "topics), what the answer alone tells (plausible strings, confidence), and what either tells. They are "
+        "averaged over a band of layers that is fixed before any share is computed: all layers whose AUC is within one "
+        "standard error of the best.",
     )
     lines = (
         "ΔP is the change of the true label's probability under the same cut, in percentage points. Solid, Q-Anchored: "
@@ -136,10 +140,15 @@ def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
         f"what is low there. {POSITION_NOTES.get(findings.position, '')}"
     )
     more = [Section("", "ΔP under every rule", (note,), filled(("", tables.reference_table(findings))))]
-    if has_shares(findings):
-        more.insert(0, Section("", "Λ layer by layer", (), filled(("", tables.share_layers_table(findings)))))
-    figures = (share,) if has_shares(findings) else ()
-    return Section("chart", "How to read the charts", lines, figures=figures, more=tuple(more))
+    layers = Section(
+        "parts",
+        "Each part per layer, beside its controls",
+        tables=filled(("", tables.share_layers_table(findings))),
+        live="share-view",
+    )
+    shown = has_shares(findings)
+    text = (*(parts if shown else ()), *lines)
+    return Section("chart", "How to read the charts", text, parts=(layers,) if shown else (), more=tuple(more))
 
 
 def _trust_section(findings: Findings, readings: Sequence[Reading], card: AnswerCard) -> Section:
@@ -154,7 +163,10 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
     tests = Section(
         "checks",
         "Tests and controls",
-        ("Tests have p-values corrected together (Holm). Controls are checked at every layer, with a joint band.",),
+        (
+            "Tests have p-values corrected together (Holm). Controls of the parts are checked over the same band of "
+            "layers, those of ΔP at every layer with a joint band.",
+        ),
         filled(("", each if single else verdicts_table(checks, findings.datasets))),
         more=() if single else (Section("", "Each with its numbers", (), filled(("", each))),),
     )
@@ -187,12 +199,15 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
         ),
     )
     share = filled(
-        ("Λ at the tested layer, chosen by how well the probe reads truth there", tables.share_table(findings)),
+        ("The parts over the band, and under every control", tables.share_table(findings)),
         ("What else reads truth: AUC in half splits", tables.truth_readers_table(findings)),
+    )
+    bars = SectionFigure(
+        "evidence_bars", "Four parts of the probe's evidence, one bar per dataset", "Means over the band of layers."
     )
     parts = [
         tests,
-        *([Section("share", "The question share and its controls", (), share)] if has_shares(findings) else []),
+        *([Section("share", "The parts and their controls", (), share, (bars,))] if has_shares(findings) else []),
         probes,
         Section("labels", "Are the labels right?", (label_words(findings),)),
         _sorting_section(findings),
@@ -239,10 +254,7 @@ def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section
         filled(
             ("", readings_table(described, subjects=several)),
             ("Without a verdict: the sorting rule causes these by itself", readings_table(built_in, subjects=several)),
-            (
-                "Everything else that was tested of the share, p-values not corrected",
-                tables.share_tests_table(findings),
-            ),
+            ("Numbers beside the parts, p-values not corrected", tables.share_tests_table(findings)),
         ),
     )
     return Section(
@@ -337,7 +349,7 @@ def label_words(findings: Findings) -> str:
     """What wrong labels would do to the numbers."""
     known = {"supplied_labels", "asked"} <= set(findings.counts.columns)
     if known and 0 < int(findings.counts["asked"].sum()) <= int(findings.counts["supplied_labels"].sum()):
-        return "All labels were supplied. Wrong labels pull an AUC towards 0.5; Λ is a ratio and hardly moves."
+        return "All labels were supplied. Wrong labels pull an AUC towards 0.5; the parts are ratios and hardly move."
     aucs = [nested_auc(findings, dataset) for dataset in findings.datasets]
     best = max((auc.value for auc in aucs if auc is not None), default=None)
     text = (
@@ -347,7 +359,7 @@ def label_words(findings: Findings) -> str:
     if best is not None:
         clean = min(1.0, 0.5 + (best - 0.5) / (1 - WRONG_TRUE - WRONG_FALSE))
         text += f" (that many would make {number(clean, 2)} look like {number(best, 2)})"
-    return f"{text}; Λ is a ratio and hardly moves."
+    return f"{text}; the parts are ratios and hardly move."
 
 
 def shift_words(findings: Findings) -> str:
@@ -413,9 +425,10 @@ def methods_paragraph(findings: Findings) -> str:
         f"{findings.n_layers} layers at the position “{findings.position}”; reference layers were chosen on the other "
         "folds.",
         "Attention from all later tokens to the question's key words was cut in every layer up to the one that is "
-        "read. The question share Λ is the fraction of the probe's evidence that the masked states no longer explain, "
-        "estimated by half-splits with ridge regressions out of fold; its controls are cuts of random words, of random "
-        "words of equal attention, of nothing, and permuted labels.",
+        "read. The probe's evidence is divided into four parts by the direct effect of a partially linear model: what "
+        "the state with the key words cut, the state before the answer, and both side by side leave of it, estimated "
+        "by half-splits with ridge regressions out of fold; controls are cuts of random words of equal attention, "
+        "another site of the clean run, and permuted labels.",
     ]
     if "statistics" in facts:
         sentences.append(

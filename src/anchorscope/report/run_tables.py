@@ -1,4 +1,4 @@
-"""The tables of a run's page: the question share, probes and what survives the cut, the groups, counts and times."""
+"""The tables of a run's page: parts of the evidence, probes and what survives the cut, groups, counts and times."""
 
 from typing import Any
 
@@ -11,10 +11,9 @@ from anchorscope.report.looks import BASELINES
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import (
     CONTROLS,
-    LOWER,
-    MIDDLE,
-    UPPER,
-    ShareResult,
+    NEEDS,
+    PARTS,
+    band_layers,
     results_of,
     share_at,
     share_layer,
@@ -40,37 +39,12 @@ _COUNTS = {
     "groups": "groups",
     "relations": "relations",
 }
-_SETS = {
-    "key words hidden": ("knockout", "all", "all"),
-    "true answers": ("knockout", "all", "true"),
-    "false answers": ("knockout", "all", "false"),
-    "lower third of the items, held out": ("knockout", LOWER, "all"),
-    "middle third": ("knockout", MIDDLE, "all"),
-    "upper third": ("knockout", UPPER, "all"),
-    **{words: (intervention, "all", "all") for intervention, words in CONTROLS.items()},
-    "random words hidden: lower third": ("random", LOWER, "all"),
-    "random words hidden: upper third": ("random", UPPER, "all"),
-}
+_CUTS = {"knockout": "key words hidden"} | CONTROLS
 _QUANTITIES = {
-    "share_beyond_floor": "beyond the floor: (Λ − floor) / (1 − floor)",
-    "share_above_random": "more than random words remove",
-    "true_minus_false": "true − false answers",
-    "thirds_difference": "upper − lower third",
-    "share_given": "with {} accounted for",
-    "share_by_feature": "Λ by {}, difference",
-    "mixture_gain": "two groups over one regression, log-likelihood per held-out item",
-    "minimum_n": "items for an interval of ±0.1 around Λ",
-    "kept_slope": "log-odds that the state still explains under random cuts, per log-odds before",
-    "directions": "principal directions of the states",
-}
-_LAYER_LINES = {
-    "Λ": ("knockout", "all"),
-    "lower third": ("knockout", LOWER),
-    "upper third": ("knockout", UPPER),
-    "random words": ("random", "all"),
-    "nothing hidden": ("none", "all"),
-    "permuted labels": ("permuted", "all"),
-    "random weights": ("random-weights", "all"),
+    "above_random": "{}: more than under random words",
+    "floor": "not in the clean state of another site",
+    "displacement": "how far the cut moves states: {}",
+    "directions": "principal directions of every view",
 }
 
 
@@ -84,47 +58,39 @@ def counts_table(findings: Findings) -> Table:
 
 
 def share_table(findings: Findings) -> Table:
-    """Λ at the layer that is tested: of all items, of parts of them, and under every control."""
+    """The parts over the band, under the knockout and every control."""
     rows = []
-    for words, (intervention, group, truth) in _SETS.items():
-        shares = [
-            share_at(findings, name, share_layer(findings, name), intervention, group, truth)
-            for name in findings.datasets
-        ]
-        if any(shares):
-            rows.append((words, *(NOTHING if share is None else estimate(share) for share in shares)))
-    layers = {name: share_layer(findings, name) for name in findings.datasets}
-    heads = (display_name(name) + (f", layer {layer}" if layer is not None else "") for name, layer in layers.items())
-    return Table(("Λ", *heads), tuple(rows))
+    for cut, cut_words in _CUTS.items():
+        for part, part_words in (PARTS | NEEDS).items():
+            shares = [share_at(findings, name, cut, part) for name in findings.datasets]
+            if any(shares):
+                cells = (NOTHING if share is None else estimate(share) for share in shares)
+                rows.append((cut_words, part_words, *cells))
+    heads = [f"{display_name(name)}, layers {band_layers(findings, name)}" for name in findings.datasets]
+    return Table(("", "share of the evidence", *heads), tuple(rows), 2)
 
 
 def share_tests_table(findings: Findings) -> Table:
-    """Everything else that was tested of the share."""
+    """The numbers beside the parts, one per row."""
     rows = []
     for dataset in findings.datasets:
         for quantity, words in _QUANTITIES.items():
             for result in results_of(findings, dataset, quantity):
-                what = words.format(result.group.replace("_", " ") or "it")
-                p = NOTHING if result.p_from_interval else p_value_cell(result.p_value)
-                rows.append((display_name(dataset), what, _tested_value(quantity, result), p, count(result.estimate.n)))
+                value = count(round(result.estimate.value)) if quantity == "directions" else estimate(result.estimate)
+                p = p_value_cell(result.p_value) if quantity in ("above_random", "floor") else NOTHING
+                what = words.format((PARTS | NEEDS).get(result.group, result.intervention))
+                rows.append((display_name(dataset), what, value, p, count(result.estimate.n)))
     return Table(("dataset", "quantity", "value", "p", "items"), tuple(rows), 2)
 
 
-def _tested_value(quantity: str, result: ShareResult) -> str:
-    if quantity in ("minimum_n", "directions"):
-        return count(round(result.estimate.value))
-    return estimate(result.estimate, 3 if quantity == "mixture_gain" else 2)
-
-
 def share_layers_table(findings: Findings) -> Table:
-    """Λ layer by layer: the numbers behind the chart."""
-    rows = share_rows(findings, truth="all")
-    columns = {words: key for words, key in _LAYER_LINES.items() if _line(rows, *key).height}
+    """The parts layer by layer: the numbers behind the chart."""
+    columns = {words: ("knockout", part) for part, words in PARTS.items()}
+    columns |= {f"{words}, {CONTROLS['random']}": ("random", part) for part, words in NEEDS.items()}
     lines = []
     for dataset in findings.datasets:
-        own = rows.filter(pl.col("dataset") == dataset)
         cells = [
-            {row["layer"]: _with_interval(row) for row in _line(own, *key).iter_rows(named=True)}
+            {row["layer"]: _with_interval(row) for row in share_rows(findings, dataset, *key).iter_rows(named=True)}
             for key in columns.values()
         ]
         lines += [
@@ -132,10 +98,6 @@ def share_layers_table(findings: Findings) -> Table:
             for layer in sorted(set().union(*cells))
         ]
     return Table(("dataset", "layer", *columns), tuple(lines))
-
-
-def _line(rows: pl.DataFrame, intervention: str, group: str) -> pl.DataFrame:
-    return rows.filter((pl.col("intervention") == intervention) & (pl.col("group") == group))
 
 
 def _with_interval(row: dict[str, float | None]) -> str:

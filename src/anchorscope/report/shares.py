@@ -1,8 +1,6 @@
-"""The question share Λ of a run, looked up: along the layers, at one layer, and what was tested of it.
+"""The parts of a run's evidence, looked up: over the band of layers, layer by layer, and the numbers beside them.
 
-Λ is the part of the probe's evidence that the states no longer explain once the question's key words are cut. Every
-number of it is read at the headline site and position; `share_layer` is the one layer per dataset at which it is
-tested. Runs that were made before it was measured have none, and everything here then answers None or with no rows.
+Everything is read at the headline site and position. Datasets with too few answers have no parts; `why_silent` says so.
 """
 
 import math
@@ -11,92 +9,132 @@ from dataclasses import dataclass
 import polars as pl
 
 from anchorscope.report.findings import Findings, auc_of, headline_layer, nested_auc
-from anchorscope.report.verdicts import p_from_interval
+from anchorscope.report.verdicts import WIDEST_SHARE, p_from_interval
+from anchorscope.report.wording import count
+from anchorscope.schema import BAND
 from anchorscope.stats.estimate import Estimate
 
+PARTS = {
+    "together": "only question and answer together",
+    "question": "the question alone",
+    "answer": "the answer alone",
+    "either": "either of them",
+}
+"""The four parts, which sum to 1, in words."""
+NEEDS = {"needs-question": "needs the question's key words", "needs-answer": "needs the answer"}
+"""Sums of parts."""
+TOGETHER, NEEDS_QUESTION = "together", "needs-question"
 CONTROLS = {
     "random": "random words cut",
-    "none": "nothing cut (floor of estimation)",
+    "resample": "key words of another question",
+    "paraphrase": "paraphrased question",
     "permuted": "labels permuted within relations",
     "random-weights": "random weights of the same shape",
 }
-"""What stands beside the knockout's share, in words."""
-PROBE, WORDS = "probe", "words + confidence"
-"""Two that read truth, as question_share_tests.csv names them."""
-LOWER, MIDDLE, UPPER = "lower third", "middle third", "upper third"
-"""Items sorted by the share that the cut state predicts for them, out of fold."""
+"""What stands beside the knockout, in words."""
+PROBE, WORDS, PERMUTED = "probe", "words + confidence", "permuted labels"
+"""What reads truth, as evidence_tests.csv names them."""
+FEWEST_ANSWERS, FEWEST_GROUPS = 300, 20
+"""Used answers and groups that a sentence about shares needs."""
+_LOWEST, _HIGHEST = -0.1, 1.1  # a share beyond is no statement about anything
 
 
 @dataclass(frozen=True)
-class ShareResult:
-    """One row of question_share_tests.csv."""
+class EvidenceResult:
+    """One row of evidence_tests.csv."""
 
     estimate: Estimate
-    """The number with its interval."""
     p_value: float
     """As the run tested it, or from the interval; NaN where neither is known."""
-    p_from_interval: bool
-    """Whether the run gave none."""
-    layer: int | None
-    """Where it was read."""
+    intervention: str
     group: str
-    """What it is about, where the quantity alone does not say."""
+    """The part, or what an AUC is of."""
 
 
 def has_shares(findings: Findings) -> bool:
-    """Whether the run measured the question share at the headline place."""
-    return bool(share_rows(findings).height)
+    """Whether any dataset of the run has parts."""
+    return any(share_at(findings, dataset) is not None for dataset in findings.datasets)
 
 
 def share_rows(
-    findings: Findings,
-    dataset: str | None = None,
-    intervention: str | None = None,
-    group: str | None = None,
-    truth: str | None = None,
+    findings: Findings, dataset: str | None = None, intervention: str | None = None, part: str | None = None
 ) -> pl.DataFrame:
-    """Rows of the headline place that have a value, by layer; None asks for all."""
-    fits = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
-    fits &= pl.col("share").is_finite() & pl.col("dataset").is_in(list(findings.datasets))
-    asked = {"dataset": dataset, "intervention": intervention, "group": group, "truth": truth}
-    for column, value in asked.items():
-        if value is not None:
-            fits &= pl.col(column) == value
-    return findings.question_share.filter(fits).sort("layer", maintain_order=True)
+    """Rows of the headline place that have a value, by layer, without those of the band; None asks for all."""
+    rows = _rows(findings, dataset, intervention, part).filter(pl.col("layer") != BAND)
+    return rows.with_columns(pl.col("layer").cast(pl.Int64)).sort("layer", maintain_order=True)
 
 
 def share_at(
-    findings: Findings,
-    dataset: str,
-    layer: int | None,
-    intervention: str = "knockout",
-    group: str = "all",
-    truth: str = "all",
+    findings: Findings, dataset: str, intervention: str = "knockout", part: str = NEEDS_QUESTION
 ) -> Estimate | None:
-    """The share of one set of items at one layer."""
-    if layer is None:
-        return None
-    rows = share_rows(findings, dataset, intervention, group, truth).filter(pl.col("layer") == layer)
+    """A share over the band."""
+    rows = _rows(findings, dataset, intervention, part).filter(pl.col("layer") == BAND)
     return _estimate(rows.row(0, named=True), "share") if rows.height else None
 
 
+def _rows(findings: Findings, dataset: str | None, intervention: str | None, part: str | None) -> pl.DataFrame:
+    fits = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
+    fits &= pl.col("share").is_finite() & pl.col("dataset").is_in(list(findings.datasets))
+    for column, value in {"dataset": dataset, "intervention": intervention, "part": part}.items():
+        if value is not None:
+            fits &= pl.col(column) == value
+    return findings.evidence_parts.filter(fits)
+
+
+def why_silent(findings: Findings, dataset: str) -> str | None:
+    """Why nothing is said about this dataset's shares; None where something may be."""
+    counts = {
+        name: result.estimate.value
+        for name in ("answers", "groups")
+        if (result := result_of(findings, dataset, name)) is not None
+    }
+    for name, needed in (("answers", FEWEST_ANSWERS), ("groups", FEWEST_GROUPS)):
+        if name in counts and counts[name] < needed:
+            return f"{count(round(counts[name]))} used {name}, {count(needed)} are needed"
+    share = share_at(findings, dataset, part=TOGETHER)
+    if share is None:
+        return "the run did not measure its parts"
+    probe, permuted = (result_of(findings, dataset, "auc", name) for name in (PROBE, PERMUTED))
+    limit = max(0.5, permuted.estimate.value if permuted else 0.5)
+    if probe is None or not probe.estimate.ci_low > limit:
+        return "the probe reads truth no better than one of permuted labels"
+    shares = [found for part in PARTS if (found := share_at(findings, dataset, part=part)) is not None]
+    if any(not _LOWEST <= found.value <= _HIGHEST or found.ci_high - found.ci_low > WIDEST_SHARE for found in shares):
+        return "there is too little evidence to divide"
+    return None
+
+
+def band_layers(findings: Findings, dataset: str) -> str:
+    """The layers of the band, in words; empty where there is none."""
+    names = _tests(findings, dataset)["layers"].drop_nulls()
+    return str(names[0]) if len(names) else ""
+
+
+def band_numbers(findings: Findings, dataset: str) -> list[int]:
+    """The same as numbers."""
+    numbers: list[int] = []
+    for run in filter(None, band_layers(findings, dataset).split(", ")):
+        first, _, last = run.partition("–")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
 def share_layer(findings: Findings, dataset: str) -> int | None:
-    """The layer at which the share is tested; where no test names one, the middle one of the reference layers."""
-    layers = _tests(findings, dataset).filter(pl.col("layer").is_not_null())["layer"]
-    return int(layers[0]) if len(layers) else headline_layer(findings, dataset)
+    """The middle layer of the band; of a run without one the middle one of the reference layers."""
+    band = band_numbers(findings, dataset)
+    return band[len(band) // 2] if band else headline_layer(findings, dataset)
 
 
-def results_of(findings: Findings, dataset: str, quantity: str) -> list[ShareResult]:
+def results_of(findings: Findings, dataset: str, quantity: str) -> list[EvidenceResult]:
     """All rows of a quantity, in file order."""
     rows = _tests(findings, dataset).filter((pl.col("quantity") == quantity) & pl.col("value").is_finite())
-    return [_tested(row) for row in rows.iter_rows(named=True)]
+    return [_result(row) for row in rows.iter_rows(named=True)]
 
 
-def result_of(findings: Findings, dataset: str, quantity: str, *groups: str) -> ShareResult | None:
-    """The row of a quantity: of the first of these groups that has one, or its first."""
-    found = results_of(findings, dataset, quantity)
-    named = [one for group in groups for one in found if one.group == group]
-    return next(iter(named or ([] if groups else found)), None)
+def result_of(findings: Findings, dataset: str, quantity: str, group: str | None = None) -> EvidenceResult | None:
+    """The first row of a quantity, or of one of its groups."""
+    results = results_of(findings, dataset, quantity)
+    return next((result for result in results if group in (None, result.group)), None)
 
 
 def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
@@ -104,33 +142,28 @@ def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
 
     The run's own null experiments where they were made. The nested probe, and words with confidence, every run has.
     """
-    found = {one.group: one.estimate for one in results_of(findings, dataset, "auc")}
+    readers = {result.group: result.estimate for result in results_of(findings, dataset, "auc")}
     known = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence", None)}
-    for name, one in known.items():
-        if one is not None and (name not in found or math.isnan(found[name].ci_low)):
-            found[name] = one
-    return {name: found[name] for name in sorted(found, key=lambda name: name != PROBE)}
+    for name, area in known.items():
+        if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
+            readers[name] = area
+    return {name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)}
 
 
 def _tests(findings: Findings, dataset: str) -> pl.DataFrame:
-    here = pl.lit(True)
-    for column, value in (("site", findings.site), ("position", findings.position)):
-        here &= pl.col(column).is_null() | (pl.col(column) == value)
-    return findings.question_share_tests.filter(here & (pl.col("dataset") == dataset))
+    at_headline = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
+    return findings.evidence_tests.filter(at_headline & (pl.col("dataset") == dataset))
 
 
-def _tested(row: dict[str, object]) -> ShareResult:
-    found = _estimate(row, "value")
-    told = row["p_value"]
-    given = isinstance(told, float) and not math.isnan(told)
-    p = float(told) if isinstance(told, float) and given else p_from_interval(found)
-    layer = row["layer"]
-    return ShareResult(found, p, not given, layer if isinstance(layer, int) else None, str(row["group"] or ""))
+def _result(row: dict[str, object]) -> EvidenceResult:
+    estimate, tested = _estimate(row, "value"), row["p_value"]
+    p = tested if isinstance(tested, float) and not math.isnan(tested) else p_from_interval(estimate)
+    return EvidenceResult(estimate, p, str(row["intervention"] or ""), str(row["group"] or ""))
 
 
 def _estimate(row: dict[str, object], column: str) -> Estimate:
     value, low, high = (
-        float(found) if isinstance(found := row[name], int | float) else math.nan
+        float(number) if isinstance(number := row[name], int | float) else math.nan
         for name in (column, "ci_low", "ci_high")
     )
     n = row["n"]

@@ -1,69 +1,73 @@
-"""The routes of the service, as a FastAPI app."""
+"""The routes of the service as a FastAPI app: scores, chats, explanations, the page, and the service's own state."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from pathlib import Path
+from typing import cast
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from anchorscope.errors import UserError
-from anchorscope.serve.chat_route import chat_router
-from anchorscope.serve.door import Door
-from anchorscope.serve.errors import ServiceError, invalid
-from anchorscope.serve.explain_route import explain_router
-from anchorscope.serve.page.page import page_router
-from anchorscope.serve.score_route import score_router
-from anchorscope.serve.service import Service
+from anchorscope.serve.chat import chat_router
+from anchorscope.serve.errors import error_handlers
+from anchorscope.serve.explain import explain_router
+from anchorscope.serve.guard import Guard, Keys
+from anchorscope.serve.score import score_router
+from anchorscope.serve.service import READY, Service
 
 VERSION = "1"
 """Of the routes; raised whenever one of them changes so that clients would notice."""
-ABOUT = (
+_ABOUT = (
     "How probable it is that a language model's answers are true. Errors of every route have OpenAI's form. "
     "docs/serving.md has the whole contract."
 )
+_PAGE = Path(__file__).parent / "page"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""What the browser may do on the page: load files from here, and ask here."""
 
 
-def make_app(service: Service) -> FastAPI:
-    """The app of a service; it starts with it and ends with it."""
+def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
+    """The app of a service; the model thread starts and ends with it."""
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        service.start()
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.thread.start()
         yield
         service.close()
 
     app = FastAPI(
         title="anchorscope",
-        description=ABOUT,
+        description=_ABOUT,
         version=VERSION,
-        lifespan=life,
+        lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        exception_handlers=error_handlers(),
     )
-    app.state.service = service
-    for router in (score_router(service), chat_router(service), explain_router(service), page_router()):
+    for router in (score_router(service), chat_router(service), explain_router(service)):
         app.include_router(router)
-    app.add_middleware(Door, service=service)
-    for kind, answer in _ERRORS.items():
-        app.add_exception_handler(kind, answer)
     _add_state(app, service)
+    _add_page(app)
+    app.add_middleware(Guard, service=service, keys=keys, is_public=is_public)
     return app
 
 
 def openapi_text() -> str:
     """The description of the routes, as `docs/openapi.json` has it; they are the same for every service."""
-    described = make_app(cast(Service, None)).openapi()  # routes look at their service only when they are asked
-    return json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    schema = make_app(cast(Service, None), Keys()).openapi()  # routes use their service only when they are asked
+    return json.dumps(schema, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
-    """Routes that say how the service is."""
+    """Routes for operators."""
 
     @app.get("/healthz", tags=["state"], summary="Whether the process lives", responses={503: {}})
     async def healthz() -> JSONResponse:
@@ -72,41 +76,32 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", tags=["state"], summary="Whether requests are taken", responses={503: {}})
     async def readyz() -> JSONResponse:
-        return JSONResponse({"status": service.state}, 200 if service.state == "ready" else 503)
+        return JSONResponse({"status": service.state}, 200 if service.state == READY else 503)
 
     @app.get("/metrics", tags=["state"], summary="Numbers for Prometheus", response_class=Response)
     async def metrics() -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def _told(error: ServiceError) -> JSONResponse:
-    return JSONResponse(error.body(), error.status, error.headers)
+def _add_page(app: FastAPI) -> None:
+    """The page to try the service. It holds no data: its scripts ask the routes, and show what comes back as text."""
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        headers = {
+            "Content-Security-Policy": _POLICY,
+            "Cache-Control": "no-cache",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "X-Frame-Options": "DENY",
+        }
+        return FileResponse(_PAGE / "page.html", headers=headers)
+
+    report = [("anchorscope.report", "scripts"), ("anchorscope.report", "templates")]
+    app.mount("/page", _PageFiles(directory=_PAGE, packages=report))  # type: ignore[arg-type]
 
 
-async def _of_service(request: Request, error: Any) -> JSONResponse:
-    return _told(error)
+class _PageFiles(StaticFiles):
+    """Style sheets and scripts: those of the page, and those of the report that it shares."""
 
-
-async def _of_user(request: Request, error: Any) -> JSONResponse:
-    return _told(ServiceError(422, "invalid_request", " ".join(str(error).split())))
-
-
-async def _of_form(request: Request, error: Any) -> JSONResponse:
-    return _told(invalid(error.errors()))
-
-
-async def _of_http(request: Request, error: Any) -> JSONResponse:
-    code, message = {
-        404: ("not_found", "There is nothing at this address; /openapi.json lists what is."),
-        405: ("method_not_allowed", "This address takes another method; the header Allow tells which."),
-        400: ("invalid_json", "The body is no JSON that can be read."),
-    }.get(error.status_code, ("http_error", "The request cannot be answered."))
-    return _told(ServiceError(error.status_code, code, message, headers=error.headers))
-
-
-_ERRORS: dict[type[Exception], Callable[[Request, Any], Any]] = {
-    ServiceError: _of_service,
-    UserError: _of_user,
-    RequestValidationError: _of_form,
-    HTTPException: _of_http,
-}
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        return super().lookup_path(path) if path.endswith((".css", ".js")) else ("", None)

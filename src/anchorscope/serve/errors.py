@@ -1,85 +1,65 @@
 """Errors of the service, all in OpenAI's envelope: `{"error": {"message", "type", "param", "code"}}`.
 
-A message says what is wrong and what to do, and never repeats what a request said: not its text, not its names.
+A message says what is wrong and what to do, and never repeats a request's own text or names.
 """
 
-import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-INVALID, KEY, LIMIT, SERVER = "invalid_request_error", "authentication_error", "rate_limit_error", "server_error"
-"""Types, as OpenAI's clients know them."""
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from anchorscope.errors import UserError
+
+_TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # as OpenAI's clients expect them
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class ServiceError(Exception):
-    """An answer that is an error."""
+    """A response that is an error."""
 
     def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        *,
-        param: str | None = None,
-        retry_after: float | None = None,
-        headers: dict[str, str] | None = None,
+        self, status: int, code: str, message: str, *, param: str | None = None, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.param = status, code, message, param
-        self.headers = dict(headers or {})
-        if retry_after is not None:
-            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+        self.headers = {} if retry_after is None else {"Retry-After": str(max(1, math.ceil(retry_after)))}
+
+    def record(self) -> dict[str, Any]:
+        """What the envelope holds; also what stands in place of an item's score."""
+        kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
 
     def body(self) -> dict[str, Any]:
         """The envelope."""
         return {"error": self.record()}
 
-    def answer(self) -> tuple[dict[str, str], bytes]:
-        """Headers and body of the answer."""
-        body = json.dumps(self.body()).encode()
-        return {"content-type": "application/json", "content-length": str(len(body)), **self.headers}, body
-
-    def record(self) -> dict[str, Any]:
-        """What is in the envelope, or stands in the place of an item's score."""
-        return {"message": self.message, "type": _kind(self.status), "param": self.param, "code": self.code}
-
-
-def _kind(status: int) -> str:
-    return {401: KEY, 429: LIMIT}.get(status, INVALID if status < 500 else SERVER)
+    def response(self) -> JSONResponse:
+        """The whole response."""
+        return JSONResponse(self.body(), self.status, self.headers)
 
 
 def loading() -> ServiceError:
-    """The model is not there yet."""
+    """The model is not loaded yet."""
     return ServiceError(503, "model_loading", "The model is being loaded; try again soon.", retry_after=2)
 
 
 def draining() -> ServiceError:
-    """The service ends."""
+    """The service is ending."""
     return ServiceError(503, "shutting_down", "The service is shutting down; ask another one.", retry_after=5)
 
 
-def too_many_requests() -> ServiceError:
-    """More requests or connections than are taken."""
-    return ServiceError(429, "too_many_requests", "Too many requests are under way; try again later.", retry_after=1)
-
-
 def queue_full(seconds: float) -> ServiceError:
-    """As much waits as may."""
+    """The queue has no room, or a request's turn did not come in time."""
     return ServiceError(429, "queue_full", "Too much is waiting already; try again later.", retry_after=seconds)
 
 
-def too_large(tokens: int, most: int) -> ServiceError:
-    """More than ever waits at a time."""
-    return ServiceError(
-        413, "request_too_large", f"The request has {tokens:,} tokens, and the queue holds {most:,}; send it in parts."
-    )
-
-
 def past_deadline(seconds: float) -> ServiceError:
-    """The answer would come too late."""
+    """The response would come too late."""
     return ServiceError(
         504,
         "deadline_exceeded",
@@ -87,48 +67,72 @@ def past_deadline(seconds: float) -> ServiceError:
     )
 
 
-def failed() -> ServiceError:
-    """A mistake of ours; what it was is in the log."""
+def internal_error() -> ServiceError:
+    """A fault of ours; its kind is in the log."""
     return ServiceError(500, "internal_error", "Something went wrong in the service; it was logged.")
 
 
-def item_failed(place: int, why: str = "the model gave no score for it") -> ServiceError:
-    """One item that could not be scored."""
-    return ServiceError(422, "item_failed", f"This item could not be scored: {why}.", param=f"items[{place}]")
-
-
 def unknown_model() -> ServiceError:
-    """Another model is asked for than the one that is served."""
+    """A request names another model than the one that is served."""
     return ServiceError(
-        404, "model_not_found", "This model is not served here; GET /v1/models tells which is.", param="model"
+        404, "model_not_found", "This model is not served here; GET /v1/models names the one that is.", param="model"
     )
 
 
-def unknown_detector() -> ServiceError:
-    """A detector is asked for that is not there."""
-    return ServiceError(
-        404, "detector_not_found", "This detector is not served here; GET /v1/detectors lists them.", param="detector"
-    )
+def invalid_request(message: str, param: str | None = None) -> ServiceError:
+    """A field is wrong."""
+    return ServiceError(422, "invalid_request", message, param=param)
 
 
-def invalid(errors: Sequence[Any]) -> ServiceError:
-    """What pydantic found wrong, the first of it."""
-    first = errors[0] if errors else {"loc": (), "msg": "the body is not what it should be", "type": ""}
-    param = named(first["loc"])
+def _of_validation(error: Any) -> ServiceError:
+    """The first thing that pydantic reports."""
+    first = error.errors()[0]
+    param = field_name(first["loc"])
+    reason = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        told = f"{param} is not supported here" if param else "a field is not supported here"
+        message = f"{param or 'a field'} is not supported here"
     else:
-        told = str(first["msg"]).removeprefix("Value error, ")
-        told = f"{param}: {told}" if param else told
-    return ServiceError(422, "invalid_request", f"{told}; /openapi.json has what is allowed.", param=param)
+        message = f"{param}: {reason}" if param else reason
+    return invalid_request(f"{message}; /openapi.json has what is allowed.", param)
 
 
-def named(place: Sequence[Any]) -> str | None:
-    """A place in the body, `items[2].question`; a name that is none of ours, or could be anything, is left out."""
+def field_name(location: Sequence[Any]) -> str | None:
+    """A place in the body, such as `items[2].question`; names that could be a request's own text are left out."""
     text = ""
-    for part in place[1:] if place[:1] in (("body",), ("query",), ("path",)) else place:
+    for part in location[1:] if location[:1] in (("body",), ("query",), ("path",)) else location:
         if isinstance(part, int):
             text += f"[{part}]"
         elif _PLAIN_NAME.fullmatch(str(part)):
             text += f".{part}" if text else str(part)
     return text or None
+
+
+def _of_http(error: Any) -> ServiceError:
+    code, message = {
+        404: ("not_found", "There is nothing at this address; /openapi.json lists what there is."),
+        405: ("method_not_allowed", "This address takes another method; the header Allow says which."),
+        400: ("invalid_json", "The body is no JSON that can be read."),
+    }.get(error.status_code, ("http_error", "The request cannot be answered."))
+    answer = ServiceError(error.status_code, code, message)
+    answer.headers = dict(error.headers or {})
+    return answer
+
+
+_HANDLERS: dict[type[Exception], Callable[[Any], ServiceError]] = {
+    ServiceError: lambda error: error,
+    UserError: lambda error: invalid_request(" ".join(str(error).split())),
+    RequestValidationError: _of_validation,
+    HTTPException: _of_http,
+}
+
+
+def error_handlers() -> dict[int | type[Exception], Callable[[Request, Any], Any]]:
+    """How FastAPI answers exceptions."""
+
+    def handler(convert: Callable[[Any], ServiceError]) -> Callable[[Request, Any], Any]:
+        async def handle(request: Request, error: Any) -> JSONResponse:
+            return convert(error).response()
+
+        return handle
+
+    return {kind: handler(convert) for kind, convert in _HANDLERS.items()}

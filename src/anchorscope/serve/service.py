@@ -1,53 +1,84 @@
-"""The service without HTTP: detectors on one model, a queue in front of it, and what may be asked.
+"""The service without HTTP: detectors of one model, what may be asked of them, and its limits.
 
-Texts become tokens in a small pool of threads, so that the model thread only runs the model. Whatever is asked for ends
-at the deadline, and leaves the queue when nobody waits for it any more.
+A route calls `score`, `answer` or `run_model`; each puts a job into the queue of the model thread and waits for it, at
+most until the deadline. A job that nobody waits for any more is cancelled.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
-from anchorscope.answers.generate import TOO_LONG
-from anchorscope.detectors.asking import Asking, Wish, Written
-from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.scoring import Score
-from anchorscope.detectors.trained import TrainedDetector
-from anchorscope.engine.batching import automatic_tokens
+from anchorscope.datasets.question import asked
+from anchorscope.detectors.answer_batch import AnswerRequest, Piece
+from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.detector import Detector, model_for
+from anchorscope.detectors.features import refuse_unknown
+from anchorscope.detectors.trained import Score, TrainedDetector
+from anchorscope.engine.batching import memory_facts
 from anchorscope.errors import UserError
-from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.serve import errors
-from anchorscope.serve.answering import Answering
-from anchorscope.serve.errors import ServiceError
-from anchorscope.serve.jobs import AskJob, Job, ScoreJob, WorkJob
-from anchorscope.serve.keys import Keys
-from anchorscope.serve.limits import Limits
-from anchorscope.serve.log import ServiceLog
-from anchorscope.serve.metrics import Metrics
-from anchorscope.serve.model_thread import Loaded, ModelThread
-from anchorscope.serve.queue import TokenQueue
+from anchorscope.models.loading import DTYPES, checked_device, choose_device
+from anchorscope.serve.errors import ServiceError, draining, loading, past_deadline, unknown_model
+from anchorscope.serve.model_thread import (
+    AnswerJob,
+    Job,
+    JobQueue,
+    Loaded,
+    ModelThread,
+    ScoreJob,
+    WorkJob,
+    text_too_long,
+)
+from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 T = TypeVar("T")
-_MOST_BATCH = 8192  # tokens run together: beyond it a large GPU gains nothing, and whoever comes next waits longer
-_PREPARING = 2  # threads that make tokens of texts, and again that wait for chat templates
+DEMO = Path(__file__).parent / "demo_detector"
+"""The detector that comes with the package, for the embedded model."""
+_MOST_BATCH = 8192  # tokens run together: beyond it a large GPU gains nothing, and the next request waits longer
+_BATCHES_WAITING = 16
+_CHARACTERS = 16  # of one token, at most, in texts worth reading: longer ones are refused unread
 _WARM_UP = ("What is the capital of Japan?", "Tokyo")
 LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 
 
 @dataclass(frozen=True)
-class Setting:
-    """How a service is set up, beside its detectors and its model."""
+class Limits:
+    """What a request may take. Every limit is an option of `anchorscope serve`."""
 
-    limits: Limits = field(default_factory=Limits)
-    keys: Keys = field(default_factory=Keys)
-    is_public: bool = False
-    """Whether other machines can reach it; else only names of this machine are answered to."""
-    cores: int | None = None
-    """Cores that the model takes; None leaves it to torch."""
+    items: int = 256
+    """Items of one request."""
+    item_tokens: int = 4096
+    """Tokens of one item or chat, prompt and answer together."""
+    answer_tokens: int = 512
+    """Tokens that the model may write for one request."""
+    body_bytes: int = 2 * 2**20
+    """Bytes of one request's body."""
+    queue_tokens: int | None = None
+    """Tokens that may be waiting and under way, estimated from characters; None: those of 16 batches."""
+    queue_seconds: float = 3.0
+    """Seconds that a request waits for its turn before it is refused."""
+    batch_tokens: int | None = None
+    """Tokens that are run together; None: what suits the device."""
+    deadline: float = 60.0
+    """Seconds from a request's last byte to its answer."""
+    read_seconds: float = 15.0
+    """Seconds that a client has for its headers, and again for its body."""
+    requests: int = 256
+    """Requests under way together."""
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if value is not None and not value > 0:
+                raise UserError(f"The limit {limit.name} is {value:g}, and a limit is above 0; give a larger one.")
+
+    def waiting_tokens(self, batch_tokens: int) -> int:
+        """Tokens that may wait, for batches of this size."""
+        return self.queue_tokens or max(_BATCHES_WAITING * batch_tokens, self.item_tokens)
 
 
 @dataclass(frozen=True)
@@ -58,7 +89,7 @@ class Scored:
     """Its id."""
     risk: float | None
     """The risk that verdicts are for; None where none was measured."""
-    found: "Sequence[Score | ServiceError]"
+    results: "Sequence[Score | ServiceError]"
     """In the order of the items."""
 
 
@@ -69,32 +100,45 @@ class Service:
         self,
         trained: Mapping[str, TrainedDetector],
         load_model: Callable[[], LanguageModel],
-        setting: Setting | None = None,
+        limits: Limits | None = None,
         log: ServiceLog | None = None,
+        cores: int | None = None,
     ) -> None:
+        """`trained` are detectors by id, the first of them the default; `cores` are those that the model takes."""
         self.trained = dict(trained)
-        """By id, as they were read."""
         self.default = next(iter(self.trained))
-        """The id of the detector that is asked where none is named."""
-        self.setting = setting or Setting()
-        self.limits = self.setting.limits
+        self.model = self.trained[self.default].setting.model
+        """The model's name."""
+        self.limits = limits or Limits()
         self.log = log or ServiceLog(quiet=True)
         self.metrics = Metrics()
-        self.log.lost = self.metrics.lost_lines.inc
+        self.log.on_lost_line = self.metrics.lost_lines.inc
         self.requests = 0
         """Requests that are under way."""
         self.is_draining = False
+        self.queue = JobQueue(self.limits.waiting_tokens(_MOST_BATCH), self.limits.queue_seconds)
+        self.thread = ModelThread(self._load, self.queue, self.limits.item_tokens, self.metrics, self.log, cores)
         self._load_model = load_model
-        self._queue = TokenQueue(self.limits.room(_MOST_BATCH), self.limits.queue_seconds)
-        self._pool = ThreadPoolExecutor(_PREPARING, thread_name_prefix="prepare")
-        self._renderers = ThreadPoolExecutor(_PREPARING, thread_name_prefix="render")
-        self.thread = ModelThread(self._load, self._queue, self.metrics, self.log, self.setting.cores)
-        self.metrics.queue.set_function(lambda: self._queue.tokens)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self._token_counts: dict[str, tuple[int, float]] = {}
+        """By detector: an item's own tokens beside question and answer, and tokens of a character of these."""
+        self.metrics.queue.set_function(lambda: self.queue.tokens)
         self.metrics.ready.set_function(lambda: float(self.state == READY))
 
-    def start(self) -> None:
-        """Begins to load the model."""
-        self.thread.start()
+    def _load(self) -> Loaded:
+        """The model with its detectors, warm; runs in the model thread."""
+        lm, limit = self._load_model(), self.limits.batch_tokens
+        memory = memory_facts(lm)
+        tokens = min(_MOST_BATCH, memory.tokens) if limit is None else limit
+        self.queue.most_tokens = self.limits.waiting_tokens(tokens)
+        detectors = {name: Detector(trained, lm, tokens) for name, trained in self.trained.items()}
+        for name, detector in detectors.items():
+            items = detector.session.items([asked(*_WARM_UP)])
+            detector.score_items(items)  # the first pass takes longer than all others
+            located, text = items[0].located, "".join(_WARM_UP)
+            own = len(lm.tokenizer(text, add_special_tokens=False)["input_ids"])
+            self._token_counts[name] = len(located.input_ids) - located.prefix_length - own, own / len(text)
+        return Loaded(lm, detectors, tokens, memory.slots)
 
     @property
     def state(self) -> str:
@@ -106,183 +150,154 @@ class Service:
         return LOADING if self.thread.loaded is None else READY
 
     @property
-    def detectors(self) -> Mapping[str, Detector]:
-        """By id; only once the model is loaded."""
-        return self._loaded.detectors
-
-    @property
-    def lm(self) -> LanguageModel:
-        """The model."""
-        return self._loaded.lm
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self.trained[self.default].setting.model
-
-    @property
-    def _loaded(self) -> Loaded:
+    def loaded(self) -> Loaded:
+        """The model with its detectors."""
         if self.thread.loaded is None:
-            raise errors.loading()
+            raise loading()
         return self.thread.loaded
 
-    def _load(self) -> Loaded:
-        """In the model thread."""
-        lm = self._load_model()
-        tokens = self.limits.batch_tokens or min(_MOST_BATCH, automatic_tokens(lm))
-        self._queue.most = self.limits.room(tokens)
-        detectors = {name: Detector(one, lm, tokens) for name, one in self.trained.items()}
-        for one in detectors.values():
-            one.score(*_WARM_UP)  # the first pass takes longer than all others
-        asking = Asking(lm, detectors, tokens)
-        return Loaded(lm, detectors, tokens, Answering(asking, self._queue, self.metrics, self.log))
-
     def refuse_unready(self) -> None:
-        """Nothing is taken in before the model is there and once the service ends."""
+        """Nothing is taken in before the model is loaded, and nothing once the service is ending."""
         if self.state != READY:
-            raise errors.loading() if self.state == LOADING else errors.draining()
+            raise loading() if self.state == LOADING else draining()
 
-    def detector_of(self, name: str | None) -> str:
-        """The id of the detector that is meant."""
-        found = self.default if name is None else name
-        if found not in self.trained:
-            raise errors.unknown_detector()
-        return found
+    def detector_id(self, name: str | None) -> str:
+        """The id of the detector that a request names, or of the default."""
+        if name is not None and name not in self.trained:
+            message = "This detector is not served here; GET /v1/detectors lists those that are."
+            raise ServiceError(404, "detector_not_found", message, param="detector")
+        return self.default if name is None else name
 
     def refuse_other_model(self, name: str | None) -> None:
-        """A request may name the model, or say nothing of it."""
+        """A request may name the model, or leave it out."""
         if name not in (None, "default", self.model):
-            raise errors.unknown_model()
+            raise unknown_model()
+
+    def refuse_long_text(self, text: str, param: str) -> None:
+        """A text that cannot fit the tokens is not read at all."""
+        if len(text) > self.limits.item_tokens * _CHARACTERS:
+            raise text_too_long(self.limits.item_tokens, param)
 
     async def score(
         self, pairs: Sequence[tuple[str, str]], detector: str | None = None, risk: float | None = None
     ) -> Scored:
-        """Scores of questions with their answers; an item that cannot be scored has its error in its place."""
-        name = self.detector_of(detector)
+        """Scores of questions with their answers; an item that cannot be scored has an error in its place."""
+        name = self.detector_id(detector)
         threshold = self.trained[name].threshold(risk)
         if len(pairs) > self.limits.items:
-            raise ServiceError(
-                413,
-                "too_many_items",
-                f"The request has {len(pairs):,} items, at most {self.limits.items:,} are taken; send it in parts.",
-                param="items",
+            message = (
+                f"The request has {len(pairs):,} items, at most {self.limits.items:,} are taken; send it in parts."
             )
-        async with self._deadline():
-            items = await self._items(self.detectors[name], pairs)
-            costs = [self._cost(item, place) for place, item in enumerate(items)]
-            job = ScoreJob(tokens=sum(costs), detector=name, risk=risk, items=items, costs=costs)
-            found: list[Score | ServiceError] = await self._result(job)
-        if all(isinstance(one, ServiceError) for one in found):
-            raise next(one for one in found if isinstance(one, ServiceError))
-        return Scored(name, None if threshold is None else threshold.risk, found)
+            raise ServiceError(413, "too_many_items", message, param="items")
+        for number, (question, answer) in enumerate(pairs):
+            self.refuse_long_text(question, f"items[{number}].question")
+            self.refuse_long_text(answer, f"items[{number}].answer")
+        questions = [asked(*pair, number) for number, pair in enumerate(pairs)]
+        beside, per_character = self._token_counts[name]
+        tokens = len(pairs) * (1 + max(0, beside)) + int(
+            per_character * sum(len(text) for pair in pairs for text in pair)
+        )
+        results = await self._run(ScoreJob(tokens=tokens, detector=name, risk=risk, questions=questions))
+        failed = [result for result in results if isinstance(result, ServiceError)]
+        if len(failed) == len(results):
+            raise failed[0]
+        return Scored(name, None if threshold is None else threshold.risk, results)
 
-    async def run_model(self, cost_tokens: int, work: Callable[[], T]) -> T:
-        """Any other work on the model, in its thread, with the same bounds: `cost_tokens` is what it takes of them."""
-        async with self._deadline():
-            return await self._result(WorkJob(tokens=max(1, cost_tokens), work=work))
+    async def run_model(self, tokens: int, work: Callable[[], T]) -> T:
+        """Any other work on the model, in its thread, within the same limits; `tokens` is what it may take."""
+        result: T = await self._run(WorkJob(tokens=max(1, tokens), work=work))
+        return result
 
     async def prepare(self, work: Callable[[], T]) -> T:
-        """Work without the model, off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-
-    async def render(self, work: Callable[[], T]) -> T:
-        """The same for chat templates: each starts a process, and scores must not wait for those."""
+        """Work on texts without the model, off the event loop."""
         async with self._deadline():
-            return await asyncio.get_running_loop().run_in_executor(self._renderers, work)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    async def ask(self, wish: Wish, detector: str | None) -> AsyncIterator[Written]:
-        """The pieces of an answer, as they are written; the last one has the score."""
+    async def answer(self, request: AnswerRequest) -> AsyncIterator[Piece]:
+        """The pieces of an answer as the model writes them; the last one has the score."""
+        if request.tokens > self.limits.item_tokens:
+            raise text_too_long(self.limits.item_tokens, "messages")
         loop = asyncio.get_running_loop()
         until = loop.time() + self.limits.deadline
-        asking = self._loaded.answers.asking
-        tokens = await self.prepare(lambda: asking.cost(wish, detector))
-        if tokens > self.limits.item_tokens:
-            raise self.too_long("messages")
-        pieces: asyncio.Queue[Written | None] = asyncio.Queue()
-        job = AskJob(tokens=tokens, wish=wish, detector=detector, hear=pieces.put_nowait)
-        job.done.add_done_callback(lambda _: pieces.put_nowait(None))
-        try:
-            self.thread.submit(job)
-            while (one := await asyncio.wait_for(pieces.get(), until - loop.time())) is not None:
-                if one.error is not None:
-                    raise one.error
-                yield one
-            await job.done  # what went wrong is raised here
-        except TimeoutError:
-            raise errors.past_deadline(self.limits.deadline) from None
-        finally:
-            job.forget()
-            self._queue.end(job)
+        pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
 
-    async def _result(self, job: Job) -> Any:
+        def pass_on(piece: Piece | None) -> None:
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        job = AnswerJob(tokens=request.tokens, request=request, on_piece=pass_on)
+        job.result.add_done_callback(lambda _: pass_on(None))
         try:
-            self.thread.submit(job)
-            return await job.done
+            self.queue.put(job)
+            while (piece := await asyncio.wait_for(pieces.get(), until - loop.time())) is not None:
+                yield piece
+            job.result.result()  # raises what went wrong
+        except TimeoutError:
+            raise past_deadline(self.limits.deadline) from None
         finally:
-            job.forget()
-            self._queue.end(job)
+            job.result.cancel()
+
+    async def _run(self, job: Job) -> Any:
+        """The result of a job; leaving the `await` in any way cancels what was not begun."""
+        async with self._deadline():
+            self.queue.put(job)
+            return await asyncio.wrap_future(job.result)
 
     @asynccontextmanager
     async def _deadline(self) -> AsyncIterator[None]:
-        """Whatever takes longer ends with 504."""
+        """Everything that takes longer ends with 504."""
         try:
             async with asyncio.timeout(self.limits.deadline):
                 yield
         except TimeoutError:
-            raise errors.past_deadline(self.limits.deadline) from None
-
-    async def _items(self, detector: Detector, pairs: Sequence[tuple[str, str]]) -> list[Item]:
-        """Questions and answers as tokens."""
-        for place, pair in enumerate(pairs):
-            for name, text in zip(("question", "answer"), pair, strict=True):
-                if len(text) > self.limits.item_characters:
-                    raise self.too_long(f"items[{place}].{name}")
-        questions = [asked(*pair, place) for place, pair in enumerate(pairs)]
-        if detector.trained.setting.exact_tokens == "model":  # the model itself names the key words
-            cost = sum(len(question) + len(answer) for question, answer in pairs)
-            return await self.run_model(cost, lambda: detector.session.items(questions))
-        return await self.prepare(lambda: detector.session.items(questions))
-
-    def _cost(self, item: Item, place: int) -> int:
-        tokens = item.answer.needs if item.tokens is None else len(item.located.input_ids)
-        if tokens > self.limits.item_tokens and item.answer.status != TOO_LONG:
-            raise self.too_long(f"items[{place}]")
-        return max(1, min(tokens, self.limits.item_tokens))
-
-    def too_long(self, param: str) -> ServiceError:
-        """A text beyond the limit."""
-        return ServiceError(
-            413, "item_too_long", f"The text has more than {self.limits.item_tokens:,} tokens; shorten it.", param=param
-        )
-
-    def stop_admitting(self) -> None:
-        """From now on requests are refused; those under way go on."""
-        self.is_draining = True
+            raise past_deadline(self.limits.deadline) from None
 
     def close(self, seconds: float = 5.0) -> bool:
         """Ends the model thread; whether it ended in time."""
         self.is_draining = True
         self.thread.abandon()
-        for pool in (self._pool, self._renderers):
-            pool.shutdown(wait=False, cancel_futures=True)
-        ended = not self.thread.is_alive() or self.thread.stop(seconds)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        ended = self.thread.stop(seconds)
         self.log.close()
         return ended
 
 
-def by_id(found: Sequence[TrainedDetector]) -> dict[str, TrainedDetector]:
-    """Detectors of one model by their names; where two have the same name, with the beginning of their sha256."""
-    first = found[0]
-    for one in found[1:]:
-        theirs, ours = one.setting, first.setting
+def make_service(
+    bundles: Sequence[Path],
+    limits: Limits,
+    log: ServiceLog,
+    *,
+    model: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    cores: int | None = None,
+) -> Service:
+    """The service of some bundles, all checked; the model is loaded when the service starts."""
+    trained = by_id([read_bundle(bundle) for bundle in bundles])
+    for detector in trained.values():
+        refuse_unknown(detector.needs, detector.setting.n_layers)
+    if dtype != "auto" and dtype not in DTYPES:
+        raise UserError(f"Unknown dtype {dtype!r}; allowed: auto, {', '.join(DTYPES)}.")
+    chosen = choose_device(device)
+    checked_device(chosen)
+    first = next(iter(trained.values()))
+    own_cores = 1 if cores is None and chosen == "cpu" else cores  # beside other work, two threads were slower than one
+    return Service(trained, lambda: model_for(first, model, None, chosen, dtype), limits, log, own_cores)
+
+
+def by_id(detectors: Sequence[TrainedDetector]) -> dict[str, TrainedDetector]:
+    """Detectors of one model by name; where two have the same name, with the beginning of their sha256."""
+    first = detectors[0]
+    for other in detectors[1:]:
+        theirs, ours = other.setting, first.setting
         if (theirs.fingerprint, theirs.tokenizer) != (ours.fingerprint, ours.tokenizer):
             raise UserError(
-                f"The bundles are of different models ({first.name!r} of {ours.model!r}, {one.name!r} of "
+                f"The bundles are of different models ({first.name!r} of {ours.model!r}, {other.name!r} of "
                 f"{theirs.model!r}); one process serves one model: start another one for the other."
             )
-    names = [one.name for one in found]
-    ids = [one.name if names.count(one.name) == 1 else f"{one.name}-{(one.sha256 or '')[:8]}" for one in found]
-    if len(set(ids)) < len(ids):
-        twice = next(one for one in ids if ids.count(one) > 1)
+    names = [one.name for one in detectors]
+    ids = [one.name if names.count(one.name) == 1 else f"{one.name}-{(one.sha256 or '')[:8]}" for one in detectors]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
+    if twice is not None:
         raise UserError(f"The detector {twice!r} is given twice; name every bundle once.")
-    return dict(zip(ids, found, strict=True))
+    return dict(zip(ids, detectors, strict=True))

@@ -1,13 +1,11 @@
-"""The exact answer E_A, as a span of the model's answer: the entity, without what is said around it.
+"""The exact answer E_A, as a span of the model's answer: the entity, without the words around it.
 
-The rule never sees the accepted answers: locating the entity of right answers by another rule than that of wrong ones
-would let a probe tell them apart by position alone. It reads the answer and the words of the question.
-- An answer of a few words is the entity, less articles and punctuation.
-- Of a sentence, what it states is taken: "Well, I think the capital of France is Paris. It is large." states "Paris". A
-  form of "be" has two sides; the side that repeats the question, is a pronoun, or describes is not the answer.
-- In that statement the entity is the first name, quotation or number that is not in the question; for "what" questions
-  also a common noun after "a" ("is a British politician"); else its first clause. Names that only describe ("the
-  American director Tom Ford") are skipped where another name follows.
+The rule never sees the accepted answers: otherwise a probe could tell right answers by position alone. It reads the
+answer and the question's words. An answer of a few words is the entity, less articles and punctuation. Of a sentence,
+what it states is taken: "Well, I think the capital of France is Paris." states "Paris"; of the two sides of a form of
+"be", the one that repeats the question, is a pronoun, or describes isn't the answer. The entity is the first name,
+quotation or number of the statement that isn't in the question; for "what" questions also a common noun after "a"; else
+its first clause. Names that only describe ("the American director Tom Ford") are skipped if another name follows.
 """
 
 import re
@@ -44,7 +42,7 @@ _META_WORDS = word_set("answer correct guess mistaken recall remember response s
 
 
 def _phrases(name: str) -> list[tuple[list[str], bool]]:
-    """Phrases, the longest first, and whether a mark must set them off."""
+    """Phrases, the longest first, and whether punctuation must set them off."""
     kinds = ((name, False), (f"{name}_with_mark", True))
     return [(phrase, mark) for kind, mark in kinds for phrase in sorted(PHRASES[kind], key=len, reverse=True)]
 
@@ -64,26 +62,25 @@ class AnswerWords:
         return self.words[index].text
 
     def gap_after(self, index: int) -> str:
-        """What stands between a word and the next one."""
+        """The characters between a word and the next one."""
         following = self.words[index + 1].start if index + 1 < len(self.words) else len(self.text)
         return self.text[self.words[index].end : following]
 
     def is_lower(self, index: int) -> bool:
-        """Whether a word is written without a capital letter or digit."""
+        """Whether a word has no capital letter or digit."""
         return self.text[self.words[index].start : self.words[index].end].islower()
 
     def is_new(self, index: int) -> bool:
-        """Whether a word has content that is not in the question."""
-        return not any(self.word(index) in known for known in (FUNCTION_WORDS, self.asked, _META_WORDS))
+        """Whether a word has content that isn't in the question."""
+        return not any(self.word(index) in empty for empty in (FUNCTION_WORDS, self.asked, _META_WORDS))
 
     def says_something_new(self, part: Part) -> bool:
-        """Whether any word of a part does."""
         first, after = part
         return first < after and self._new_before[after] > self._new_before[first]
 
     @cached_property
     def _new_before(self) -> list[int]:
-        """How many words before each place have new content; asked for many parts of a long answer."""
+        """How many words before each index have new content, for many parts of a long answer."""
         return [0, *accumulate(map(self.is_new, range(len(self.words))))]
 
     @cached_property
@@ -92,7 +89,7 @@ class AnswerWords:
 
 
 def read_answer(answer: str, question: str | None) -> AnswerWords:
-    """The words of an answer, beside those of its question."""
+    """The words of an answer, and of its question."""
     asked = (word.text for word in words_as_written(question or ""))
     return AnswerWords(answer, words_as_written(answer), frozenset(asked) - FUNCTION_WORDS)
 
@@ -107,8 +104,8 @@ def _sentence_end(parsed: AnswerWords, first: int) -> int:
     return len(parsed.words)
 
 
-def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
-    """A part without what is said before and behind the answer; never empty."""
+def _strip_hedges(parsed: AnswerWords, part: Part) -> Part:
+    """A part without hedges before and after the answer; never empty."""
     first, after = part
     texts = parsed.texts
     changed = True
@@ -129,8 +126,8 @@ def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
     return first, after
 
 
-def _copula(parsed: AnswerWords, part: Part) -> int | None:
-    """The form of "be" that parts a sentence: not one inside a title ("This Is It") or after "who"."""
+def _find_copula(parsed: AnswerWords, part: Part) -> int | None:
+    """The form of "be" that divides a sentence: not one inside a title ("This Is It") or after "who"."""
     first, after = part
     for index in range(first + 1, after - 1):
         short = parsed.word(index) == "'s" and parsed.word(index - 1) in PRONOUNS
@@ -149,7 +146,6 @@ def _describes(parsed: AnswerWords, part: Part) -> bool:
 
 
 def _answering_side(parsed: AnswerWords, left: Part, right: Part) -> Part:
-    """The side of a form of "be" that answers."""
     new_left, new_right = parsed.says_something_new(left), parsed.says_something_new(right)
     if new_left != new_right:
         return left if new_left else right
@@ -157,22 +153,22 @@ def _answering_side(parsed: AnswerWords, left: Part, right: Part) -> Part:
 
 
 def statement(parsed: AnswerWords) -> Part:
-    """The words of the answer that state something; empty only for an answer without words."""
+    """The words of the answer that state something; empty only without words."""
     first = 0
     while True:
-        part = _without_hedges(parsed, (first, _sentence_end(parsed, first)))
+        part = _strip_hedges(parsed, (first, _sentence_end(parsed, first)))
         more = part[1] < len(parsed.words)
         if not (more and _is_only_a_hedge(parsed, part)):
             break
         first = part[1]
-    part = _after_heading(parsed, part)
-    copula = _copula(parsed, part)
+    part = _strip_heading(parsed, part)
+    copula = _find_copula(parsed, part)
     if copula is None:
         return part
-    return _without_hedges(parsed, _answering_side(parsed, (part[0], copula), (copula + 1, part[1])))
+    return _strip_hedges(parsed, _answering_side(parsed, (part[0], copula), (copula + 1, part[1])))
 
 
-def _after_heading(parsed: AnswerWords, part: Part) -> Part:
+def _strip_heading(parsed: AnswerWords, part: Part) -> Part:
     """A part without a heading that only repeats the question: "Capital of France: Paris"."""
     first, after = part
     for index in range(first, after - 1):
@@ -189,7 +185,7 @@ def _is_only_a_hedge(parsed: AnswerWords, part: Part) -> bool:
 
 
 LONGEST_ENTITY = 5
-"""Answers of more words than this are read as sentences; "The Lord of the Rings" and "Paris, France" are not."""
+"""Longer answers are read as sentences; "The Lord of the Rings" and "Paris, France" aren't."""
 
 _AROUND = " \t\r\n\v\f\u00a0.,;:!?…\"'“”„‘’«»`*_()[]{}-–—"
 _CLAUSE_MARK = re.compile(r"[,;:!?…]+[\"'”’]?\s|\s[(\[–—]")
@@ -201,16 +197,16 @@ _PARTICIPLES = word_set("found made known set built born held written sung")
 
 
 def answer_entity(answer: str, question: str | None = None) -> Span:
-    """Characters [start, end) of the entity in the answer; never empty unless the answer is."""
+    """Characters [start, end) of the entity; never empty unless the answer is."""
     parsed = read_answer(answer, question)
     if parsed.words:
-        first, after = _entity(parsed, statement(parsed), _wanted(question))
-        start, end = _trimmed(answer, parsed.words[first].start, parsed.words[after - 1].end)
+        first, after = _find_entity(parsed, statement(parsed), _classify_question(question))
+        start, end = _trim(answer, parsed.words[first].start, parsed.words[after - 1].end)
         if first == 0 and after == len(parsed.words):  # a whole answer keeps its symbols: "C++"
-            start, end = _trimmed(answer, parsed.words[first].start, len(answer))
+            start, end = _trim(answer, parsed.words[first].start, len(answer))
         if start < end:
             return start, end
-    start, end = _trimmed(answer, 0, len(answer))
+    start, end = _trim(answer, 0, len(answer))
     if start < end:
         return start, end
     # Nothing but punctuation or white space: what there is.
@@ -219,15 +215,15 @@ def answer_entity(answer: str, question: str | None = None) -> Span:
     return start, start + len(stripped or answer)
 
 
-def _trimmed(answer: str, start: int, end: int) -> Span:
-    """[start, end) without white space, quotes and punctuation at its ends; empty if there is nothing else."""
+def _trim(answer: str, start: int, end: int) -> Span:
+    """[start, end) without white space, quotes and punctuation at its ends; may be empty."""
     part = answer[start:end]
     start += len(part) - len(part.lstrip(_AROUND))
     return start, max(start, start + len(part.strip(_AROUND)))
 
 
-def _wanted(question: str | None) -> str:
-    """What kind of thing is asked for: a `name`, a `number`, or `any`."""
+def _classify_question(question: str | None) -> str:
+    """The kind of thing asked for: a `name`, a `number`, or `any`."""
     texts = [word.text for word in words_as_written(question or "")]
     asking = next((index for index, text in enumerate(texts) if text in QUESTION_WORDS), None)
     if asking is None:
@@ -237,8 +233,8 @@ def _wanted(question: str | None) -> str:
     return "name" if texts[asking] in _ASKS_FOR_NAME else "any"
 
 
-def _entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
-    part = _without_lead(parsed, (part[0], _contrast(parsed, part)), wanted != "any")
+def _find_entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
+    part = _strip_lead(parsed, (part[0], _find_contrast(parsed, part)), wanted != "any")
     # A title of many words ("In the Heat of the Night") is no sentence: nothing in it is written small but its links.
     title = not any(parsed.is_lower(index) and parsed.word(index) not in TITLE_LINKS for index in range(*part))
     clause = part[0], _clause_end(parsed, part, title)
@@ -247,12 +243,12 @@ def _entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
     few = clause[1] - clause[0] <= LONGEST_ENTITY
     if (title and wanted != "number") or (few and wanted == "any"):
         return clause
-    found = _first_candidate(parsed, part if wanted == "name" else clause, wanted)
-    return found or _without_asked_tail(parsed, clause)
+    candidate = _first_candidate(parsed, part if wanted == "name" else clause, wanted)
+    return candidate or _strip_asked_tail(parsed, clause)
 
 
-def _contrast(parsed: AnswerWords, part: Part) -> int:
-    """Where a part goes on with "but" or the like, or its end."""
+def _find_contrast(parsed: AnswerWords, part: Part) -> int:
+    """The index of "but" or the like in a part, or its end."""
     contrasts = (
         index + 1
         for index in range(part[0], part[1] - 1)
@@ -261,7 +257,7 @@ def _contrast(parsed: AnswerWords, part: Part) -> int:
     return next(contrasts, part[1])
 
 
-def _without_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
+def _strip_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
     """A part without leading articles, pronouns, prepositions, and "born in"; never empty.
 
     "In" with a capital letter may begin a title, unless the question asks who, where or when (`names_place`).
@@ -275,8 +271,8 @@ def _without_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
         if phrase and (text in parsed.asked or (verb and not parsed.is_lower(_next_content(parsed, first + 2, after)))):
             first += 2
             continue
-        place = text in (PREPOSITIONS if small else _PLACE_PREPOSITIONS if names_place else ())
-        if not (text in ARTICLES or place or (text in PRONOUNS and after - first > 2)):
+        is_preposition = text in (PREPOSITIONS if small else _PLACE_PREPOSITIONS if names_place else ())
+        if not (text in ARTICLES or is_preposition or (text in PRONOUNS and after - first > 2)):
             break
         first += 1
     return first, after
@@ -287,7 +283,7 @@ def _next_content(parsed: AnswerWords, first: int, after: int) -> int:
 
 
 def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
-    """The index after the first clause: it ends at a mark, unless a name goes on behind it ("Paris, France").
+    """The index after the first clause: it ends at a mark, unless a name continues ("Paris, France").
 
     Inside a name or title no mark ends it, unless what follows only repeats the question.
     """
@@ -297,7 +293,7 @@ def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
         if not _CLAUSE_MARK.search(parsed.gap_after(index) + parsed.text[parsed.words[index + 1].start]):
             continue
         if whole is None:
-            whole = {inside for found in _candidates(parsed, "any") for inside in range(found[0], found[1] - 1)}
+            whole = {inside for start, stop in _candidates(parsed, "any") for inside in range(start, stop - 1)}
         small = parsed.is_lower(index + 1) or parsed.word(index + 1) in FUNCTION_WORDS
         goes_on = title or index in whole or not small
         if not goes_on or not parsed.says_something_new((index + 1, after)):
@@ -306,7 +302,7 @@ def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
 
 
 def _noun_phrase(parsed: AnswerWords, part: Part) -> Part:
-    """Words from the first on, up to a word of grammar, less a participle before it ("candle used in")."""
+    """Words up to a function word, less a participle before it ("candle used in")."""
     first, after = part
     end = first + 1
     while end < after and parsed.word(end) not in FUNCTION_WORDS:
@@ -328,10 +324,10 @@ def _candidates(parsed: AnswerWords, wanted: str) -> Iterator[Part]:
 
 
 def _first_candidate(parsed: AnswerWords, part: Part, wanted: str) -> Part | None:
-    """The first name, quotation or number in a part that is not in the question; one that only describes comes last."""
+    """The first name, quotation or number of a part that isn't in the question; one that only describes comes last."""
     describing: Part | None = None
-    for found in _candidates(parsed, wanted):
-        first, after = max(found[0], part[0]), min(found[1], part[1])
+    for candidate in _candidates(parsed, wanted):
+        first, after = max(candidate[0], part[0]), min(candidate[1], part[1])
         if first >= after or not parsed.says_something_new((first, after)):
             continue
         if wanted == "name" and _only_describes(parsed, (first, after), part[1]):
@@ -351,8 +347,8 @@ def _only_describes(parsed: AnswerWords, name: Part, end: int) -> bool:
     return parsed.word(after) not in parsed.asked or (first > 0 and parsed.word(first - 1) in ARTICLES)
 
 
-def _without_asked_tail(parsed: AnswerWords, part: Part) -> Part:
-    """A part without last words that are in the question, some in lower case: "Stoker wrote Dracula"; never empty."""
+def _strip_asked_tail(parsed: AnswerWords, part: Part) -> Part:
+    """A part without final words of the question, some in lower case: "Stoker wrote Dracula"; never empty."""
     first, after = part
     end = after
     while end > first + 1 and not parsed.is_new(end - 1):

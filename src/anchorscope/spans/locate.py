@@ -1,9 +1,8 @@
 """Exact tokens: from characters to tokens, and an answered item as the engine and the interventions need it.
 
 A token belongs to a span if one of its visible characters lies in it: " France?" belongs to "France". A byte-level
-tokenizer may cut one character into several tokens, which then all have it; special tokens have no characters.
-Generated ids come without offsets, which are found by decoding longer and longer prefixes: text is never tokenised
-again, since that may give other tokens.
+tokenizer may cut one character into several tokens, which then all have it. Generated ids have no offsets; these are
+found by decoding longer and longer prefixes, since tokenising the text again may give other tokens.
 """
 
 from bisect import bisect_right
@@ -29,12 +28,12 @@ from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.question_spans import QuestionSpans
 
 Offsets = list[tuple[int, int]]
-"""Characters [start, end) of a text that each token has a part in."""
+"""Characters [start, end) of a text for each token."""
 WINDOW = 256
-"""Answers of at most so many tokens are decoded from their first token on; longer ones from at most about so many."""
+"""Answers of at most this many tokens are decoded from their first token on; longer ones from about this many."""
 _CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 UNFINISHED = "\ufffd"
-"""What a decoder writes for bytes that are no character yet."""
+"""What a decoder writes for incomplete characters."""
 _SHORT = 256  # tokens of an answer whose prefixes are all in memory at once
 _DECODED_TOGETHER = 64  # such answers in one call
 
@@ -45,24 +44,24 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
     if not spans:
         return []
     first, last = spans[0][0], spans[-1][1]
-    found = []
+    indices = []
     for index, (start, end) in enumerate(offsets):
         if start < last and first < end:
             near = bisect_right(spans, start, key=itemgetter(1))  # no more spans than characters can touch a token
             shared = (text[max(start, begin) : min(end, stop)] for begin, stop in spans[near : near + end - start])
             if any(map(str.strip, shared)):
-                found.append(index)
-    return found
+                indices.append(index)
+    return indices
 
 
-def _shared(first: str, second: str) -> int:
+def _count_shared(first: str, second: str) -> int:
     if second.startswith(first):  # nearly always: the second is the first with one token more
         return len(first)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
-    """The text of generated ids, and the characters [start, end) of it that each id has a part in."""
+    """The text of generated ids, and the characters [start, end) of each."""
     if len(ids) > WINDOW:
         text, offsets = offsets_from_prefixes(prefix_texts(decode, ids))
         if text == decode(list(ids)):
@@ -74,8 +73,8 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
     """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end; ids may grow meanwhile.
 
     The text of ids[:end] is `head`, the text of ids[:base], and what decode(ids[first:end]) adds to `lead`, which is
-    decode(ids[first:base]). The window moves on only where it gives the text that the one before gives; where an id
-    changes characters of `lead` (one more byte can undo a whole run of them), the window starts over at the first id.
+    decode(ids[first:base]). The window moves only where it gives the same text; where an id changes characters of
+    `lead` (one more byte can undo a whole run of them), it starts over at the first id.
     """
     first, head, lead = 0, "", ""
     complete: list[int] = []  # ends of prefixes, in the window, whose last character is finished
@@ -93,8 +92,8 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
         complete.append(end)
         if end - first < WINDOW:
             continue
-        base = max((one for one in complete if one <= end - _CONTEXT), default=0)
-        start = max((one for one in complete if one <= base - _CONTEXT), default=0)
+        base = max((prefix_end for prefix_end in complete if prefix_end <= end - _CONTEXT), default=0)
+        start = max((prefix_end for prefix_end in complete if prefix_end <= base - _CONTEXT), default=0)
         next_lead = decode(list(ids[start:base]))
         if start <= first or not next_lead or UNFINISHED in next_lead:
             continue
@@ -102,14 +101,14 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
         next_part = decode(list(ids[start:end]))
         if next_part.startswith(next_lead) and next_head + next_part[len(next_lead) :] == text:
             first, head, lead = start, next_head, next_lead
-            complete = [one for one in complete if one > start]
+            complete = [prefix_end for prefix_end in complete if prefix_end > start]
 
 
 def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
-    """The same from the texts of ids[:1], ids[:2] and so on up to all of them.
+    """Text and offsets from the texts of ids[:1], ids[:2] and so on up to all of them.
 
-    An id that ends inside a character shares the whole character with the ids that finish it; an id that adds nothing
-    to the text (a special token that `decode` skips) gets an empty place.
+    An id that ends inside a character shares it with the ids that finish it; an id that adds no text gets an empty
+    span.
     """
     text, settled = "", 0  # the text so far, and how much of it later ids cannot change any more
     offsets: Offsets = []
@@ -118,7 +117,7 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
         if longer == text and not waiting:
             offsets.append((len(text), len(text)))
             continue
-        same = _shared(text, longer)
+        same = _count_shared(text, longer)
         finished = len(longer.rstrip(UNFINISHED))
         if finished > settled:
             for earlier in waiting:  # bytes that turned out to be no character keep their marks
@@ -139,7 +138,7 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
 
 @dataclass(frozen=True)
 class QuestionParts:
-    """The question's tokens by what they say, as indices into the item's ids; a part may be empty."""
+    """The question's tokens by part, as indices into the item's ids; a part may be empty."""
 
     subject: tuple[int, ...]
     property: tuple[int, ...]
@@ -153,9 +152,7 @@ class ItemTokens:
     input_ids: tuple[int, ...]
     answer_start: int
     question_tokens: tuple[int, ...]
-    """Exact question tokens E_Q."""
     answer_tokens: tuple[int, ...]
-    """Exact answer tokens E_A."""
     positions: tuple[int, ...]
     """One index per name in `catalogue.POSITIONS`."""
     rule: str
@@ -163,20 +160,20 @@ class ItemTokens:
     parts: QuestionParts
     """E_Q by its parts, and all content words."""
     words: QuestionSpans | None = None
-    """The same as places in the question's text."""
+    """The same as characters of the question's text."""
     prefix_length: int = 0
-    """Leading tokens that all items of the dataset share: their keys and values are computed once."""
+    """Leading tokens shared by all items of the dataset: their keys and values are computed once."""
 
 
 def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> ItemTokens:
-    """Finds the exact tokens of an answered item; `words` are the question's."""
-    return _located(question, words, prompt, answer, next(_decoded(tokenizer, [answer])))
+    """The exact tokens of an answered item; `words` are the question's."""
+    return _locate_decoded(question, words, prompt, answer, next(_decode_answers(tokenizer, [answer])))
 
 
-def _located(
+def _locate_decoded(
     question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer, decoded: tuple[str, Offsets]
 ) -> ItemTokens:
-    """The same for an answer whose text and tokens' offsets in it are known (`decoded`)."""
+    """The same for an answer whose text and offsets are known (`decoded`)."""
     start, (text, offsets) = len(prompt.ids) + len(answer.before), decoded
     exact = tokens_in_spans(offsets, [answer_entity(text, question.question)], text)
     # An answer without a visible character keeps all its tokens.
@@ -204,11 +201,11 @@ def locate_all(
     prompts: Sequence[Prompt],
     answers: Sequence[Answer],
 ) -> list[ItemTokens | None]:
-    """Exact tokens of every item; None where there is no answer to use."""
-    decoded = _decoded(tokenizer, [answer for answer in answers if answer.status == "answered"])
+    """Exact tokens of every item; None if there is no answer to use."""
+    decoded = _decode_answers(tokenizer, [answer for answer in answers if answer.status == "answered"])
     shared = prefix_length(prompts) if prompts else 0
     return [
-        replace(_located(*item, next(decoded)), prefix_length=shared) if item[-1].status == "answered" else None
+        replace(_locate_decoded(*item, next(decoded)), prefix_length=shared) if item[-1].status == "answered" else None
         for item in zip(questions, words, prompts, answers, strict=True)
     ]
 
@@ -221,9 +218,9 @@ def locate_fitting(
     answers: Sequence[Answer],
     prompts: Sequence[Prompt] | None = None,
 ) -> list[ItemTokens | None]:
-    """The same from the template; nobody looks at questions that do not fit the model's context, however long.
+    """The same from the template; questions that don't fit the model's context are skipped.
 
-    `prompts` are the template's for these questions, where they were built already.
+    `prompts` are the template's for these questions, if built already.
     """
     fitting = [index for index, answer in enumerate(answers) if answer.status != TOO_LONG]
     asked = [questions[index] for index in fitting]
@@ -234,14 +231,14 @@ def locate_fitting(
 
 
 def question_tokens(spans: Sequence[Span], prompt: Prompt) -> tuple[int, ...]:
-    """Tokens of a prompt that hold these places of its question."""
+    """Tokens of a prompt that overlap these spans of its question."""
     shifted = [(start + prompt.question_start, end + prompt.question_start) for start, end in spans]
     own = prompt.own_start
     return tuple([own + index for index in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
 
 
-def _decoded(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
-    """The text of every answer and the characters of each of its tokens; many short answers are decoded in one call."""
+def _decode_answers(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
+    """Text and offsets of every answer; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
         batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
         prefixes = [ids[:end] for ids in batch if len(ids) <= _SHORT for end in range(1, len(ids) + 1)]

@@ -1,15 +1,12 @@
 """The exact question words E_Q, as spans of the question's text: the subject, and the property asked for.
 
-Sources, in the order in which they are trusted:
-- `own`: spans that the user has marked. They are all of E_Q and count as the subject.
-- `metadata`: what the dataset says. Every occurrence of the subject (less a leading article; case and accents do not
-  matter, and "Marlow" is found in "Marlow's") and of the property words.
-- `rules`: the text alone. What stands out (quotations, names, numbers, dates) and rare words are the subject. Where
-  names or quotations stand out, the common content words beside them say what is asked; elsewhere, as in a text in
-  lower case, the order of words decides (`asked_by_order`). If that leaves no subject, the rarest word is it. Where the
-  dataset gives only the subject or only the property, or one that the text does not hold, the rules add the other half.
-- `model` (only if asked for): the model is shown three questions with their key words, then asked. What it names counts
-  only where it stands in the question; otherwise the dataset and the rules decide.
+Sources, in order of trust. `own`: spans marked by the user; they are all of E_Q and count as the subject. `metadata`:
+every occurrence of the dataset's subject and property words. `rules`: the text alone; what stands out (quotations,
+names, numbers, dates) and rare words are the subject, common content words beside names are the property; elsewhere, as
+in lower-case text, word order decides (`asked_by_order`), and the rarest word is the subject if nothing else is. Rules
+also add the half that a dataset lacks. `model` (on request): the model is shown three questions with their key words,
+then asked; what it names counts only if it stands in the question.
+
 Punctuation at the ends of a name is never part of E_Q, unless the name is nothing else.
 """
 
@@ -55,13 +52,12 @@ def _frequencies() -> dict[str, float]:
 
 
 def zipf(word: str) -> float:
-    """Logarithm of how often the word is said in a thousand million words: "the" 7.7, "capital" 5.0, rare words 0."""
+    """log10 of the word's frequency per thousand million words: "the" 7.7, "capital" 5.0, rare words 0."""
     share = _frequencies().get(word, 0.0)
     return log10(share) + 9 if share else 0.0
 
 
 def is_rare(word: str) -> bool:
-    """Whether the word is said less than once in a million."""
     return zipf(word) < RARE
 
 
@@ -75,12 +71,11 @@ _STOPS = PREPOSITIONS | AUXILIARIES | QUESTION_WORDS
 
 
 def asked_by_order(words: Sequence[Word]) -> set[int]:
-    """Indices of the words that say what is asked, by their order alone: for texts in which nothing stands out.
+    """Indices of the words that say what is asked, by word order alone.
 
-    English puts the property beside the question word ("what sport does", "how many seasons of"), between a form of
-    "be" and the first preposition ("what is the largest organ of", "lima is the capital of which"), behind an owner
-    ("lima's first mayor"), or makes it the verb: after "who", and last in what "did" or "was" begins. Only common words
-    are taken.
+    English puts the property beside the question word ("what sport does"), between a form of "be" and the first
+    preposition ("what is the largest organ of"), after an owner ("lima's first mayor"), or makes it the verb: after
+    "who", and last after "did" or "was". Only common words are taken.
     """
     texts = [word.text for word in words]
     asking = next((index for index, text in enumerate(texts) if text in QUESTION_WORDS), None)
@@ -89,8 +84,8 @@ def asked_by_order(words: Sequence[Word]) -> set[int]:
     after_first = range(1, len(texts))
     owners = [index for index in after_first if texts[index] == "'s" and texts[index - 1] not in FUNCTION_WORDS]
     asked = {*_beside(texts, asking), *_before(texts, asking), *_last_verb(texts, asking)}
-    asked -= {one for index in owners for one in _run(texts, index - 1, -1)}
-    asked |= {one for index in owners for one in _run(texts, index + 1, 1)}
+    asked -= {word_index for index in owners for word_index in _run(texts, index - 1, -1)}
+    asked |= {word_index for index in owners for word_index in _run(texts, index + 1, 1)}
     asked = {index for index in asked if texts[index] not in EMPTY_WORDS and zipf(texts[index]) >= COMMON}
     return asked | {index for index in _verb_of_who(texts, asking) if not is_rare(texts[index])}
 
@@ -102,7 +97,7 @@ def _run(texts: Sequence[str], index: int, step: int) -> Iterator[int]:
 
 
 def _beside(texts: Sequence[str], asking: int) -> Iterator[int]:
-    """What follows the question word; where that is a form of "be", what follows this."""
+    """What follows the question word, or a form of "be" after it."""
     if [*_verb_of_who(texts, asking)]:
         return
     content = 0
@@ -137,7 +132,7 @@ def _before(texts: Sequence[str], asking: int) -> Iterator[int]:
 
 
 def _last_verb(texts: Sequence[str], asking: int) -> Iterator[int]:
-    """The verb after what it is said of: "did the wall go up", "when was the declaration of independence signed"."""
+    """The verb after its subject: "did the wall go up", "when was the declaration of independence signed"."""
     helper = next((index for index in range(asking + 1, len(texts)) if texts[index] in AUXILIARIES), None)
     if helper is None:
         return
@@ -154,7 +149,7 @@ def _last_verb(texts: Sequence[str], asking: int) -> Iterator[int]:
 
 
 class PlainReading(NamedTuple):
-    """What rules read in a question; spans are sorted and do not overlap."""
+    """What rules read in a question; spans are sorted and don't overlap."""
 
     subject: tuple[Span, ...]
     property_spans: tuple[Span, ...]
@@ -195,11 +190,10 @@ def read_plain_text(text: str) -> PlainReading:
 
 
 def _bare(words: Sequence[Word]) -> PlainReading:
-    """A question without content words: what is left without question words and articles; else everything."""
     for empty in (FUNCTION_WORDS, BARE_WORDS, frozenset[str]()):
-        kept = tuple(_word_spans(words, (index for index, word in enumerate(words) if word.text not in empty)))
-        if kept:
-            return PlainReading(kept, (), kept)
+        spans = tuple(_word_spans(words, (index for index, word in enumerate(words) if word.text not in empty)))
+        if spans:
+            return PlainReading(spans, (), spans)
     return PlainReading((), (), ())
 
 
@@ -208,27 +202,27 @@ Rule = Literal["own", "metadata", "rules", "model"]
 
 @dataclass(frozen=True)
 class QuestionSpans:
-    """Where the exact question words are: characters [start, end), sorted, not overlapping."""
+    """The exact question words: characters [start, end), sorted, not overlapping."""
 
     spans: tuple[Span, ...]
-    """E_Q, the subject and the property together; empty only for a question without any word."""
+    """E_Q: subject and property together; empty only for a question without words."""
     subject: tuple[Span, ...]
-    """What the question is about ("France"); never empty where `spans` is not."""
+    """What the question is about ("France"); never empty unless `spans` is."""
     property_spans: tuple[Span, ...]
-    """What is asked of it ("capital"); shares no character with the subject."""
+    """What is asked of it ("capital"); disjoint from the subject."""
     content: tuple[Span, ...]
-    """Every content word of the question; E_Q is a part of it."""
+    """Every content word of the question, E_Q included."""
     rule: Rule
 
 
 def _subject_spans(subject: str, text: str, words: Sequence[Word]) -> list[Span]:
-    found = phrase_spans(subject, text, words)
+    spans = phrase_spans(subject, text, words)
     # A subject such as "What" or "It" is also a word of the template; only its last occurrence can be the name.
-    return found[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else found
+    return spans[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else spans
 
 
 def locate_question_words(question: Question, use_metadata: bool = True) -> QuestionSpans:
-    """The exact question words, and what found them; without `use_metadata`, only the rules for plain text speak."""
+    """The exact question words, and their source; without `use_metadata`, by rules alone."""
     text = question.question
     words = words_as_written(text)
     read = read_plain_text(text)
@@ -256,32 +250,29 @@ def locate_question_words(question: Question, use_metadata: bool = True) -> Ques
 
 
 Write = Callable[[Sequence[tuple[int, ...]], tuple[int, ...], int], "Sequence[Decoded]"]
-"""Lets the model go on with prompts that share a prefix, by so many tokens at most."""
+"""Lets the model continue prompts that share a prefix, by at most that many tokens."""
 
 
 @dataclass(frozen=True)
 class Asker:
-    """How the model is asked for key words."""
-
     tokenizer: Any
     first_token: int | None
-    """What every prompt begins with; None for nothing."""
+    """What every prompt begins with, if anything."""
     context: int | None
-    """How many tokens the model reads at once; None for no limit."""
     write: Write
 
 
 def question_words(exact_tokens: str, questions: Sequence[Question], asker: Callable[[], Asker]) -> list[QuestionSpans]:
-    """One per question; the model is only needed where it is asked. A user's own spans are never overruled by it."""
+    """One per question; the model is called only for "model", and never overrules a user's own spans."""
     if exact_tokens != "model":
         return [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in questions]
-    found = [locate_question_words(question) for question in questions]
-    asked = [index for index, words in enumerate(found) if words.rule != "own" and words.spans]
+    spans = [locate_question_words(question) for question in questions]
+    asked = [index for index, words in enumerate(spans) if words.rule != "own" and words.spans]
     if asked:
         named = ask_for_key_words(asker(), [questions[index] for index in asked])
         for index, words in zip(asked, named, strict=True):
-            found[index] = words
-    return found
+            spans[index] = words
+    return spans
 
 
 _SHOWN = (
@@ -316,13 +307,13 @@ def named_words(question: Question, named: str) -> QuestionSpans:
     words = words_as_written(text)
     phrases = [phrase for part in named.split(",") if (phrase := part.strip(" .;\"'"))]
     named_spans = [span for phrase in phrases for span in phrase_spans(phrase, text, words)]
-    kept = merged(span for span in named_spans if not _is_empty(text, span))
-    if not kept:
+    spans = merged(span for span in named_spans if not _is_empty(text, span))
+    if not spans:
         return ruled
-    subject = [span for span in kept if not is_clear(*span, ruled.subject)] or list(kept)
-    asked = subtract_spans(kept, merged(subject), words)
-    content = merged([*kept, *ruled.content])
-    return QuestionSpans(kept, merged(subject), merged(asked), content, "model")
+    subject = [span for span in spans if not is_clear(*span, ruled.subject)] or list(spans)
+    asked = subtract_spans(spans, merged(subject), words)
+    content = merged([*spans, *ruled.content])
+    return QuestionSpans(spans, merged(subject), merged(asked), content, "model")
 
 
 def _is_empty(text: str, span: Span) -> bool:

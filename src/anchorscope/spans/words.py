@@ -1,13 +1,11 @@
 """Words and spans of characters in a text: where a phrase stands, what stands out, and words without content.
 
-Words are read as `datasets.text` reads them: folded, without apostrophes, "'s" a word of its own.
-
-What stands out are quotations, numbers, dates and names. A name is a run of capitalised words, with the small words
-inside it ("The Lord of the Rings", "Juan de la Cruz"). "In", "and" and the like are inside it only where the text ends
-with the name ("Who wrote Death in Venice?"): elsewhere they mostly stand between two names. A sentence's first word
-counts only if it is no word of grammar, and a name goes on after it or all its letters are large. The first question
-word is never a name, unless an article is before it ("The Who"). In a text without lower-case words, or with "What Is"
-at its beginning, capital letters mean nothing.
+Words are those of `datasets.text`, with "'s" as a word of its own. What stands out are quotations, numbers, dates and
+names. A name is a run of capitalised words, with the small words inside it ("Juan de la Cruz"); "in", "and" and the
+like only where the text ends with the name ("Who wrote Death in Venice?"). A sentence's first word counts only if it
+isn't a function word, and a name continues after it or it is all capitals. The first question word is never a name,
+unless after an article ("The Who"). In a text without lower-case words, or beginning with "What Is", capitals mean
+nothing.
 """
 
 import re
@@ -23,27 +21,27 @@ from anchorscope.datasets.text import ARTICLES, Span, Word, located_words, occur
 
 @lru_cache(maxsize=16)  # several rules read the same question and answer, one after the other
 def words_as_written(text: str) -> tuple[Word, ...]:
-    """Words as they stand in the text: numbers as written, a possessive apart from its owner."""
+    """Words as written: numbers not composed, possessives apart."""
     return tuple(located_words(text, numbers=False, split_possessive=True))
 
 
 def is_clear(start: int, end: int, taken: Sequence[Span]) -> bool:
-    """Whether [start, end) shares no character with the taken spans, which are sorted and do not overlap."""
+    """Whether [start, end) is disjoint from the taken spans, which are sorted and don't overlap."""
     following = bisect_right(taken, start, key=itemgetter(1))
     return following == len(taken) or taken[following][0] >= end
 
 
 def subtract_spans(spans: Iterable[Span], taken: Sequence[Span], words: Sequence[Word]) -> list[Span]:
-    """The spans without what is taken; of a span that is taken in part, the other words stay."""
-    kept: list[Span] = []
+    """The spans without what is taken; of a partly taken span, the other words stay."""
+    clear: list[Span] = []
     parts: list[Span] = []
     for span in spans:
-        (kept if is_clear(*span, taken) else parts).append(span)
+        (clear if is_clear(*span, taken) else parts).append(span)
     if parts:
         for _, start, end in words:
             if not is_clear(start, end, parts) and is_clear(start, end, taken):
-                kept.append((start, end))
-    return sorted(kept)
+                clear.append((start, end))
+    return sorted(clear)
 
 
 def phrase_spans(phrase: str, text: str, words: Sequence[Word]) -> list[Span]:
@@ -57,7 +55,6 @@ def phrase_spans(phrase: str, text: str, words: Sequence[Word]) -> list[Span]:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a list that is written with spaces."""
     return frozenset(text.split())
 
 
@@ -70,13 +67,13 @@ BARE_WORDS = ARTICLES | QUESTION_WORDS
 """Left out even where a question says little else."""
 FUNCTION_WORDS = BARE_WORDS | PREPOSITIONS | AUXILIARIES | PRONOUNS | _WORDS["other_function_words"]
 EMPTY_WORDS = FUNCTION_WORDS | _WORDS["frame_words"]
-"""Words that are never by themselves what a question is about."""
+"""Never by themselves what a question is about."""
 NAME_LINKS = ARTICLES | NAME_PARTICLES | _WORDS["name_links"]
 """Lower-case words inside a name: "The Lord of the Rings", "Juan de la Cruz"."""
 TITLE_LINKS = NAME_LINKS | _WORDS["title_links"]
-"""Also those that stand inside titles, but as often between two names ("Bell in Boston", "Lima and Quito")."""
+"""Also those inside titles, which as often stand between two names ("Bell in Boston", "Lima and Quito")."""
 LONGEST_LINK = 3
-"""Small words between two capitalised ones of a name, at most: "Journey to the Centre of the Earth"."""
+"""Small words between two capitalised ones of a name, at most."""
 
 # At most 1,000 characters: the end of an unclosed quotation would else be sought in the whole text, each time.
 _QUOTATIONS = re.compile(
@@ -95,7 +92,6 @@ _MONTHS = word_set("january february march april may june july august september 
 
 
 def quotation_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
-    """What stands between quotation marks, without them."""
     for match in _QUOTATIONS.finditer(text):
         first = bisect_right(words, match.start(), key=lambda word: word.start)
         after = bisect_right(words, match.end(), key=lambda word: word.end)
@@ -104,7 +100,7 @@ def quotation_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
 
 
 def _is_large(text: str, word: Word) -> bool:
-    """Whether a word is written as a name: with a capital letter, or in a script that has none."""
+    """Whether a word is written as a name: with a capital letter, or in a script without any."""
     raw = text[word.start : word.end]
     if raw.isascii():
         return raw != raw.lower()
@@ -131,11 +127,11 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
             yield index
 
 
-def _joined(text: str, one: Word, other: Word) -> bool:
-    gap = text[one.end : other.start]
+def _joined(text: str, word: Word, following: Word) -> bool:
+    gap = text[word.end : following.start]
     if gap == " ":
         return True
-    if gap.startswith((".", "!")) and len(gap) > 1 and len(one.text) > 1 and one.text not in _NO_SENTENCE_END:
+    if gap.startswith((".", "!")) and len(gap) > 1 and len(word.text) > 1 and word.text not in _NO_SENTENCE_END:
         return False
     return _INSIDE_NAME.fullmatch(gap) is not None
 
@@ -143,18 +139,18 @@ def _joined(text: str, one: Word, other: Word) -> bool:
 def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list[bool]:
     starts = set(_starts(text, words))
     asking = next((index for index, word in enumerate(words) if word.text in QUESTION_WORDS), -1)
-    found = list(large)
+    named = list(large)
     for index, word in enumerate(words):
         goes_on = index + 1 < len(words) and _joined(text, word, words[index + 1])
         if index == asking:
-            found[index] = large[index] and index > 0 and words[index - 1].text in ARTICLES
+            named[index] = large[index] and index > 0 and words[index - 1].text in ARTICLES
         elif index in starts:
             initials = len(word.text) > 1 and text[word.start : word.end].isupper()
             named_after = initials or (goes_on and (large[index + 1] or words[index + 1].text in _NAME_GOES_ON))
-            found[index] = large[index] and word.text not in EMPTY_WORDS and named_after
+            named[index] = large[index] and word.text not in EMPTY_WORDS and named_after
         elif word.text in _ALWAYS_LARGE and index + 1 < len(words):
-            found[index] = large[index] and (found[index - 1] or (goes_on and large[index + 1]))
-    return found
+            named[index] = large[index] and (named[index - 1] or (goes_on and large[index + 1]))
+    return named
 
 
 def _has_digit(word: Word) -> bool:

@@ -19,8 +19,11 @@ from anchorscope.datasets.files import hash_of
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
+from anchorscope.evidence.draws import Draws, areas
 from anchorscope.evidence.effects import Scoring, measured_places, with_log_probs
 from anchorscope.evidence.measured import Measured
+from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
+from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention, Setting
@@ -30,8 +33,6 @@ from anchorscope.plan.passes import Place
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.question_share.principal import default_directions
-from anchorscope.question_share.shares import ShareItems
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import priorities, stream
 from anchorscope.steps.formats import format_for
@@ -88,8 +89,9 @@ class DatasetRun:
             ]
             made_from = self.job.made_from(step.epoch, step.libraries, step.options)
             form, full_name = format_for(step.make), f"{self.name}/{name}"
+            stored = self.job.workers is None or not step.large  # workers' states are in files already
             self._results[name] = StepResult(
-                self.job.folder, full_name, needs, made_from, form, partial(self._make, step), step.large
+                self.job.folder, full_name, needs, made_from, form, partial(self._make, step), step.large, stored
             )
         return self._results[name]
 
@@ -107,6 +109,8 @@ class DatasetRun:
     def forget_values(self) -> None:
         """Frees the memory of all results; they can still be read from the folder."""
         self._results.clear()
+        if not self.job.recipe.keep:  # what is kept is written with the results
+            self.job.forget_states()
 
     def is_kept(self, name: str) -> bool:
         """Whether the folder holds a step's result."""
@@ -142,7 +146,7 @@ class DatasetRun:
     def read_questions(self) -> QuestionSample:
         """The questions, read from their file."""
         expected = None if self.spec.path is None else self.source.key
-        return ask(self.job.recipe, self.spec, self.job.progress, expected)
+        return ask(self.job.recipe, self.spec, expected)
 
     @cached_property
     def items(self) -> list[Item]:
@@ -190,11 +194,10 @@ class DatasetRun:
         return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids, relations=relations)
 
     @cached_property
-    def share_items(self) -> ShareItems:
-        """The used items as the question share sees them."""
+    def evidence_items(self) -> EvidenceItems:
+        """The used items, for the parts of the evidence."""
         relations = [item.question.relation for item in self.used_items]
-        splits = self.splits
-        return ShareItems(splits.labels, self.groups, splits.folds, relations, self.item_ids, self.job.recipe.seed)
+        return EvidenceItems(self.splits.labels, self.groups, relations, self.item_ids, self.job.recipe.seed)
 
     @cached_property
     def weights(self) -> NDArray[np.float32]:
@@ -257,15 +260,19 @@ class DatasetRun:
         """The headline's number among all places."""
         return self.all_places.index(self.job.headline)
 
-    @property
-    def headline_layer(self) -> int:
-        """Where the inner folds' AUC, over all folds, is highest."""
+    @cached_property
+    def headline_band(self) -> list[int]:
+        """Layers whose inner folds' AUC is within one standard error of the best; no share plays a part in it."""
         probes = self["probes"]["/".join((self.job.recipe.site, self.job.recipe.position))]
-        return int(np.argmax(probes.inner_auc[0].mean(axis=0)))
+        inner = probes.inner_auc[0].mean(axis=0)
+        position, site = self.job.headline
+        best = self["clean-scores"][:, position, site, 0, int(inner.argmax())]
+        drawn = areas(best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights))[0, 1:]
+        return layer_band(inner, float(np.nanstd(drawn.cpu().numpy())))
 
     @property
     def n_directions(self) -> int:
-        """Principal directions that states are reduced to for the question share."""
+        """Principal directions that every view is reduced to."""
         n_items, width = len(self.used_items), self.job.record.identity.d_model
         asked = self.job.recipe.directions or default_directions(n_items, width)
         return min(asked, n_items - 1, width)
@@ -324,7 +331,7 @@ def question_source(job: Job, spec: DatasetSpec) -> Source:
     if spec.path is None:
         return Source(name, canonical_hash(repr(load_atlas())) if spec.name in BUILT_IN else spec.name)
     try:
-        return Source(name, hash_of(spec.path, job.progress))
+        return Source(name, hash_of(spec.path))
     except UserError:
         record = job.folder.steps.get(f"{spec.name}/questions")
         if record is None:

@@ -207,8 +207,12 @@ class Job:
     @property
     def fits(self) -> Solver:
         """Who fits probes and resamples tables, and on which device."""
-        device = self.fit_device
-        return Solver(device, self.executor if device != self.solver else None, self.progress)
+        return Solver(self.fit_device, None if self.workers is None else self.executor, self.progress)
+
+    def forget_states(self) -> None:
+        """Removes the states that workers wrote to the run folder."""
+        if self.workers is not None and "executor" in self.__dict__:
+            self.executor.forget_states()
 
     def made_from(self, epoch: int, libraries: Sequence[str], options: Sequence[str]) -> MadeFrom:
         """What a step is made from: its code's epoch, libraries, and options, of the recipe or of this run."""

@@ -40,17 +40,16 @@ from anchorscope.evidence.further_runs import (
     random_weight_states,
     truth_column,
 )
-from anchorscope.evidence.share_tables import (
-    HeadlineStates,
-    ShareContext,
-    headline_states,
-    null_areas,
-    share_frame,
-    share_items_frame,
-    tested_share,
+from anchorscope.evidence.part_tables import (
+    PartsOfDataset,
+    evidence_items_frame,
+    evidence_tests,
+    parts_frame,
     tests_frame,
 )
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
+from anchorscope.evidence_parts.parts import BEFORE, CUT, held_out_scores, needs_by_name, solve_control, solve_parts
+from anchorscope.evidence_parts.principal import principal_states
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_samples
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
 from anchorscope.interventions.intervention import Intervention
@@ -70,9 +69,6 @@ from anchorscope.probes.crossfit import (
     score_clean,
 )
 from anchorscope.progress import Silent
-from anchorscope.question_share.evidence import Lost
-from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import ShareDraws, Shares, held_out_scores, knockout_share, question_shares
 from anchorscope.result_tables import (
     confidence,
     counts_frame,
@@ -85,7 +81,7 @@ from anchorscope.result_tables import (
     unused_frames,
 )
 from anchorscope.results import DatasetResult, LeftOut
-from anchorscope.schema import FEATURE_SCHEMA, SHARE_CALL_SCHEMA
+from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
 from anchorscope.stats.streams import priorities, stream
@@ -94,7 +90,6 @@ from anchorscope.steps.dataset_run import DatasetRun
 Arrays = dict[str, NDArray[np.floating]]
 TEMPERATURE, TOP_P = 1.0, 1.0
 """Of the sampled answers: the model's own distribution."""
-_STATES = "states"  # in the place of a cut's name
 
 
 # Questions, answers, labels, tokens.
@@ -123,12 +118,18 @@ def labels(run: DatasetRun) -> list[Label]:
     """Which answers are true, which are used, and which belong together."""
     recipe = run.job.recipe
     return label_answers(
-        run["questions"].questions, run["answers"], recipe.balance, recipe.group_by, recipe.max_per_class, recipe.seed
+        run["questions"].questions,
+        run["answers"],
+        recipe.balance,
+        recipe.group_by,
+        recipe.max_per_class,
+        recipe.seed,
+        recipe.grader,
     )
 
 
 def tokens(run: DatasetRun) -> list[ItemTokens | None]:
-    """The exact tokens of every answered question."""
+    """The exact tokens of every used question and answer; None for all others."""
     job, writer = run.job, run.job.writer()
 
     def asker() -> Asker:
@@ -138,7 +139,12 @@ def tokens(run: DatasetRun) -> list[ItemTokens | None]:
     def words(questions: Sequence[Question]) -> list[QuestionSpans]:
         return question_words(job.recipe.exact_tokens, questions, asker)
 
-    return locate_fitting(writer.tokenizer, writer.template, run["questions"].questions, words, run["answers"])
+    questions, answers = run["questions"].questions, run["answers"]
+    used = [index for index, label in enumerate(run["labels"]) if label.status == "used"]
+    own_questions, own_answers = [questions[index] for index in used], [answers[index] for index in used]
+    located = locate_fitting(writer.tokenizer, writer.template, own_questions, words, own_answers)
+    by_index = dict(zip(used, located, strict=True))
+    return [by_index.get(index) for index in range(len(questions))]
 
 
 # The clean pass, and probes.
@@ -183,7 +189,7 @@ def before_answer(run: DatasetRun) -> Tensor:
 
 def probes(run: DatasetRun) -> dict[str, ProbeSet]:
     """The cross-fitted probes of every site and position."""
-    fitted = run.job.fits(fit_probes, run["clean-states"].flatten(0, 1), run.splits, run.probe_names)
+    fitted = run.job.fits.divided(fit_probes, run["clean-states"].flatten(0, 1), run.splits, run.probe_names)
     return dict(zip(run.probe_names, fitted, strict=True))
 
 
@@ -196,7 +202,7 @@ def clean_scores(run: DatasetRun) -> NDArray[np.float32]:
 def final_probes(run: DatasetRun) -> dict[str, FinalProbe]:
     """Probes that learn from all items, for use on new ones: at every site and position."""
     states, order = run["clean-states"].flatten(0, 1), priorities(run.job.recipe.seed, "final probe", run.item_ids)
-    fitted = run.job.fits(
+    fitted = run.job.fits.divided(
         fit_final_probes, states, run.splits.strata, run.groups, run.probe_names, order, title="final probes"
     )
     return dict(zip(run.probe_names, fitted, strict=True))
@@ -225,19 +231,34 @@ def cut_states(run: DatasetRun) -> dict[str, Tensor]:
     kept = {name: run.kept_states(name, "cut-states") for name in names}
     if all(states is not None for states in kept.values()):
         return {name: states.flatten(0, 1) for name, states in kept.items() if states is not None}
-    where = [run.all_places.index(place) for place in run.job.cut_places]
-    return {name: states[where] if len(states) > len(where) else states for name, states in _cut_pass(run)[1].items()}
+    n_places, headline = len(run.job.cut_places), run.headline_index
+    return {
+        name: states[headline : headline + 1] if len(states) > n_places else states
+        for name, states in _cut_pass(run)[1].items()
+    }
 
 
 def principal(run: DatasetRun) -> dict[str, Tensor]:
     """Clean and cut states along their principal directions, [place, layer, item, direction]; controls' at the
-    headline only."""
-    reduced = {}
-    for name, states in {CLEAN: run["clean-states"].flatten(0, 1), **_cut_pass(run)[1]}.items():
-        if name not in (CLEAN, KNOCKOUT) and len(states) > 1:
-            states = states[[run.headline_index]]
+    headline only. `displacement/…` is how far each cut moves the headline's states, [layer]."""
+    reduced, clean = {}, run["clean-states"].flatten(0, 1)
+    for name, states in {CLEAN: clean, **_cut_pass(run)[1]}.items():
+        at_headline = states[[run.headline_index]] if len(states) > 1 else states
+        if name not in (CLEAN, KNOCKOUT):
+            states = at_headline
+        if name != CLEAN:
+            reduced[f"displacement/{name}"] = _displacement(clean[run.headline_index], at_headline[0])
         reduced[name] = _along_directions(run, states.flatten(0, 1), name).unflatten(0, states.shape[:2])
     return reduced
+
+
+def _displacement(clean: Tensor, cut: Tensor) -> Tensor:
+    """|cut − clean| / |clean − mean|, the median over items, [layer]."""
+    moved = [
+        ((after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1)).median()
+        for before, after in zip(clean.float(), cut.float(), strict=True)
+    ]
+    return torch.stack(moved)
 
 
 def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
@@ -283,7 +304,9 @@ def refits(run: DatasetRun) -> Arrays:
     """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
     states = run.headline_cut_states()
     first = [intervention.name for intervention in run.keeping_states if intervention.draw == 0]
-    return {name: run.job.fits(refit_logits, name, states[name], run.splits, title=f"refit {name}") for name in first}
+    calls = [(name, states[name], run.splits) for name in first]
+    found = run.job.fits.each(refit_logits, calls, [f"refit {name}" for name in first])
+    return dict(zip(first, found, strict=True))
 
 
 def permuted_refits(run: DatasetRun) -> Arrays:
@@ -294,18 +317,24 @@ def permuted_refits(run: DatasetRun) -> Arrays:
     return {KNOCKOUT: job.fits(permuted_areas, states, run.splits, reference, permuted, title="permuted labels")}
 
 
-# The question share.
+# The parts of the evidence.
 
 
-def lost_evidence(run: DatasetRun) -> Arrays:
-    """The parts of every cut's `Lost`, by name, and the principal states of the headline layer for the tests."""
-    states, headline = run["principal-states"], run.headline_index
-    shares = run.job.fits(question_shares, states, run.share_items, headline, title="question share")
-    at_headline = headline_states(states, headline, run.headline_layer)
-    kept = {f"{_STATES}/{name}": tensor.numpy() for name, tensor in at_headline._asdict().items()}
-    return kept | {
-        f"{cut}/{part}": array for cut, lost in shares.found.items() for part, array in lost.stored().items()
-    }
+def evidence_terms(run: DatasetRun) -> Arrays:
+    """The terms of every view and control, held-out scores, and displacements; scores alone of too few answers."""
+    states, headline, items = dict(run["principal-states"]), run.headline_index, run.evidence_items
+    moved = {name: states.pop(name).numpy() for name in list(states) if name.startswith("displacement/")}
+    if not items.are_enough:
+        scores = run.job.fits(held_out_scores, states[CLEAN][headline], items, "", title="evidence")
+        return {"scores/clean": scores, **moved}
+    states[BEFORE] = _along_directions(run, run["before-answer"], BEFORE)[None]
+    return moved | run.job.fits(solve_parts, states, items, headline, _floor(run), title="evidence")
+
+
+def _floor(run: DatasetRun) -> int:
+    """Another site of the headline's position, whose clean state is the view of the floor."""
+    position, site = run.job.headline
+    return run.all_places.index((position, (site + 1) % len(SITES)))
 
 
 def answer_alone(run: DatasetRun) -> Tensor:
@@ -319,66 +348,54 @@ def null_scores(run: DatasetRun) -> Arrays:
     """Log-odds by probes that read the question only or the answer only, at the headline place, [layer, item]."""
     states = {QUESTION_ONLY: run["before-answer"], ANSWER_ONLY: run["answer-alone"]}
     return {
-        name: run.job.fits(held_out_scores, _along_directions(run, one, name), run.share_items, name, title=name)
+        name: run.job.fits(held_out_scores, _along_directions(run, one, name), run.evidence_items, name, title=name)
         for name, one in states.items()
     }
 
 
-def lost_by_random_weights(run: DatasetRun) -> Arrays:
-    """What the knockout takes from random weights of the model's shape; made where asked for."""
-    job = run.job
+def random_weight_terms(run: DatasetRun) -> Arrays:
+    """The terms of random weights of the model's shape; made where asked for."""
+    job, items = run.job, run.evidence_items
     states = random_weight_states(job.executor, job.planner, run.used_items, run.setting, job.headline, job.progress)
-    clean, cut = (_along_directions(run, one[0], RANDOM_WEIGHTS) for one in states)
-    lost = job.fits(knockout_share, clean, cut, run.share_items, RANDOM_WEIGHTS, title="question share")
-    return {f"{RANDOM_WEIGHTS}/{part}": array for part, array in lost.stored().items()}
+    reduced = {
+        view: _along_directions(run, part, RANDOM_WEIGHTS)
+        for view, part in zip((CLEAN, CUT, BEFORE), states, strict=True)
+    }
+    if not items.are_enough:
+        scores = job.fits(held_out_scores, reduced[CLEAN], items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)
+        return {f"scores/{RANDOM_WEIGHTS}": scores}
+    return job.fits(solve_control, reduced, items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)
 
 
-def share_tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
-    """question_share, question_share_items, question_share_tests, and the shares of single items."""
-    job, shares, layer = run.job, _shares(run), run.headline_layer
-    job.progress.start("question share: intervals and tests", 1)
+def part_tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
+    """evidence_parts, evidence_items and evidence_tests."""
+    job = run.job
+    job.progress.start("evidence: tables", 1)
+    stored = run["evidence-terms"] | (run["evidence-random-weights"] if job.recipe.random_weights else {})
     places = [(SITES[site], job.positions[position]) for position, site in run.all_places]
-    context = ShareContext(job.record.identity.name, run.name, run.item_ids, run.groups, places, run.n_directions)
-    n_splits = next(iter(shares.found.values())).by_split.shape[-1]
-    draws = ShareDraws(run.weights, n_splits, stream(job.recipe.seed, "share draws", run.name))
+    parts = PartsOfDataset(
+        job.record.identity.name,
+        run.name,
+        run.evidence_items,
+        needs_by_name(stored),
+        places,
+        run.headline_index,
+        job.record.identity.n_layers,
+        run.headline_band,
+        run.n_directions,
+    )
     given = with_log_probs([item.answer for item in run.used_items], run["log-probs"])
     confidences = np.array([np.mean(answer.log_probs) if answer.log_probs else np.nan for answer in given])
-    states = HeadlineStates(*(torch.as_tensor(run["lost-evidence"][f"{_STATES}/{name}"]) for name in ("clean", "cut")))
     fits = replace(job.fits, progress=Silent())  # they are part of one line
-    tested = tested_share(
-        shares, layer, draws, run.share_items, run.used_items, confidences, states, run.n_directions, fits
-    )
-    at_layer = {name: scores[layer] for name, scores in run["null-scores"].items()}
-    ladder = null_areas(at_layer, shares, layer, run.share_items, run.used_items, confidences, draws, fits)
-    calls = {
-        "item_id": run.item_ids,
-        "question_share": tested.items.mean,
-        "question_share_low": tested.items.low,
-        "question_share_high": tested.items.high,
-        "pathway_call": tested.calls,
-    }
-    headline = (job.recipe.site, job.recipe.position)
+    tests = evidence_tests(parts, stored, run["null-scores"], run.used_items, confidences, run.weights, fits)
     tables = {
-        "question_share": share_frame(shares, draws, context),
-        "question_share_items": share_items_frame(shares, context),
-        "question_share_tests": tests_frame([*tested.tests, *ladder], context, headline, layer),
-        "item_shares": pl.DataFrame(calls, schema=SHARE_CALL_SCHEMA),
+        "evidence_parts": parts_frame(parts),
+        "evidence_items": evidence_items_frame(parts),
+        "evidence_tests": tests_frame(tests, parts),
     }
     job.progress.advance(1)
     job.progress.finish()
     return tables
-
-
-def _shares(run: DatasetRun) -> Shares:
-    """What every cut took."""
-    parts: dict[str, Arrays] = {}
-    stored = run["lost-evidence"] | (run[f"lost-{RANDOM_WEIGHTS}"] if run.job.recipe.random_weights else {})
-    for name, array in stored.items():
-        cut, _, part = name.rpartition("/")
-        if cut != _STATES:
-            parts.setdefault(cut, {})[part] = array
-    lost = {name: Lost(**parts[name]) for name in sorted(parts)}  # in one order, read or made
-    return Shares(lost, run.job.record.identity.n_layers, run.headline_index)
 
 
 # What detectors read (`--keep detection`).
@@ -469,6 +486,7 @@ def _experiment_inputs(run: DatasetRun) -> ExperimentInputs:
         used=run.used,
         states=lambda: run["clean-states"][position, site],
         cut_states=run.headline_cut_states,
+        states_before_answer=lambda: run["before-answer"],
         scoring=run.scoring,
         splits=run.splits,
         measured=run.measured[recipe.site, recipe.position],
@@ -490,8 +508,6 @@ def _experiment_inputs(run: DatasetRun) -> ExperimentInputs:
 def dataset_result(run: DatasetRun) -> DatasetResult:
     """Everything that a dataset contributes to the result files."""
     job, headline = run.job, (run.job.recipe.site, run.job.recipe.position)
-    shared = dict(run["question-share"])
-    item_shares = shared.pop("item_shares")
     found = {name: run[f"experiment-{name}"] for name in _experiment_names(run)}
     missing = [absent for made in run.effects for absent in made.missing]
     missing += [Missing(name, why) for name, result in found.items() for why in result.missing]
@@ -501,10 +517,10 @@ def dataset_result(run: DatasetRun) -> DatasetResult:
     too_long = do_not_fit(run["answers"], job.planner.context)
     return DatasetResult(
         name=run.name,
-        items=items_frame(run.items_with_log_probs, folds, run["tables"]["pathways"], headline, item_shares),
+        items=items_frame(run.items_with_log_probs, folds, run["tables"]["pathways"], headline),
         effects=effects_frame(run.name, run.item_ids, PROBES, job.positions, run["clean-scores"], effects),
         counts=counts_frame(run.name, run["questions"], run.items),
-        tables={**run["tables"], **shared},
+        tables={**run["tables"], **run["evidence-parts"]},
         experiments=experiments_frame(job.record.identity.name, run.name, headline, found),
         experiment_items=experiment_items_frame(run.name, run.item_ids, found),
         unavailable=unavailable_frame(run.name, missing),

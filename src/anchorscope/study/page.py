@@ -20,7 +20,7 @@ from anchorscope.report.comparison.compared import Compared, Flag
 from anchorscope.report.comparison.comparison_page import write_comparison
 from anchorscope.report.findings import Findings, nested_auc, summary_of
 from anchorscope.report.palette import Q_ANCHORED
-from anchorscope.report.shares import share_at, share_layer
+from anchorscope.report.shares import share_at
 from anchorscope.report.wording import NOTHING, Table, as_percent, number, spanned
 from anchorscope.stats.estimate import Estimate
 from anchorscope.study.grid import Study
@@ -29,7 +29,7 @@ from anchorscope.study.study_folder import FILE, RUNS, StudyFolder, open_study
 
 PAGE = "report.html"
 _DAMAGED = "damaged"
-_MEASURES = ("question_share", "random_share", "auc", "q_anchored")
+_MEASURES = ("needs_question", "needs_random", "auc", "q_anchored")
 _SCHEMA: dict[str, type[pl.DataType]] = {
     "run": pl.String,
     "model": pl.String,
@@ -133,10 +133,10 @@ def runs_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -> T
     for run in states:
         findings = finished[run.name].findings if run.name in finished else None
         numbers = [_numbers(findings, name) for name in findings.datasets] if findings else []
-        share, auc = ([one[name].value for one in numbers if name in one] for name in ("question_share", "auc"))
+        share, auc = ([one[name].value for one in numbers if name in one] for name in ("needs_question", "auc"))
         cells = (spanned(share, as_percent) or NOTHING, spanned(auc, lambda value: number(value, 2)) or NOTHING)
         rows.append((run.name, run.state, run.model, run.prompt, str(run.seed), *cells, run.error or ""))
-    head = ("run", "state", "model", "prompt", "seed", "key words remove", "AUC of the probe", "error")
+    head = ("run", "state", "model", "prompt", "seed", "needs the key words", "AUC of the probe", "error")
     return Table(head, tuple(rows), len(head))
 
 
@@ -160,11 +160,10 @@ def summary_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -
 
 
 def _numbers(findings: Findings, dataset: str) -> dict[str, Estimate]:
-    layer = share_layer(findings, dataset)
     asked = {"assignment": "plain", "intervention": "knockout", "group": Q_ANCHORED}
     values = (
-        share_at(findings, dataset, layer),
-        share_at(findings, dataset, layer, "random"),
+        share_at(findings, dataset),
+        share_at(findings, dataset, "random"),
         nested_auc(findings, dataset),
         summary_of(findings, dataset, "group_share", **asked),
     )

@@ -41,14 +41,7 @@ from anchorscope.validation.recovery import (
     recovery_table,
     sentences,
 )
-from anchorscope.validation.world_marks import (
-    SIZES,
-    run_worlds,
-    shown_size,
-    worlds_sentences,
-    worlds_summary,
-    worlds_table,
-)
+from anchorscope.validation.world_marks import SIZES, run_worlds, worlds_sentences, worlds_summary, worlds_table
 from anchorscope.validation.worlds import WORLDS
 
 DATASET = "planted"
@@ -132,16 +125,19 @@ def _validate(
     scores = read_scores(run, items)
     recovery = recovery_table(items, scores, options.bootstrap, options.seed)
     confusion = confusion_table(items, scores)
-    found_in_worlds = run_worlds(options.replicas, options.world_items, device, options.seed, options.worlds, listener)
-    worlds = worlds_table(found_in_worlds)
+    world_results = run_worlds(options.replicas, options.world_items, device, options.seed, options.worlds, listener)
+    worlds = worlds_table(world_results)
     for name, table in (("recovery", recovery), ("confusion", confusion), ("worlds", worlds)):
         with replacing(out / f"{name}.csv") as half_made:
             table.write_csv(half_made)
-    told = [*sentences(items, recovery), *worlds_sentences(found_in_worlds)]
-    section = worlds_section(worlds, {one.name: one.about for one in WORLDS.values()}, shown_size(found_in_worlds))
-    write_validation(_page(options, items, recovery, confusion, run, told, section), out, listener)
+    summary_sentences = [*sentences(items, recovery), *worlds_sentences(world_results)]
+    section = worlds_section(worlds, {world.name: world.about for world in WORLDS.values()})
+    write_validation(_page(options, items, recovery, confusion, run, summary_sentences, section), out, listener)
     with replacing(out / SUMMARY) as half_made:
-        found = summary(out, recovery, confusion, run) | {"worlds": worlds_summary(found_in_worlds), "summary": told}
+        found = summary(out, recovery, confusion, run) | {
+            "worlds": worlds_summary(world_results),
+            "summary": summary_sentences,
+        }
         text = sealed_text(out, {**found, "command": _command(options, str(out))}, _written(out))
         half_made.write_text(text, encoding="utf-8")
     return out

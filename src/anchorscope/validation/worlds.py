@@ -1,360 +1,248 @@
-"""The worlds: what is planted in the states of items, what makes it hard to find, and what is so in each.
+"""Worlds whose parts are known: states are drawn, with evidence for the label in known places, and nothing else.
 
-Every item's state holds evidence for its label in a question part and an answer part, each with noise of its own.
-Worlds differ in how the evidence is divided between the parts, in what else of the state tells how it is divided, and
-in what goes wrong. A world's *twin* looks the same and has one pathway: all that is tied to the pathways is there, but
-every item has half of its evidence in each part. A rule that finds two groups in a twin is wrong.
+Every item's clean state holds a question feature, an answer feature and a match, each the label times a strength plus
+noise, among directions that tell nothing. The state before the answer has the question's feature, the state with the
+key words cut has the answer's, and neither has the match, which is the product of two signs: one in the question, one
+in the answer. Each state shares some of the nuisance with the clean one. A control cut takes nuisance only. Worlds
+differ in where the evidence is and in what makes it hard to attribute.
 
-A state is a set of independent directions, mixed by a rotation: both parts' evidence, what leans with the item's kind,
-the relation's codes, and nuisance that tells nothing. The cut redraws the question's evidence, the question's code of
-the relation and half of the nuisance, and moves all items alike towards "false", as cuts of real models do. A random
-cut redraws a few directions of nuisance. Labels and relations are the same in all replicas.
-
-The truth is what an endless sample would tell. The share is Λ by its definition, with the best linear probe and the
-best linear explanation from the cut state; of Gaussian evidence in both parts it is
-[μ_q²/(1 + μ_a²)] / (μ_q² + μ_a²): evidence that both parts have counts as the answer's. The ceiling is the AUC, within
-true and within false answers, of the likelihood ratio of both kinds: what it doesn't reach is not asked of a rule.
+The truth is what an endless sample would give: the best linear probe, and need(V) by least squares.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.special import expit, logsumexp
-from scipy.stats import norm
+from numpy.typing import NDArray
+from scipy.special import expit
 from torch import Tensor
 
+from anchorscope.evidence_parts.parts import ANSWER, EITHER, NEEDS_ANSWER, NEEDS_QUESTION, QUESTION, TOGETHER
 from anchorscope.stats.auc import auc
 
-HALF = 0.5
-"""Share of the evidence in the question part where there is one pathway."""
-N_RELATIONS = 8
-"""Relations of the world that has some."""
-
-Division = Literal["half", "two", "graded"]
-"""Every item half and half; all of it in one part; a share of its own for every item."""
+WIDTH = 120
+"""Directions of a state that tell nothing."""
+N_ENDLESS = 200_000
+"""Items that stand for endlessly many."""
+_NEWTON_STEPS = 8
+_OF_A_GROUP = 40  # items, where there are endlessly many groups
+_SIGN_NOISE = 0.3  # of the two signs whose product is the match
+_OUTLIER_SCALE, _N_OUTLIERS = 50.0, 3
 
 
 @dataclass(frozen=True)
 class World:
-    """What is planted."""
+    """Where the evidence is, in standard deviations of a feature's noise, and what makes it hard to attribute."""
 
     name: str
     about: str
-    """One line: what makes it hard."""
-    division: Division = "two"
-    """How an item's evidence is divided between question and answer."""
-    strength: float = 1.28
-    """Size of an item's whole evidence, in standard deviations of the noise of a part."""
-    visible: float = 1.0
-    """How far the state leans, in one direction that no cut touches, with the item's kind; 0 where it does not."""
-    hidden: float = 0.0
-    """How far it leans in two directions whose *signs together* tell the kind, and neither alone."""
-    question_true: float = 0.5
-    """Share of question items among true answers; among false ones it is 1 less this."""
-    label_noise: float = 0.0
-    """Share of labels that say the opposite of the evidence."""
-    by_relation: bool = False
-    """Whether relations decide how likely an item is true, and how likely it is a question item."""
-    missed: float = 0.0
-    """Share of the key tokens that the cut misses."""
-
-    @property
-    def has_kinds(self) -> bool:
-        """Whether items differ in their pathway."""
-        return self.division != "half"
-
-    @property
-    def twin(self) -> "World":
-        """The same with one pathway: the evidence as strong for the probe, and divided evenly in every item."""
-        # A probe weighs both parts alike; an item with all of its evidence in one of them has noise from the other.
-        strength = self.strength / np.sqrt(2) if self.division == "two" else self.strength
-        return replace(self, division="half", strength=float(strength))
-
-    def shares(self, kind: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-        """Share of an item's evidence that is in the question part, by its kind (1: question, 0: answer)."""
-        return np.full_like(kind, HALF) if self.division == "half" else kind
-
-    def log_odds_shares(self, kind: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-        """Share of an item's log-odds that the question part contributes, to a probe that weighs both parts alike."""
-        question = np.sqrt(self.shares(kind))
-        return question / (question + np.sqrt(1 - self.shares(kind)))
+    question: float = 0.0
+    answer: float = 0.0
+    match: float = 0.0
+    true_share: float = 0.5
+    """Share of true answers."""
+    shared_noise: float = 0.0
+    """Correlation of the noise of question and answer; 1: one and the same feature."""
+    graded: bool = False
+    """Whether every item divides its evidence between question and answer in a way of its own."""
+    two_kinds: bool = False
+    """Whether every item has all of its evidence in the question or all of it in the answer, and states tell which."""
+    strength_range: float = 1.0
+    """Ratio of the strongest to the weakest item's evidence."""
+    strength_visible: bool = False
+    """Whether a direction of every state tells an item's strength."""
+    noise_only: bool = False
+    """Both cuts add noise to the clean state and take nothing away."""
+    recoded: bool = False
+    """The cut takes nothing, but turns the question's feature by a sign that another direction tells."""
+    heavy_tails: bool = False
+    """Noise of Student's t with three degrees of freedom."""
+    outliers: bool = False
+    """Some directions that tell nothing are fifty times as large as the others."""
+    n_groups: int | None = None
+    """Groups that share half of their features' noise; None: every item is its own."""
 
 
 _ALL = (
+    World("half-auc-0.62", "half of the evidence in the question, half in the answer; a weak probe", 0.15, 0.15),
+    World("half", "the same, AUC 0.85", 0.52, 0.52),
+    World("half-auc-0.98", "the same, a strong probe", 1.03, 1.03),
+    World("true-10", "half and half, few true answers", 0.52, 0.52, true_share=0.1),
+    World("true-90", "half and half, few false answers", 0.52, 0.52, true_share=0.9),
+    World("question", "all of it in the question", 0.74),
+    World("answer", "all of it in the answer", 0.0, 0.74),
+    World("redundant-0.5", "half and half with noise in common", 0.6, 0.6, shared_noise=0.5),
+    World("redundant-0.9", "half and half with nearly the same noise", 0.7, 0.7, shared_noise=0.9),
+    World("same", "question and answer tell one and the same thing", 0.74, 0.74, shared_noise=1.0),
+    World("match", "only question and answer together tell it", match=0.74),
+    World("thirds", "question, answer and match a third each", 0.43, 0.43, 0.43),
+    World("graded", "every item divides its evidence in a way of its own", 0.74, 0.74, graded=True),
     World(
-        "one-pathway",
-        "every item takes half of its evidence from the question and half from the answer",
-        "half",
-        0.65,
-        visible=0.0,
-    ),
-    World("two-pathway", "two kinds of items, and a direction that tells them apart in 92 of 100 pairs"),
-    World(
-        "80/20", "the same; four of five question items are true, four of five answer items false", question_true=0.8
+        "two-kinds", "half of the items have all of it in the question, half in the answer", 0.9, 0.9, two_kinds=True
     ),
     World(
-        "weak", "the same; a tenth of the labels are wrong and the probe's AUC is 0.8", strength=1.13, label_noise=0.1
+        "strength-visible",
+        "items differ fourfold in strength, and states tell it",
+        0.52,
+        0.52,
+        strength_range=4.0,
+        strength_visible=True,
     ),
-    World("hidden", "two kinds that only a combination of two directions tells apart", visible=0.0, hidden=2.0),
-    World("graded", "every item has a share of its own, drawn from a Beta distribution", "graded", 0.9),
+    World("strength-hidden", "items differ fourfold in strength", 0.52, 0.52, strength_range=4.0),
     World(
-        "relation",
-        "relations are tied to pathway and truth; question and answer tell the relation",
-        visible=0.0,
-        by_relation=True,
+        "noise-only", "cut and control add noise and take nothing: their difference is 0", 0.52, 0.52, noise_only=True
     ),
-    World("missed", "names of several tokens, of which the cut misses a fifth", missed=0.2),
+    World("heavy-tails", "half and half with noise of heavy tails", 0.7, 0.7, heavy_tails=True),
+    World("outliers", "half and half among a few directions fifty times as large", 0.52, 0.52, outliers=True),
+    World("groups-24", "half and half in 24 groups that share noise", 0.52, 0.52, n_groups=24),
+    World("groups-12", "half and half in 12 groups: fewer than a report asks for", 0.52, 0.52, n_groups=12),
+    World("recoded", "nothing is lost, but read in another form", 0.52, 0.52, recoded=True),
 )
-WORLDS: dict[str, World] = {one.name: one for one in _ALL}
+WORLDS: dict[str, World] = {world.name: world for world in _ALL}
 """All worlds by name."""
 
-
-WIDTH = 48
-"""Directions of a state."""
-TOWARDS_FALSE = 1.0
-"""How far the cut moves the question's part of every item, in standard deviations of its noise."""
-TRUE_OF_RELATION = 0.7
-"""Share of true answers in the relations of one half, and of false ones in those of the other."""
-QUESTION_OF_RELATION = 0.85
-"""Likewise for question and answer items."""
-_CODE = 2.0  # how far a state leans with its relation, in the question's part and in the answer's
-_TOKENS = (2, 5)  # of a name
-_CUT_NOISE = 0.5  # of the question's part once it is cut: little comes from there, so that missed tokens are heard
-_RANDOM_CUT = 4  # directions of nuisance that it redraws
+Columns = Float[np.ndarray, "replica item feature"]
 
 
 @dataclass(frozen=True)
-class Planted:
-    """Items before they are mixed: every part a direction of its own. First axis: replicas."""
+class Features:
+    """What tells something in each state, before nuisance and rotation."""
 
     labels: Bool[np.ndarray, " item"]
-    relations: Int[np.ndarray, " item"]
-    """All 0 where there are none."""
-    kind: Float[np.ndarray, "replica item"]
-    """1: a question item, 0: an answer item; anything between where shares are graded."""
-    clean: Float[np.ndarray, "replica item direction"]
-    """What tells something: question, answer, what leans with the kind, codes of the relation."""
-    cut: Float[np.ndarray, "replica item direction"]
-    """The same under the cut."""
+    groups: Int[np.ndarray, " item"]
+    clean: Columns
+    before: Columns
+    cut: Columns
+    control: Columns
 
 
 @dataclass(frozen=True)
-class Made:
-    """States as a model would give them."""
+class States:
+    """States as a model would give them, [replica, item, d_model]."""
 
-    planted: Planted
-    clean: Float[Tensor, "replica item d_model"]
-    cut: Float[Tensor, "replica item d_model"]
-    """Under the knockout."""
-    random: Float[Tensor, "replica item d_model"]
-    """Under a cut that takes nothing of the evidence."""
-
-    def take(self, number: int) -> "Made":
-        """The first replicas."""
-        few = slice(number)
-        planted = replace(
-            self.planted, kind=self.planted.kind[few], clean=self.planted.clean[few], cut=self.planted.cut[few]
-        )
-        return Made(planted, self.clean[few], self.cut[few], self.random[few])
+    labels: Bool[np.ndarray, " item"]
+    groups: Int[np.ndarray, " item"]
+    clean: Tensor
+    before: Tensor
+    cut: Tensor
+    control: Tensor
 
 
-def plant(world: World, n_items: int, replicas: int, rng: np.random.Generator) -> Planted:
-    """Draws the telling directions of every item."""
-    labels, relations = _labels(world, n_items)
-    sign = np.where(labels, 1.0, -1.0)
+def draw_features(world: World, n_items: int, replicas: int, rng: np.random.Generator) -> Features:
+    """Draws what tells something of every item; labels and groups are the same in all replicas."""
     shape = (replicas, n_items)
-    kind = _kinds(world, labels, relations, shape, rng)
-    share = world.shares(kind)
-    evidence = world.strength * sign * np.where(rng.random(shape) < world.label_noise, -1.0, 1.0)
-    question = np.sqrt(share) * evidence + rng.standard_normal(shape)
-    answer = np.sqrt(1 - share) * evidence + rng.standard_normal(shape)
-    left = _left_by_the_cut(world, question, rng)
-    stays = np.stack([answer, *_leaning(world, kind, rng)], axis=-1)
-    clean, cut = (np.concatenate([one[..., None], stays], axis=-1) for one in (question, left))
-    if world.by_relation:
-        code = np.eye(N_RELATIONS)[relations]
-        noise = rng.standard_normal((3, *shape, N_RELATIONS))
-        of_answer = _CODE * code + noise[1]
-        clean = np.concatenate([clean, _CODE * code + noise[0], of_answer], axis=-1)
-        cut = np.concatenate([cut, noise[2], of_answer], axis=-1)
-    return Planted(labels, relations, kind, clean, cut)
+    groups = np.arange(n_items) % (world.n_groups or n_items)
+    rank = np.arange(n_items) // (world.n_groups or 1)  # true answers are spread evenly over groups
+    labels = np.floor((rank + 1) * world.true_share + 1e-9) > np.floor(rank * world.true_share + 1e-9)
+    sign = np.where(labels, 1.0, -1.0)
 
+    def noise() -> NDArray[np.float64]:
+        own = rng.standard_t(3, shape) if world.heavy_tails else rng.standard_normal(shape)
+        if world.n_groups is None:
+            return own
+        return np.sqrt(0.5) * (own + rng.standard_normal((replicas, world.n_groups))[:, groups])
 
-def _labels(world: World, n_items: int) -> tuple[np.ndarray, np.ndarray]:
-    """Half of the answers are true; relations, where there are some, differ in how many of theirs are."""
-    place = np.arange(n_items)
-    if not world.by_relation:
-        return place % 2 == 0, np.zeros(n_items, dtype=np.int64)
-    relations = place % N_RELATIONS
-    often = np.where(relations % 2 == 0, TRUE_OF_RELATION, 1 - TRUE_OF_RELATION)
-    within = place // N_RELATIONS
-    return np.floor((within + 1) * often) > np.floor(within * often), relations
-
-
-def _kinds(
-    world: World, labels: np.ndarray, relations: np.ndarray, shape: tuple[int, int], rng: np.random.Generator
-) -> np.ndarray:
-    if world.division == "graded":
-        return rng.beta(1.0, 1.0, shape)
-    likely = question_share_of(world, labels, relations)
-    return (rng.random(shape) < likely).astype(np.float64)
-
-
-def question_share_of(world: World, labels: np.ndarray, relations: np.ndarray) -> np.ndarray:
-    """How likely an item with this label and relation is a question item."""
-    if world.by_relation:
-        return np.where(relations % 2 == 0, QUESTION_OF_RELATION, 1 - QUESTION_OF_RELATION)
-    return np.where(labels, world.question_true, 1 - world.question_true)
-
-
-def _leaning(world: World, kind: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """Directions that lean with the kind, or with two signs whose product it is."""
-    found = []
-    if world.visible:
-        found.append(world.visible * (2 * kind - 1) + rng.standard_normal(kind.shape))
-    if world.hidden:
-        first = np.where(rng.random(kind.shape) < 0.5, 1.0, -1.0)
-        second = first * np.where(kind > 0.5, 1.0, -1.0)
-        found += [world.hidden * one + rng.standard_normal(kind.shape) for one in (first, second)]
-    return found
-
-
-def _left_by_the_cut(world: World, question: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The question's part under the cut: new noise, but for the tokens that were missed."""
-    fresh = _CUT_NOISE * rng.standard_normal(question.shape)
-    if not world.missed:
-        return fresh - TOWARDS_FALSE
-    tokens = rng.integers(_TOKENS[0], _TOKENS[1] + 1, question.shape)
-    missed = rng.binomial(tokens, world.missed) / tokens
-    # Each token has its share of the evidence and of the noise; given their sum, that of some of them is uncertain.
-    kept = missed * question + np.sqrt(missed * (1 - missed)) * rng.standard_normal(question.shape)
-    return kept + np.sqrt(1 - missed) * fresh - (1 - missed) * TOWARDS_FALSE
-
-
-def make_states(world: World, n_items: int, replicas: int, rng: np.random.Generator, width: int = WIDTH) -> Made:
-    """Draws items and mixes their directions with nuisance, by a rotation of each replica's own."""
-    planted = plant(world, n_items, replicas, rng)
-    n_nuisance = width - planted.clean.shape[-1]
-    deviation = (1 + np.arange(n_nuisance)) ** -0.5
-    nuisance, other = (rng.standard_normal((replicas, n_items, n_nuisance)) * deviation for _ in range(2))
-    redrawn, by_chance = nuisance.copy(), nuisance.copy()
-    redrawn[..., ::2] = other[..., ::2]
-    by_chance[..., :_RANDOM_CUT] = other[..., :_RANDOM_CUT]
-    rotation = np.linalg.qr(rng.standard_normal((replicas, width, width)))[0]
-    clean, cut, random = (
-        torch.from_numpy((np.concatenate([telling, rest], axis=-1) @ rotation).astype(np.float32))
-        for telling, rest in ((planted.clean, nuisance), (planted.cut, redrawn), (planted.clean, by_chance))
+    strength = world.strength_range ** rng.uniform(-0.5, 0.5, shape)
+    divided = rng.uniform(0, 1, shape)
+    if world.two_kinds:
+        divided = np.round(divided)
+    common = noise()
+    of_question, of_answer = (
+        np.sqrt(world.shared_noise) * common + np.sqrt(1 - world.shared_noise) * noise() for _ in range(2)
     )
-    return Made(planted, clean, cut, random)
+    is_divided = world.graded or world.two_kinds
+    weights = (np.sqrt(2 * divided), np.sqrt(2 * (1 - divided))) if is_divided else (1.0, 1.0)
+    question = world.question * weights[0] * strength * sign + of_question
+    answer = world.answer * weights[1] * strength * sign + of_answer
+    match = world.match * strength * sign + noise()
+    first = np.where(rng.random(shape) < 0.5, 1.0, -1.0)
+    first_seen, second_seen = (side + _SIGN_NOISE * rng.standard_normal(shape) for side in (first, first * sign))
+    seen = [np.log(strength)] if world.strength_visible else []
+    seen += [3 * (divided - 0.5) + rng.standard_normal(shape)] if world.two_kinds else []
+    clean = np.stack([question, answer, match, first_seen, second_seen, *seen], axis=-1)
+    before = np.stack([question, first_seen, *seen], axis=-1)
+    cut = np.stack([answer, second_seen, *seen], axis=-1)
+    control = clean
+    if world.noise_only:
+        cut, control = (clean + rng.standard_normal(clean.shape) for _ in range(2))
+    if world.recoded:
+        turned = np.where(rng.random(shape) < 0.5, 1.0, -1.0)
+        cut = np.concatenate([clean[..., 1:], (question * turned)[..., None], turned[..., None]], axis=-1)
+    return Features(labels, groups, clean, before, cut, control)
 
 
-N_ENDLESS = 300_000
-"""Items that stand for endlessly many: a share is then off by about 0.003."""
-_FOR_CEILING = 40_000  # of them, from which the ceiling is computed
-_NEWTON_STEPS = 7
-_GRADES = 21  # shares that the ceiling of graded worlds is summed over
+def draw_states(world: World, n_items: int, replicas: int, rng: np.random.Generator, width: int = WIDTH) -> States:
+    """Draws items and mixes what tells something with nuisance, by one rotation for each kind of state."""
+    features = draw_features(world, n_items, replicas, rng)
+    deviation = 1.5 * (1 + np.arange(width)) ** -0.5
+    if world.outliers:
+        deviation[:_N_OUTLIERS] = _OUTLIER_SCALE
 
-Columns = Float[np.ndarray, "item direction"]
+    def nuisance() -> Columns:
+        return rng.standard_normal((replicas, n_items, width)) * deviation
+
+    own = nuisance()
+    before, cut, control = nuisance(), nuisance(), nuisance()
+    before[..., ::3], cut[..., ::2], control[..., ::2] = own[..., ::3], own[..., ::2], own[..., ::2]
+    if world.noise_only:
+        cut, control = own + nuisance(), own + nuisance()
+    states = []
+    for telling, rest in (
+        (features.clean, own),
+        (features.before, before),
+        (features.cut, cut),
+        (features.control, control),
+    ):
+        columns = np.concatenate([telling, rest], axis=-1)
+        rotation = np.linalg.qr(rng.standard_normal((columns.shape[-1],) * 2))[0]
+        states.append(torch.from_numpy((columns @ rotation).astype(np.float32)))
+    return States(features.labels, features.groups, *states)
 
 
 @dataclass(frozen=True)
 class Truth:
     """What is so in a world."""
 
-    share: float
-    """Λ of the cut that is made."""
-    whole_share: float
-    """Λ of a cut that misses nothing."""
+    parts: dict[str, float]
     probe_auc: float
-    """AUC of the best linear probe."""
-    ceiling: tuple[float, float]
-    """AUC for the kind that can be reached, within true and within false answers; NaN where there are no kinds."""
-
-    @property
-    def label_ceiling(self) -> float:
-        """What can be reached of Gaussian evidence by whoever knows nothing but the label to refer to."""
-        return float(norm.cdf(norm.ppf(self.probe_auc) / 2))
+    """Of the best linear probe."""
 
 
 def find_truth(world: World, rng: np.random.Generator, n_items: int = N_ENDLESS) -> Truth:
-    """Shares and ceiling, from one large draw."""
-    planted = plant(world, n_items, 1, rng)
-    log_odds = best_probe(planted.clean[0], planted.labels)
-    share = linear_share(log_odds, planted.cut[0], planted.labels)
-    whole = share
-    if world.missed:
-        complete = plant(replace(world, missed=0.0), n_items, 1, rng)
-        whole = linear_share(best_probe(complete.clean[0], complete.labels), complete.cut[0], complete.labels)
-    return Truth(share, whole, float(auc(log_odds, planted.labels)), _ceiling(world, planted))
+    """The parts from one large draw, by least squares."""
+    many = replace(world, n_groups=n_items // _OF_A_GROUP) if world.n_groups else world
+    features = draw_features(many, n_items, 1, rng)
+    z, labels = _best_probe(features.clean[0], features.labels), features.labels
+    cut, before = features.cut[0], features.before[0]
+    needs_question, needs_answer = _linear_need(z, cut, labels), _linear_need(z, before, labels)
+    together = _linear_need(z, np.concatenate([cut, before], axis=-1), labels)
+    parts = {
+        TOGETHER: together,
+        QUESTION: needs_question - together,
+        ANSWER: needs_answer - together,
+        EITHER: 1 - needs_question - needs_answer + together,
+        NEEDS_QUESTION: needs_question,
+        NEEDS_ANSWER: needs_answer,
+    }
+    return Truth(parts, float(auc(z, labels)))
 
 
-def best_probe(states: Columns, labels: Bool[np.ndarray, " item"]) -> Float[np.ndarray, " item"]:
+def _best_probe(states: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Log-odds by logistic regression without a penalty (Newton's method)."""
     columns = np.column_stack([states, np.ones(len(states))])
     weight = np.zeros(columns.shape[1])
     for _ in range(_NEWTON_STEPS):
-        sure = expit(columns @ weight)
-        curvature = (columns * (sure * (1 - sure))[:, None]).T @ columns
-        weight += np.linalg.lstsq(curvature, columns.T @ (labels - sure), rcond=None)[0]
-    return columns @ weight
+        likely = expit(columns @ weight)
+        curvature = (columns * (likely * (1 - likely))[:, None]).T @ columns
+        weight += np.linalg.lstsq(curvature, columns.T @ (labels - likely), rcond=None)[0]
+    return np.asarray(columns @ weight)
 
 
-def linear_share(log_odds: Float[np.ndarray, " item"], cut: Columns, labels: Bool[np.ndarray, " item"]) -> float:
-    """Σ (s − ŝ)(z − ẑ) / Σ s·z, both explained from the cut states by least squares."""
+def _linear_need(z: NDArray[np.float64], view: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
     sign = np.where(labels, 1.0, -1.0)
-    targets = np.column_stack([sign, log_odds])
-    columns = np.column_stack([cut, np.ones(len(cut))])
+    targets = np.column_stack([sign, z])
+    columns = np.column_stack([view, np.ones(len(view))])
     left = targets - columns @ np.linalg.lstsq(columns, targets, rcond=None)[0]
-    return float(left[:, 0] @ left[:, 1] / (sign @ log_odds))
-
-
-def _ceiling(world: World, planted: Planted) -> tuple[float, float]:
-    if not world.has_kinds:
-        return float("nan"), float("nan")
-    few = slice(_FOR_CEILING)
-    planted = Planted(
-        planted.labels[few], planted.relations[few], planted.kind[:, few], planted.clean[:, few], planted.cut[:, few]
-    )
-    belief, kind, true = _posterior_share(world, planted), planted.kind[0] > 0.5, planted.labels
-    return float(auc(belief[true], kind[true])), float(auc(belief[~true], kind[~true]))
-
-
-def _posterior_share(world: World, planted: Planted) -> Float[np.ndarray, " item"]:
-    """The expected kind of each item, given its label and all of its directions."""
-    graded = world.division == "graded"
-    kinds = (np.arange(_GRADES) + 0.5) / _GRADES if graded else np.array([0.0, 1.0])
-    likely = question_share_of(world, planted.labels, planted.relations)
-    log_p = np.zeros((len(kinds), len(likely)))
-    question, answer, *leaning = np.moveaxis(planted.clean[0], -1, 0)
-    sign = np.where(planted.labels, 1.0, -1.0)
-    for place, kind in enumerate(kinds):
-        if not graded:
-            log_p[place] += np.log(likely if kind else 1 - likely)
-        log_p[place] += _log_evidence(world, kind, sign, question, answer)
-        if world.visible:
-            log_p[place] += norm.logpdf(leaning[0], world.visible * (2 * kind - 1))
-        if world.hidden:
-            wanted = 1.0 if kind > 0.5 else -1.0
-            ways = [
-                norm.logpdf(leaning[0], world.hidden * one) + norm.logpdf(leaning[1], world.hidden * one * wanted)
-                for one in (1.0, -1.0)
-            ]
-            log_p[place] += logsumexp(ways, axis=0)
-    posterior = np.exp(log_p - logsumexp(log_p, axis=0))
-    return kinds @ posterior
-
-
-def _log_evidence(
-    world: World, kind: float, sign: np.ndarray, question: np.ndarray, answer: np.ndarray
-) -> Float[np.ndarray, " item"]:
-    """How likely both parts are, given the kind and a label that may be wrong."""
-    ways = []
-    for turned, often in ((1.0, 1 - world.label_noise), (-1.0, world.label_noise)):
-        if often:
-            mean = turned * world.strength * sign
-            of_parts = norm.logpdf(question, np.sqrt(kind) * mean) + norm.logpdf(answer, np.sqrt(1 - kind) * mean)
-            ways.append(np.log(often) + of_parts)
-    return logsumexp(ways, axis=0)
+    covariance = np.cov(sign, z)
+    return float((left[:, 0] @ left[:, 1]) / (left[:, 0] @ left[:, 0]) / (covariance[0, 1] / covariance[0, 0]))

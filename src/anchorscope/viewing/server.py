@@ -1,35 +1,54 @@
-"""A small server on this machine: the list of what was made, and the files of those folders, and nothing else.
+"""A small server on this machine: the list of results below a folder, and the files of those folders, nothing else.
 
 It answers GET and HEAD, to names of this machine only, so that no page of another site can ask it through the user's
-browser. A file is given out if it lies, links resolved, within a folder of ours below the one that is shown.
+browser. A file is sent if it lies, links resolved, within a folder of ours below the one that is shown.
 """
 
+import io
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
+from anchorscope.artefacts.sealed_folder import COMPARISON, DETECTORS, RUN, STUDY, VALIDATION, kind_of
 from anchorscope.errors import UserError
-from anchorscope.viewing.found import Shelf, kind_of
-from anchorscope.viewing.index_page import index_page
+from anchorscope.report.page_writer import fragment
+from anchorscope.viewing.results import Result, ResultFolder
 
-FILES = "/files/"
-"""Below it lie the files of the folders that are shown."""
-LOOPBACK = ("127.0.0.1", "localhost")
+_FILES = "/files/"
+_LOOPBACK = ("127.0.0.1", "localhost")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
 _PAGE = f"{_NOTHING}; img-src 'self' data:; script-src 'unsafe-inline'"  # a report's own policy allows less
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".md": "text/plain; charset=utf-8",
-    ".csv": "text/csv; charset=utf-8",
-    ".json": "application/json",
-    ".toml": "text/plain; charset=utf-8",
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".pdf": "application/pdf",
+_KINDS = {
+    RUN: ("run", "runs"),
+    COMPARISON: ("comparison", "comparisons"),
+    DETECTORS: ("folder of detectors", "folders of detectors"),
+    VALIDATION: ("validation", "validations"),
+    STUDY: ("study", "studies"),
 }
-_DOWNLOAD = "application/octet-stream"
-_PIECE = 1 << 20
+
+
+def index_page(results: Sequence[Result], folder: Path) -> str:
+    """The list as HTML: the newest first, its answer card open, the others one line each."""
+    entries = [
+        {
+            "one": result,
+            "kind": _KINDS[result.kind][0],
+            "when": time.strftime("%Y-%m-%d %H:%M", time.localtime(result.changed)),
+            "place": str(folder / result.name),
+            "address": _FILES + quote((Path(result.name) / result.page).as_posix()) if result.page else None,
+        }
+        for result in results
+    ]
+    first = next((number for number, result in enumerate(results) if result.card is not None), None)
+    counts = Counter(result.kind for result in results)
+    counted = ", ".join(f"{n} {_KINDS[kind][n > 1]}" for kind in _KINDS if (n := counts[kind])) or "nothing yet"
+    return fragment("view", {"entries": entries, "folder": str(folder), "counted": counted, "first": first})
 
 
 class ViewServer(ThreadingHTTPServer):
@@ -39,9 +58,8 @@ class ViewServer(ThreadingHTTPServer):
     allow_reuse_address = False  # a port that another program listens on is refused, not shared
 
     def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.shelf = Shelf(folder.resolve())
-        self.shown = folder
-        self.is_public = host not in LOOPBACK
+        self.results, self.shown = ResultFolder(folder.resolve()), folder
+        self.is_public = host not in _LOOPBACK
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -52,102 +70,91 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to open."""
+        """The address to open."""
         host = "127.0.0.1" if self.server_address[0] in ("0.0.0.0", "localhost") else self.server_address[0]
         return f"http://{host!s}:{self.server_address[1]}/"
 
 
-def address_of(name: str, file: str) -> str:
-    """The address of a file of a folder that is shown."""
-    return FILES + quote(f"{name}/{file}" if name != "." else file)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One request."""
+class _Handler(SimpleHTTPRequestHandler):
+    """One request: the standard library sends files, this class decides which."""
 
     server: ViewServer
     server_version = "anchorscope"
     sys_version = ""
-
-    def do_GET(self) -> None:
-        self._answer(with_body=True)
-
-    def do_HEAD(self) -> None:
-        self._answer(with_body=False)
+    extensions_map = {  # noqa: RUF012
+        "": "application/octet-stream",
+        ".html": "text/html; charset=utf-8",
+        ".md": "text/plain; charset=utf-8",
+        ".csv": "text/csv; charset=utf-8",
+        ".json": "application/json",
+        ".toml": "text/plain; charset=utf-8",
+        ".png": "image/png",
+        ".svg": "image/svg+xml",
+        ".pdf": "application/pdf",
+    }
+    policy = _NOTHING
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the terminal is the user's."""
 
-    def _answer(self, with_body: bool) -> None:
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # the browser went elsewhere
+            super().handle()
+
+    def send_head(self) -> BinaryIO | None:
+        """Headers of a response; what it returns is the body of a GET."""
+        host = self.headers.get("Host") or ""
+        names = (*_LOOPBACK, self.server.server_address[0])
+        if not self.server.is_public and host.rpartition(":")[0] not in names and host not in names:
+            self.send_error(HTTPStatus.FORBIDDEN)
+            return None
         try:
             path = unquote(urlsplit(self.path).path, errors="strict")
-        except (ValueError, UnicodeDecodeError):
-            return self._refuse(HTTPStatus.BAD_REQUEST)
-        if not self._is_asked_by_name():
-            return self._refuse(HTTPStatus.FORBIDDEN)
+        except ValueError:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return None
         if path == "/":
-            text = index_page(self.server.shelf.found(), self.server.shown, address_of)
-            return self._send(text.encode("utf-8"), _TYPES[".html"], _NOTHING, with_body)
-        if path == "/favicon.ico":  # every browser asks for one, and tells on its console if there is none
+            return self._send_index()
+        if path == "/favicon.ico":  # every browser asks for one, and reports on its console if there is none
             self.send_response(HTTPStatus.NO_CONTENT)
-            return self.end_headers()
-        file = self._file(path.removeprefix(FILES)) if path.startswith(FILES) else None
+            self.end_headers()
+            return None
+        file = self._find_file(path.removeprefix(_FILES)) if path.startswith(_FILES) else None
         if file is None:
-            return self._refuse(HTTPStatus.NOT_FOUND)
-        self._send_file(file, with_body)
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
+        self._file, self.policy = file, _PAGE if file.suffix == ".html" else _NOTHING
+        return super().send_head()  # type: ignore[return-value]
 
-    def _is_asked_by_name(self) -> bool:
-        """Whether the request names this machine: another site's name that leads here is not ours."""
-        host = (self.headers.get("Host") or "").rpartition(":")[0] or (self.headers.get("Host") or "")
-        return self.server.is_public or host in (*LOOPBACK, self.server.server_address[0])
+    def translate_path(self, path: str) -> str:
+        """The file that `send_head` has checked."""
+        return str(self._file)
 
-    def _file(self, name: str) -> Path | None:
-        """The file of this name, if it is one that may be given out."""
-        root = self.server.shelf.root
+    def _send_index(self) -> BinaryIO:
+        page = index_page(self.server.results.list(), self.server.shown).encode("utf-8")
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", self.extensions_map[".html"])
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        return io.BytesIO(page)
+
+    def _find_file(self, name: str) -> Path | None:
+        """The file of this name, if it may be sent."""
+        root = self.server.results.root
         try:
-            place = (root / name).resolve(strict=True)
+            file = (root / name).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             return None
-        if not place.is_file() or not place.is_relative_to(root):
+        if not file.is_file() or not file.is_relative_to(root):
             return None
-        if any(part.startswith(".") for part in place.relative_to(root).parts):
+        if any(part.startswith(".") for part in file.relative_to(root).parts):
             return None
-        above = [folder for folder in place.parents if folder.is_relative_to(root)]
-        return place if any(kind_of(folder) is not None for folder in above) else None
+        above = [folder for folder in file.parents if folder.is_relative_to(root)]
+        return file if any(kind_of(folder) is not None for folder in above) else None
 
-    def _send_file(self, file: Path, with_body: bool) -> None:
-        kind = _TYPES.get(file.suffix, _DOWNLOAD)
-        policy = _PAGE if file.suffix == ".html" else _NOTHING
-        try:
-            with file.open("rb") as content:
-                self._head(kind, file.stat().st_size, policy)
-                while with_body and (piece := content.read(_PIECE)):
-                    self.wfile.write(piece)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the browser went elsewhere
-        except OSError:
-            self._refuse(HTTPStatus.NOT_FOUND)
-
-    def _send(self, content: bytes, kind: str, policy: str, with_body: bool) -> None:
-        try:
-            self._head(kind, len(content), policy)
-            if with_body:
-                self.wfile.write(content)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
-
-    def _head(self, kind: str, size: int, policy: str) -> None:
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(size))
-        self.send_header("Content-Security-Policy", policy)
+    def end_headers(self) -> None:
+        self.send_header("Content-Security-Policy", self.policy)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-
-    def _refuse(self, status: HTTPStatus) -> None:
-        try:
-            self.send_error(status)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
+        super().end_headers()

@@ -17,13 +17,12 @@ from lm_polygraph import estimators as its
 from lm_polygraph.defaults.register_default_stat_calculators import register_default_stat_calculators
 from lm_polygraph.stat_calculators.entropy import EntropyCalculator
 from lm_polygraph.stat_calculators.greedy_probs import GreedyProbsCalculator
-from lm_polygraph.ue_metrics.ue_metric import get_random_scores
 from lm_polygraph.utils.builder_enviroment_stat_calculator import BuilderEnvironmentStatCalculator
 from lm_polygraph.utils.generation_parameters import GenerationParameters
 
 from anchorscope.adapters.lm_polygraph import AnchorEstimator
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.runs import COLUMNS
+from anchorscope.detectors.features import COLUMNS
 from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.engine.sequences import TokenSequence
@@ -62,16 +61,6 @@ def _stats(whitebox, texts):
 def test_metrics_are_the_same(world):
     given = worlds()[world]
     assert our_values(*given) == pytest.approx(its_values(*given), abs=TOLERANCE)
-
-
-def test_its_random_order_tends_to_the_accuracy():
-    from lm_polygraph.ue_metrics import PredictionRejectionArea
-
-    _, truthful = worlds()["balanced"]
-    target = np.array(truthful, float)
-    for rejected in (1.0, 0.5):
-        area = PredictionRejectionArea(max_rejection=rejected)
-        assert get_random_scores(area, target) == pytest.approx(target.mean(), abs=0.005)
 
 
 def test_log_probability_baselines_are_the_same(whitebox, estimator, tiny_llama, monkeypatch):

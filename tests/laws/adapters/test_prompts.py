@@ -2,7 +2,7 @@
 
 import pytest
 
-from anchorscope.adapters.prompts import answer_of_text, question_of_prompt, visible_text
+from anchorscope.adapters.prompts import question_of_prompt
 from anchorscope.answers.template import make_template
 from anchorscope.errors import UserError
 
@@ -29,24 +29,3 @@ def test_another_prompt_is_refused(tiny_llama):
         with pytest.raises(UserError, match="not the prompt that the detector was trained with") as told:
             question_of_prompt(template, tokenizer, given)
         assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        (" Bram Stoker\nQuestion: Who", "Bram Stoker"),
-        ("\n\n Lima ", "Lima"),
-        ("", ""),
-        (" \n", ""),
-        ("<think>\nhm\n</think>\n\nLima\n", "Lima"),
-        ("<think>\nhm", ""),
-    ],
-)
-def test_an_answer_is_the_first_line_that_is_seen(text, answer):
-    assert answer_of_text(text) == answer
-
-
-def test_special_tokens_are_no_text(tiny_llama):
-    tokenizer = tiny_llama.tokenizer
-    ids = [tokenizer.bos_token_id, *tokenizer(" Lima")["input_ids"], tokenizer.eos_token_id]
-    assert visible_text(tokenizer, ids).strip() == "Lima"

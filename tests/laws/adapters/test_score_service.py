@@ -43,7 +43,7 @@ def test_the_score_is_the_services_own(service: Running, ask_score: Any) -> None
     wanted = {**told["items"][0], "detector": told["detector"], "sha256": told["sha256"]}
     assert found["log_odds"] == pytest.approx(wanted["log_odds"], abs=1e-5)
     assert {name: found[name] for name in ("verdict", "detector", "sha256", "warnings")}.items() <= wanted.items()
-    other = asked(ask_score(*PAIR, service.address + "/", detector="anchor"))
+    other = asked(ask_score(*PAIR, service.address + "/", detector="auto"))
     assert other["sha256"] == "b" * 64
 
 

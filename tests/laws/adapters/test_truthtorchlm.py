@@ -16,8 +16,8 @@ with warnings.catch_warnings():
 from TruthTorchLM import generate_with_truth_value
 from TruthTorchLM.truth_methods import Confidence
 
-from anchorscope.adapters.prompts import answer_of_text
 from anchorscope.adapters.truthtorchlm import AnchorTruth
+from anchorscope.datasets.formats import first_line
 from anchorscope.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the library
@@ -43,7 +43,7 @@ def test_in_its_generation_beside_its_own_method(method, tiny_llama):
         eos_token_id=257,
         pad_token_id=258,
     )
-    wanted = method.detector.score(QUESTION, answer_of_text(found["generated_text"]))
+    wanted = method.detector.score(QUESTION, first_line(found["generated_text"]))
     told = found["method_specific_outputs"][0]
     assert told["truth_value"] == pytest.approx(wanted.log_odds, abs=1e-5)
     assert told["normalized_truth_value"] == pytest.approx(wanted.truth_probability, abs=1e-5)  # higher is true

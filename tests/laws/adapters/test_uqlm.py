@@ -17,11 +17,3 @@ def test_a_file_is_scored(bundle, tiny_llama, tmp_path):
     first = [found[name][0] for name in SCORES]
     assert first == [wanted.truth_probability, wanted.log_odds, wanted.verdict]
     assert [found[name][1] for name in SCORES] == [None, None, "abstain"]
-
-
-def test_a_file_of_empty_answers_is_scored_too(bundle, tiny_llama, tmp_path):
-    write_result(tmp_path / "in.json", {"data": {"prompts": QUESTIONS, "responses": ["", " \n"]}, "metadata": {}})
-    score_file(
-        bundle, tmp_path / "in.json", tmp_path / "out.json", model=tiny_llama.model, tokenizer=tiny_llama.tokenizer
-    )
-    assert read_result(tmp_path / "out.json")["data"]["anchorscope_verdict"] == ["abstain", "abstain"]

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorscope.answers.generate import Answer, do_not_fit
-from anchorscope.answers.label import Label, label_answers, require_enough
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.label import Label, label_answers
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
 from anchorscope.datasets.question import Question
-from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.errors import UserError
 from anchorscope.evidence.further_runs import truth_column
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import key_word_writer, run_answers
+from anchorscope.execute.run_passes import run_answers
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
@@ -25,7 +25,7 @@ from anchorscope.plan.interventions import plan_experiment, plan_rewrite
 from anchorscope.plan.passes import plan_answers, planner_for
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_fitting
-from anchorscope.spans.question_spans import Asker, locate_question_words, question_words
+from anchorscope.spans.question_spans import locate_question_words
 from made_items import make_setting
 from tiny_models import byte_tokenizer, tiny_model
 
@@ -70,26 +70,6 @@ def test_a_given_answer_has_to_fit_as_well(lm: LanguageModel) -> None:
     assert not long.ids
 
 
-def test_nothing_is_run_where_nothing_fits(lm: LanguageModel) -> None:
-    executor = LocalExecutor(lambda: pytest.fail("the model was asked for"))
-    long = replace(FEW_SHOT_TEMPLATE, head="x" * 5000)
-    work = plan_answers([ask("Who?"), ask("Who?", "Bo")], lm.tokenizer, long, ROOM, 4000, CONTEXT)
-    assert [one.status for one in run_answers(executor, work, Silent())] == ["too_long"] * 2
-
-
-def test_of_a_long_prompt_nothing_is_kept(lm: LanguageModel) -> None:
-    work = plan_answers([ask("x" * 10**5), ask("Who?")], lm.tokenizer, FEW_SHOT_TEMPLATE, ROOM, 4000, CONTEXT)
-    assert (work.prompts[0].ids, work.prompts[0].text) == ((), "")
-    assert work.known[0].needs == SHORT + 10**5 + ROOM
-    assert work.prefix == work.prompts[1].ids[: len(work.prefix)]
-
-
-def test_a_model_without_a_limit_takes_all(tiny_llama: LanguageModel) -> None:
-    work = plan_answers([ask("x" * 5000)], tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, ROOM, 4000, None)
-    assert not work.known
-    assert len(work.prompts[0].ids) == SHORT + 5000
-
-
 def test_too_long_questions_have_no_label_and_no_tokens(lm: LanguageModel) -> None:
     questions = [ask("Who is Bo?", "Bo"), ask(filled(LEFT + 1), "Bo"), ask("Who is Al?", "Bo")]
     answers = answered(lm, questions)
@@ -102,27 +82,6 @@ def test_too_long_questions_have_no_label_and_no_tokens(lm: LanguageModel) -> No
 
     located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, words, answers)
     assert [one is None for one in located] == [False, True, False]
-
-
-def test_what_is_told() -> None:
-    answers = [Answer("", (), None, "too_long", needs=5113), Answer("", (), None, "too_long", needs=2050)]
-    told = do_not_fit([*answers, Answer("a", (1,), None, "answered")], 2048)
-    assert told.startswith("2 of 3 questions do not fit the model's context of 2,048 tokens")
-    assert told.endswith("(the shortest of them needs 2,050 tokens, the longest 5,113)")
-    assert do_not_fit([Answer("a", (1,), None, "answered")], 2048) == ""
-    labels = [Label(None, 0, "too_long", 0.0)] * 2
-    with pytest.raises(TooFewAnswers, match=r"0 true and 0 false .* 2 of 3 questions do not fit .*zero-shot"):
-        require_enough("d", labels, 30, "relation", told)
-
-
-def test_key_words_of_a_question_that_does_not_fit_come_from_the_rules(lm: LanguageModel) -> None:
-    questions = [ask("Who wrote Emma?"), ask("Who wrote " + "Emma " * 40 + "?")]
-    write = key_word_writer(LocalExecutor(lambda: lm), 4000, Silent())
-    asker = Asker(lm.tokenizer, lm.needs_bos, lm.context, write)
-    found = question_words("model", questions, lambda: asker)
-    assert found[1] == locate_question_words(questions[1])
-    alone = question_words("model", questions[1:], lambda: asker)
-    assert alone == found[1:]
 
 
 def items_of(lm: LanguageModel, questions: list[Question]) -> list[Item]:

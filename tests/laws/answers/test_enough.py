@@ -68,19 +68,6 @@ def test_thirty_of_each_kind_are_needed(counts: tuple[int, int, int], enough: bo
     assert (found.sentence == "") == (sum(counts) >= FOR_A_CHART and enough)
 
 
-def test_empty_answers_are_no_answers() -> None:
-    rows = [question(number, said=" " if number < 45 else None) for number in range(100)]
-    found = LabelCounter(rows).outlook()
-    assert (found.questions, found.empty, found.is_enough) == (100, 45, False)
-    assert found.sentence.startswith("100 questions (45 with an empty answer): too few for a run")
-
-
-def test_a_relation_of_its_own_for_every_question_leaves_no_pair_and_the_way_out_is_named() -> None:
-    rows = [question(number, relation=str(number)) for number in range(400)]
-    assert "; --balance dataset balances over all relations" in LabelCounter(rows).outlook("relation").sentence
-    assert LabelCounter(rows).outlook("dataset").is_enough
-
-
 def test_one_dataset_that_can_be_enough_lets_the_run_go_on() -> None:
     few, many = outlook(0, 0, 3), outlook(0, 0, 300)
     require_possible({"few": few, "many": many}, None)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from anchorscope.answers import generate
-from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, EXTRA_THINKING_TOKENS, Answer
+from anchorscope.answers.generate import EXTRA_THINKING_TOKENS, Answer
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts, make_template
 from anchorscope.datasets.question import Question
 from anchorscope.execute.executor import LocalExecutor
@@ -24,6 +24,7 @@ from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
 from many_workers import ManyWorkers
+from tiny_models import speaker
 
 PLACES = ("Ada", "Bo", "Cix", "Dun", "Er", "Fu")
 TEXTS = [f"What is the {kind} of {place}?" for kind in ("capital", "sport") for place in PLACES]
@@ -122,13 +123,6 @@ def test_an_answer_as_long_as_the_room_is_truncated_only_if_it_did_not_end(
     assert (short.ids, short.status) == (whole[:-1], "truncated")
 
 
-def test_answers_come_in_the_order_of_the_questions(talker: LanguageModel, talked: list[Answer]) -> None:
-    order = np.random.default_rng(0).permutation(len(TEXTS))
-    shuffled = answered(talker, questions_of([TEXTS[index] for index in order]))
-    assert [answer.ids for answer in shuffled] == [talked[index].ids for index in order]
-    assert len({answer.ids for answer in talked}) > 5
-
-
 def test_an_answer_that_is_given_is_tokenised_and_not_generated(tiny_llama: LanguageModel) -> None:
     def never() -> LanguageModel:
         raise AssertionError("the model was asked")
@@ -140,19 +134,6 @@ def test_an_answer_that_is_given_is_tokenised_and_not_generated(tiny_llama: Lang
     assert answer.ids == tuple(tiny_llama.tokenizer(" Jane Austen", add_special_tokens=False)["input_ids"])
     assert answer.log_probs is None
     assert answer.status == "answered"
-
-
-def test_only_questions_without_an_answer_are_generated(talker: LanguageModel, talked: list[Answer]) -> None:
-    mixed = answered(talker, questions_of(TEXTS, {1: "Paris", 3: "Oslo"}))
-    assert [mixed[1].text, mixed[3].text] == ["Paris", "Oslo"]
-    assert [mixed[1].log_probs, mixed[3].log_probs] == [None, None]
-    for index in set(range(len(TEXTS))) - {1, 3}:
-        assert mixed[index].ids == talked[index].ids
-        assert mixed[index].log_probs == pytest.approx(talked[index].log_probs, abs=1e-3)
-
-
-def test_a_given_answer_without_text_is_empty(tiny_llama: LanguageModel) -> None:
-    assert [answered(tiny_llama, questions_of(["Who?"], {0: text}))[0].status for text in ("", "  ")] == ["empty"] * 2
 
 
 QUESTIONS = [
@@ -202,46 +183,16 @@ def test_at_a_low_temperature_all_samples_are_the_greedy_answer(tiny_llama: Lang
         assert [(one.text, one.ids, one.status) for one in some] == [(wanted.text, wanted.ids, wanted.status)] * 2
 
 
-def test_no_samples_are_refused(tiny_llama: LanguageModel) -> None:
-    with pytest.raises(ValueError, match="0 samples of each answer"):
-        samples(tiny_llama, planned(tiny_llama, QUESTIONS, 0))
-
-
 TEMPLATE = "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
 CHAT_QUESTIONS = [Question("d", "1", "Where?", ("Paris",)), Question("d", "2", "And where is Rome?", ("Italy",))]
-SIZE = 264
 
 
-def speaker(lm: LanguageModel, *script: str, special: Sequence[str] = ()) -> LanguageModel:
-    """A model that says the script after the prompt's last character; no token may be in it twice."""
+def talking(lm: LanguageModel, *script: str, special: Sequence[str] = ()) -> LanguageModel:
+    """A model that says the script in a chat."""
     tokenizer = deepcopy(lm.tokenizer)
     tokenizer.add_tokens(["<think>", "</think>"], special_tokens=bool(special))
     tokenizer.chat_template = TEMPLATE
-    config = LlamaConfig(
-        vocab_size=SIZE,
-        hidden_size=SIZE,
-        intermediate_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        bos_token_id=256,
-        eos_token_id=257,
-        pad_token_id=258,
-    )
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(config)
-    path = [int(token) for text in ("~", *script) for token in tokenizer(text)["input_ids"]]
-    assert len(path) == len(set(path)), "every token must have one successor"
-    with torch.no_grad():
-        model.model.embed_tokens.weight.copy_(torch.eye(SIZE))
-        for layer in model.model.layers:
-            layer.self_attn.o_proj.weight.mul_(0.1)
-            layer.mlp.down_proj.weight.mul_(0.1)
-        model.lm_head.weight.zero_()
-        for token, following in zip(path, [*path[1:], path[-1]], strict=True):
-            model.lm_head.weight[following, token] = 1.0
-    return wrap(model, tokenizer)
+    return speaker(tokenizer, *script)
 
 
 def asked(lm: LanguageModel, questions: Sequence[Question], max_new_tokens: int = 8) -> AnswersPass:
@@ -260,13 +211,13 @@ def spell(lm: LanguageModel, ids: Sequence[int]) -> str:
 
 @pytest.mark.parametrize("end", ["\n", "</s>", "<pad>", "<s>"])
 def test_an_answer_ends_at_a_line_break_and_at_every_special_token(tiny_llama: LanguageModel, end: str) -> None:
-    for answer in said(speaker(tiny_llama, "Paris", end)):
+    for answer in said(talking(tiny_llama, "Paris", end)):
         assert (answer.text, answer.status, answer.before) == ("Paris", "answered", ())
         assert len(answer.ids) == len(answer.log_probs or ()) == 5
 
 
 def test_a_line_break_before_any_visible_character_is_no_end(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "\n", " ", "Paris", "</s>")
+    lm = talking(tiny_llama, "\n", " ", "Paris", "</s>")
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.status) == ("Paris", "answered")
         assert spell(lm, answer.ids) == "Paris"
@@ -274,22 +225,10 @@ def test_a_line_break_before_any_visible_character_is_no_end(tiny_llama: Languag
         assert len(answer.log_probs or ()) == 5
 
 
-def test_an_answer_of_blanks_alone_is_empty(tiny_llama: LanguageModel) -> None:
-    assert {answer.status for answer in said(speaker(tiny_llama, "\n", " ", "</s>"))} == {"empty"}
-
-
-def test_blanks_do_not_take_the_answers_room(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "\n", "Paris", "</s>")
-    assert [answer.status for answer in said(lm, max_new_tokens=5)] == ["answered"] * 2
-    short = said(lm, max_new_tokens=4)
-    assert [(answer.text, answer.status) for answer in short] == [("Pari", "truncated")] * 2
-    assert EXTRA_BLANK_TOKENS > 1
-
-
 @pytest.mark.parametrize("special", [(), ("tags",)], ids=["plain tags", "special tags"])
 def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel, special: tuple[str, ...]) -> None:
     script = ("<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
-    lm = speaker(tiny_llama, *script, special=special)
+    lm = talking(tiny_llama, *script, special=special)
     for question, answer in zip(CHAT_QUESTIONS, said(lm, max_new_tokens=5), strict=True):
         assert (answer.text, answer.status) == ("Paris", "answered")
         assert spell(lm, answer.before) == "<think>\nhm, wel</think>\t"
@@ -301,7 +240,7 @@ def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel
 
 
 def test_samples_that_think_are_asked_again_with_room_for_it(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
+    lm = talking(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
     work = SamplesPass(asked(lm, CHAT_QUESTIONS, max_new_tokens=5), n_samples=2, seed=0, temperature=1e-3)
     for some in run_samples(LocalExecutor(lambda: lm), work, Silent()):
         assert [(one.text, one.status) for one in some] == [("Paris", "answered")] * 2
@@ -310,7 +249,7 @@ def test_samples_that_think_are_asked_again_with_room_for_it(tiny_llama: Languag
 
 def test_thinkers_are_asked_again_whoever_runs_the_shards(tiny_llama: LanguageModel) -> None:
     """Half of the samples think: only theirs are drawn again, and each goes back to its own place."""
-    lm = speaker(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
+    lm = talking(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
     tilde, think, first = (int(lm.tokenizer(text)["input_ids"][0]) for text in ("~", "<think>", "P"))
     with torch.no_grad():  # after the prompt, a thinking block or the answer at once
         lm.model.lm_head.weight[first, tilde] = lm.model.lm_head.weight[think, tilde]
@@ -332,19 +271,14 @@ def test_a_thinking_block_without_an_end_is_truncated(
 ) -> None:
     assert EXTRA_THINKING_TOKENS >= 1000  # enough for a thought
     monkeypatch.setattr(generate, "EXTRA_THINKING_TOKENS", 100)
-    lm = speaker(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
+    lm = talking(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
         assert len(answer.before) == 5 + 100
 
 
-def test_only_an_answer_that_begins_with_the_tag_is_skipped(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "So", "<think>", "\n")
-    assert {(answer.text, answer.status) for answer in said(lm)} == {("So<think>", "answered")}
-
-
 def test_a_first_token_that_the_model_needs_reaches_the_engine(tiny_llama: LanguageModel) -> None:
-    lm = speaker(tiny_llama, "Paris", "</s>")
+    lm = talking(tiny_llama, "Paris", "</s>")
 
     class Needy(LanguageModel):
         needs_bos = 256

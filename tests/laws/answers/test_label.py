@@ -1,7 +1,10 @@
 """Labels, groups and the balanced draw."""
 
+import sys
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.answers.generate import Answer
+from anchorscope.answers.grade import Grader
 from anchorscope.answers.label import Drawn, Label, draw, group_items, label_answers, require_enough
-from anchorscope.catalogue import BALANCE
+from anchorscope.catalogue import BALANCE, GRADERS
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
+from anchorscope.recipe import make_recipe
 from anchorscope.stats.streams import unnamed
+from anchorscope.steps import make
 
 
 def asked(index: int, truthful: bool | None = None, relation: str | None = "capital") -> Question:
@@ -47,6 +53,19 @@ def test_answers_are_graded_against_the_accepted_ones() -> None:
     assert [label.weight for label in labels] == [1, 1]
 
 
+STERN = Grader("stern", lambda answer, accepted, question: answer in accepted)
+
+
+def test_the_labels_of_a_run_are_its_graders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GRADERS, "stern", f"{__name__}:STERN")
+    monkeypatch.setitem(sys.modules, __name__, SimpleNamespace(STERN=STERN))  # type: ignore[arg-type]
+    steps = {"questions": SimpleNamespace(questions=[asked(0)]), "answers": [said("It is Paris.")]}
+    for grader, truthful in (("rules", True), ("stern", False)):
+        recipe = make_recipe({}).model_copy(update={"grader": grader})
+        run: Any = type("Run", (dict,), {"job": SimpleNamespace(recipe=recipe)})(steps)
+        assert [label.truthful for label in make.labels(run)] == [truthful]
+
+
 def test_a_label_that_is_given_wins_over_the_grade() -> None:
     labels = labelled([asked(0, truthful=False), asked(1, truthful=True)], [said("Paris"), said("Rome")])
     assert [label.truthful for label in labels] == [False, True]
@@ -69,21 +88,6 @@ def test_what_is_not_drawn_keeps_its_label_and_says_so() -> None:
     assert sorted(label.status for label in labels) == ["unbalanced", "unbalanced", "used", "used"]
     assert sum(label.weight for label in labels) == 4
     assert all((label.weight == 0) == (label.status == "unbalanced") for label in labels)
-
-
-def test_groups_come_from_the_subject_or_from_the_answer() -> None:
-    questions, answers = [asked(0), asked(1), asked(0)], [said("Paris"), said("paris"), said("Rome")]
-    assert [label.group for label in labelled(questions, answers)] == [0, 1, 0]
-    assert [label.group for label in labelled(questions, answers, group_by="answer")] == [0, 0, 1]
-
-
-def test_no_answer_at_all_gives_labels_and_no_crash() -> None:
-    labels = labelled([asked(0), asked(1)], [said("", "empty"), said("x", "truncated")])
-    assert [label.status for label in labels] == ["empty", "truncated"]
-
-
-def test_enough_answers_pass() -> None:
-    require_enough("atlas", some(30, 30), 30, "relation")
 
 
 @pytest.mark.parametrize(("true", "false"), [(29, 30), (30, 29), (0, 100), (0, 0)])
@@ -133,31 +137,6 @@ def slow_components(keys: Sequence[set[Hashable]]) -> list[set[int]]:
             if merged:
                 break
     return [items for items, _ in parts]
-
-
-def test_items_that_share_a_normalised_question_are_one_group() -> None:
-    groups = grouped(asked_about("Who wrote Emma?"), asked_about("who wrote  EMMA"), asked_about("Who wrote Ulysses?"))
-    assert groups[0] == groups[1] != groups[2]
-
-
-def test_subjects_are_compared_as_words() -> None:
-    groups = grouped(
-        asked_about("a1", "The Beatles"),
-        asked_about("b2", "beatles"),
-        asked_about("c3", "Bogotá"),
-        asked_about("d4", "Bogota."),
-    )
-    assert groups == [groups[0], groups[0], groups[2], groups[2]]
-    assert groups[0] != groups[2]
-
-
-def test_a_question_is_not_confused_with_a_subject_of_the_same_words() -> None:
-    assert grouped(asked_about("Peru", "Chad"), asked_about("Mali", "Peru")) == [0, 1]
-
-
-def test_items_without_a_subject_are_not_tied_by_that() -> None:
-    subjects = (None, None, "", "…", "!")
-    assert len(set(grouped(*(asked_about(f"question {index}", own) for index, own in enumerate(subjects))))) == 5
 
 
 def test_grouping_by_answer_ties_the_same_answer_and_nothing_else() -> None:
@@ -233,22 +212,6 @@ def test_weights_sum_to_the_size_of_what_was_drawn_from(items: list, most: int, 
             if result.used[cell].any():
                 assert result.weight[cell].sum() == pytest.approx(cell.sum())
                 assert len(set(result.weight[cell & result.used])) == 1
-
-
-def test_nothing_is_drawn_from_a_relation_with_one_kind_of_answer() -> None:
-    items = [(True, "capital")] * 5 + [(False, "capital")] * 3 + [(False, "director")] * 9 + [(True, "symbol")] * 2
-    result = drawn(items, "relation", 100)
-    assert result.used[:8].sum() == 6
-    assert not result.used[8:].any()
-    assert result.weight[:5].max() == pytest.approx(5 / 3)
-    assert result.weight[5:8].tolist() == [1, 1, 1]
-
-
-def test_items_without_a_relation_are_balanced_among_themselves() -> None:
-    items = [(True, None)] * 4 + [(False, "capital")] * 4 + [(False, None)] * 2
-    result = drawn(items, "relation", 100)
-    assert result.used.tolist() == [*result.used[:4].tolist(), *[False] * 4, True, True]
-    assert result.used[:4].sum() == 2
 
 
 def test_the_same_seed_draws_the_same_and_another_seed_another_sample() -> None:

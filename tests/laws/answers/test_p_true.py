@@ -8,37 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.generate import TruthPrompts, p_true_template, truth_prompts, truth_question
-from anchorscope.answers.template import (
-    FEW_SHOT,
-    FEW_SHOT_TEMPLATE,
-    INSTRUCTION,
-    ZERO_SHOT_TEMPLATE,
-    Template,
-    make_template,
-)
+from anchorscope.answers.generate import TruthPrompts, p_true_template, truth_prompts
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, INSTRUCTION, Template, make_template
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 from chat_templates import KINDS, chat
 
 ASKED = "What is the capital of Peru? Proposed answer: Lima. Is the proposed answer true or false?"
-
-
-def test_the_question_is_one_line_with_the_answer_in_it() -> None:
-    assert truth_question("What is the\ncapital of Peru?", " Lima. ") == ASKED
-
-
-def test_examples_are_judged_right_and_wrong_ones_and_stay_about_the_same_subjects() -> None:
-    head = p_true_template(FEW_SHOT_TEMPLATE).head
-    lines = head.splitlines()
-    assert len(lines) == 7
-    for example, question, answer in zip(FEW_SHOT, lines[::2], lines[1::2], strict=False):
-        assert question.startswith(f"Question: {example.question} Proposed answer: ")
-        judged_right = f"Proposed answer: {example.answer}. " in question
-        assert answer == f"Answer: {judged_right}"
-    assert set(lines[1::2]) == {"Answer: True", "Answer: False"}
-    assert p_true_template(ZERO_SHOT_TEMPLATE) == ZERO_SHOT_TEMPLATE
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,6 @@ from anchorscope.answers.template import (
     INSTRUCTION,
     PERMISSION,
     UNANSWERABLE,
-    ZERO_SHOT_TEMPLATE,
     Template,
     allow_dont_know,
     chat_template,
@@ -40,12 +39,6 @@ def test_plain_text_shows_the_others_and_nothing_of_its_own(examples: tuple) -> 
     assert head == "".join(f"Question: {one.question}\nAnswer: {one.answer}\n" for one in examples) + "Question: "
 
 
-def test_no_two_sets_share_a_question_or_a_subject() -> None:
-    shown = [one for examples in EXAMPLE_SETS for one in examples]
-    assert len({one.question for one in shown}) == len({one.subject for one in shown}) == len(shown)
-    assert all(one.subject in one.question for one in shown)
-
-
 def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama) -> None:  # type: ignore[no-untyped-def]
     tokenizer = tiny_llama.tokenizer
     old = tokenizer.chat_template
@@ -60,12 +53,6 @@ def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama) -> None:
     wanted = turns[0].format(f"{INSTRUCTION}\n\n") + "".join(one.format("") for one in turns[1:])
     assert other.head == f"{wanted}<|user|>\n"
     assert (other.tail, other.answer_lead, other.kind) == (template.tail, template.answer_lead, "chat")
-
-
-def test_a_prompt_without_examples_stays_as_it_is() -> None:
-    template: Template = ZERO_SHOT_TEMPLATE
-    assert not has_examples(template)
-    assert with_examples(template, EXAMPLE_SETS[1]) is template
 
 
 PHRASES = [

@@ -17,7 +17,6 @@ from anchorscope.answers.template import (
     INSTRUCTION,
     Prompt,
     Template,
-    after_thinking,
     build_prompts,
     make_template,
     prefix_length,
@@ -25,23 +24,13 @@ from anchorscope.answers.template import (
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from chat_templates import CHATML, CLOCK, FIRST, KINDS, LLAMA_CLOCK, SYSTEM, chat, tokenizer_with
+from chat_templates import CHATML, CLOCK, FIRST, KINDS, LLAMA_CLOCK, chat, tokenizer_with
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map(str.strip).filter(bool)
 
 
 def prompts_of(lm: LanguageModel, *texts: str) -> list[Prompt]:
     return build_prompts(lm.tokenizer, [Question("d", text, text, ("x",)) for text in texts])
-
-
-def test_a_prompt_holds_the_examples_and_ends_at_the_answer(tiny_llama: LanguageModel) -> None:
-    (prompt,) = prompts_of(tiny_llama, "Who wrote Emma?")
-    lines = prompt.text.split("\n")
-    assert lines[-2:] == ["Question: Who wrote Emma?", "Answer:"]
-    for place, example in enumerate(FEW_SHOT):
-        assert lines[2 * place : 2 * place + 2] == [f"Question: {example.question}", f"Answer: {example.answer}"]
-    assert len(lines) == 2 * len(FEW_SHOT) + 2
-    assert prompt.text[prompt.question_start :].startswith("Who wrote Emma?")
 
 
 def test_tokens_and_offsets_are_those_of_the_text(tiny_llama: LanguageModel) -> None:
@@ -69,12 +58,6 @@ def test_the_shared_prefix_never_touches_a_question(tiny_llama: LanguageModel, t
     for prompt in prompts:
         assert prompt.ids[:length] == prompts[0].ids[:length]
         assert all(end <= prompt.question_start for _, end in prompt.offsets[:length])
-
-
-def test_the_shared_prefix_is_as_long_as_it_can_be(tiny_llama: LanguageModel) -> None:
-    # With one token per byte the whole head is shared, even where the questions begin alike.
-    prompts = prompts_of(tiny_llama, "Who wrote Emma?", "Who wrote Ulysses?")
-    assert prefix_length(prompts) == prompts[0].question_start
 
 
 def test_a_token_that_reaches_into_the_question_is_not_shared() -> None:
@@ -136,18 +119,6 @@ def test_an_answer_given_elsewhere_is_read_in_its_place(tiny_llama: LanguageMode
     assert tokenizer.convert_ids_to_tokens(tokenizer(" Lima")["input_ids"]) == ["Ġ", "Ġ", "L", "i", "m", "a"]
 
 
-def test_an_answer_that_would_melt_into_the_prompt_is_read_alone(tiny_llama: LanguageModel) -> None:
-    tokenizer, ids = tiny_llama.tokenizer, (1, 2, 3)  # not the tokens of the text: as if its end had become another
-    found = FEW_SHOT_TEMPLATE.answer_ids(tokenizer, "Answer:", ids, "Lima")
-    assert found == tuple(tokenizer(" Lima")["input_ids"])
-
-
-def test_an_unknown_kind_of_prompt_names_the_known_ones(tiny_llama: LanguageModel) -> None:
-    told = r"Unknown prompt 'chatty'; allowed: chat, few-shot, zero-shot\. Did you mean 'chat'"
-    with pytest.raises(UserError, match=told):
-        make_template("chatty", tiny_llama.tokenizer)
-
-
 def test_without_examples_the_question_stands_alone_and_all_else_is_the_same(tiny_llama: LanguageModel) -> None:
     tokenizer, question = tiny_llama.tokenizer, Question("d", "1", "Who wrote Emma?", ("x",))
     with_examples, alone = (make_template(kind, tokenizer, 7) for kind in ("few-shot", "zero-shot"))
@@ -202,30 +173,9 @@ def test_the_template_itself_gives_the_same_text_for_a_question(tiny_llama: Lang
     assert template.answer_lead == ""
 
 
-def test_the_instruction_stands_once_in_the_first_user_turn(tiny_llama: LanguageModel) -> None:
-    template = chat(tiny_llama, SYSTEM)
-    assert template.head.count(INSTRUCTION) == 1
-    assert template.head.split("[user]")[1].startswith(INSTRUCTION)
-    assert [template.head.count(f"[assistant]{one.answer}[end]") for one in FEW_SHOT] == [1, 1, 1]
-    assert template.head.endswith("[user]")
-    assert template.tail == "[end]\n[assistant]\n"
-
-
 @pytest.mark.parametrize("source", [CLOCK, LLAMA_CLOCK])
 def test_the_clock_stands_still_so_that_a_run_can_be_repeated(tiny_llama: LanguageModel, source: str) -> None:
     assert "26 Jul 2024" in chat(tiny_llama, source).head.splitlines()[0]
-
-
-@pytest.mark.parametrize("source", [None, "", {}])
-def test_a_tokenizer_without_a_chat_template_names_the_way_out(tiny_llama: LanguageModel, source: Any) -> None:
-    with pytest.raises(UserError, match=r"no chat template .*--prompt few-shot"):
-        chat(tiny_llama, source)
-
-
-def test_of_several_templates_the_default_is_taken(tiny_llama: LanguageModel) -> None:
-    assert chat(tiny_llama, {"default": SYSTEM, "tool_use": CHATML}).head.startswith("[system]Be kind.")
-    with pytest.raises(UserError, match=r"no default chat template.*--prompt few-shot"):
-        chat(tiny_llama, {"rag": CHATML, "tool_use": CHATML})
 
 
 @pytest.mark.parametrize("change", ["lower", "upper", "title", "capitalize", "escape", "tojson", "replace(' ', '_')"])
@@ -234,24 +184,9 @@ def test_a_template_that_changes_the_question_is_refused(tiny_llama: LanguageMod
         chat(tiny_llama, CHATML.replace("| trim", f"| {change}"))
 
 
-def test_a_template_that_repeats_the_question_is_refused(tiny_llama: LanguageModel) -> None:
-    with pytest.raises(UserError, match=r"repeats the question 2 times.*--prompt few-shot"):
-        chat(tiny_llama, CHATML + "About {{ messages[-1].content }}: ")
-
-
 def test_a_template_that_forgets_earlier_turns_is_refused(tiny_llama: LanguageModel) -> None:
     with pytest.raises(UserError, match=r"leaves out earlier turns.*--prompt few-shot"):
         chat(tiny_llama, CHATML.replace("in messages", "in messages[-1:]"))
-
-
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [("{{ raise_exception('Only two turns, please.') }}", "Only two turns, please"), ("{% for %}", "Expected")],
-)
-def test_a_template_that_fails_is_told_in_one_line(tiny_llama: LanguageModel, source: str, reason: str) -> None:
-    with pytest.raises(UserError, match=rf"cannot be used \({reason}.*--prompt few-shot") as told:
-        chat(tiny_llama, source)
-    assert "\n" not in str(told.value)
 
 
 def test_the_first_token_is_never_there_twice(tiny_llama: LanguageModel) -> None:
@@ -302,13 +237,6 @@ def test_a_questions_characters_are_exactly_its_tokens(
     # One token per byte: the whole head is shared, and the first token that may have been put in front.
     assert length == question_tokens(prompts[0], texts[0])[0]
     assert all(prompt.ids[:length] == prompts[0].ids[:length] for prompt in prompts)
-
-
-def test_a_given_answer_follows_at_once(tiny_llama: LanguageModel) -> None:
-    template = chat(tiny_llama, CHATML)
-    (prompt,) = chat_prompts_of(tiny_llama.tokenizer, template, "Who?")
-    ids = template.answer_ids(tiny_llama.tokenizer, prompt.text, prompt.ids, " Jane Austen\n")
-    assert tiny_llama.tokenizer.decode(list(ids)) == "Jane Austen"
 
 
 @pytest.mark.embedded
@@ -366,25 +294,3 @@ def test_knowing_the_tags_does_not_make_a_reasoning_model(tiny_llama: LanguageMo
     tokenizer.add_tokens(["<think>", "</think>"])
     tokenizer.chat_template = KINDS["never"][0]
     assert make_template("chat", tokenizer).tail == "[end][assistant]\n"
-
-
-def test_words_about_thinking_before_the_question_are_no_open_block(tiny_llama: LanguageModel) -> None:
-    tokenizer = deepcopy(tiny_llama.tokenizer)
-    tokenizer.chat_template = "Think inside <think> first.\n" + KINDS["switch"][0]
-    assert make_template("chat", tokenizer).tail == f"[end][assistant]\n{EMPTY}"
-
-
-@pytest.mark.parametrize(
-    ("text", "rest"),
-    [
-        ("Paris", "Paris"),
-        ("", ""),
-        ("\n<think>\nHm.\n</think>\n\nParis", "\n\nParis"),
-        ("<think></think>", ""),
-        ("<think>\nHm", None),
-        ("Paris <think>", "Paris <think>"),
-        ("<think>a</think>b</think>c", "b</think>c"),
-    ],
-)
-def test_what_stands_after_the_block(text: str, rest: str | None) -> None:
-    assert after_thinking(text) == rest

@@ -1,6 +1,5 @@
 """Steps: made once, read afterwards, made again exactly where something that they are made from changed."""
 
-import json
 import os
 import re
 import signal
@@ -44,10 +43,6 @@ def a_step(
     return StepResult(folder, name, parents, MadeFrom(**made_from), form, work or Counted(), large)
 
 
-def index_of(path: Path) -> dict[str, Any]:
-    return json.loads((path / "index.json").read_text())
-
-
 def below(path: Path) -> dict[str, bytes]:
     """Every file under a folder, with its content."""
     return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
@@ -72,37 +67,6 @@ def test_a_step_that_nobody_asks_for_is_neither_made_nor_read(tmp_path: Path) ->
         a_step(folder).value  # noqa: B018 - it is made
         assert step.is_kept
         assert a_step(folder, form=Format(never, never)).is_kept
-
-
-def test_steps_are_recorded_with_time_and_memory_in_their_order(tmp_path: Path) -> None:
-    for names in (("b", "a"), ("b", "c")):
-        with open_run(tmp_path / "run") as folder:
-            for name in names:
-                a_step(folder, f"facts/{name}").value  # noqa: B018
-    steps = index_of(tmp_path / "run")["steps"]
-    assert list(steps) == ["facts/b", "facts/a", "facts/c"]
-    assert all(one["seconds"] >= 0 and one["peak_memory_mb"]["host"] > 1 for one in steps.values())
-
-
-def test_the_time_of_a_step_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("anchorscope.artefacts.step.time.monotonic", lambda: now[0])
-
-    def lasting(seconds: float, first: StepResult | None = None) -> Callable[[], list[int]]:
-        def work() -> list[int]:
-            if first is not None:
-                first.value  # noqa: B018
-            now[0] += seconds
-            return []
-
-        return work
-
-    with open_run(tmp_path / "run") as folder:
-        inner = a_step(folder, "facts/inner", lasting(5))
-        middle = a_step(folder, "facts/middle", lasting(3, inner))
-        a_step(folder, "facts/outer", lasting(2, middle)).value  # noqa: B018
-        found = {name: record.seconds for name, record in folder.steps.items()}
-    assert found == {"facts/inner": 5, "facts/middle": 3, "facts/outer": 2}
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
@@ -237,14 +201,6 @@ def test_whatever_a_step_is_made_from_makes_it_anew_and_says_why(
         assert a_step(folder, work=Counted([3]), **{**whole, **change}).value == [2]
         assert folder.events == told.lines
     assert len(told.lines) == 1
-
-
-def test_equal_inputs_in_another_order_are_the_same_step(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run") as folder:
-        first = a_step(folder, options={"a": 1, "b": 2}, libraries={"x": "1", "y": "2"})
-        second = a_step(folder, options={"b": 2, "a": 1}, libraries={"y": "2", "x": "1"})
-        assert first.key == second.key
-        assert a_step(folder, "facts/two", options={"a": 1, "b": 2}, libraries={"x": "1", "y": "2"}).key != first.key
 
 
 def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(tmp_path: Path) -> None:

@@ -1,16 +1,13 @@
 """Logs of inspect_ai and samples of lm-evaluation-harness are question files with answers and labels."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anchorscope.datasets import files
 from anchorscope.datasets.formats import first_line, label_of
-from anchorscope.detecting.score import dataset_of
 from anchorscope.errors import UserError
-from eval_logs import DEFLATED, STORED, ZSTD, archive, log, sample
+from eval_logs import DEFLATED, STORED, ZSTD, log, sample
 from sample_files import HARNESS, json_lines, read, refusal, write
 
 RIGHT = {
@@ -174,25 +171,6 @@ def test_an_archive_that_is_damaged_never_gives_other_rows(tmp_path: Path) -> No
         except UserError:
             continue
         assert all(one in wanted for one in found)
-
-
-def test_other_archives_and_forms_are_told_apart(tmp_path: Path) -> None:
-    assert "a ZIP archive or a spreadsheet" in refusal(write(tmp_path, archive([("xl/workbook.xml", b"<a/>")])))
-    assert "holds no rows" in refusal(write(tmp_path, log([])))
-    assert len(read(write(tmp_path, log([PERU]), packed=True)).questions) == 1
-    assert "cannot be unpacked" in refusal(write(tmp_path, log([PERU], 12)))
-    in_json = json.dumps({"version": 2, "status": "success", "eval": {}}, indent=2)
-    assert "inspect log convert --to eval" in refusal(write(tmp_path, in_json))
-    assert dataset_of("logs/x.eval") is not None
-
-
-def test_without_any_library_of_zstd_the_error_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(files, "import_module", missing)
-    assert "pip install pyarrow" in refusal(write(tmp_path, log([PERU])))
-    assert len(read(write(tmp_path, log([PERU], DEFLATED))).questions) == 1
 
 
 def test_logged_samples_of_the_harness(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack, write_bundle
-from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.fitted_parts import WeightedSum
+from anchorscope.detectors.fitted import LinearProbe, WeightedSum
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit
 
-from anchorscope.detectors.judging import balanced_weights
+from anchorscope.detectors.evaluation import balanced_weights
 from anchorscope.stats.detection_metrics import ece
 from made_detection import made_dataset, made_trained
 

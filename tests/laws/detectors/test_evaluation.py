@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from anchorscope.detecting.tables import Evaluation, Tables
-from anchorscope.detectors.evaluation import TrainedOn, pooled
-from anchorscope.detectors.judging import COMPARED, Judge, Scored, balanced_weights
-from anchorscope.detectors.stacking import calibrated
-from anchorscope.detectors.training import INNER_FOLDS, Training, tossed
+from anchorscope.detectors.evaluation import COMPARED, Judge, Scored, TrainedOn, balanced_weights, pooled
+from anchorscope.detectors.training import INNER_FOLDS, Training, calibrated, tossed
 from anchorscope.progress import Silent
 from made_detection import made_dataset, made_trained
 
@@ -187,24 +185,25 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
 
 
 def test_tables_hold_every_detector_with_both_prevalences_and_pairs(trained: TrainedOn) -> None:
-    names, tables = ("confidence", "probe", "probe+confidence", "mop", "mop-random-cut"), Tables()
+    names, tables = ("confidence", "probe", "probe+confidence", "counterfactual", "counterfactual-random-cut"), Tables()
     evaluation = Evaluation(trained.plan, 100, names, Silent())
     evaluation.in_domain(trained, tables)
     rows = {(row["detector"], row["prevalence"], row["metric"]): row for row in tables.detectors}
     assert len(rows) == len(tables.detectors)
     judge = evaluation.judge(trained.dataset, natural=True)
-    wanted = judge.metrics(trained.in_domain("mop", natural=True))["brier"].estimate
-    told = rows["mop", "natural", "brier"]
+    wanted = judge.metrics(trained.in_domain("counterfactual", natural=True))["brier"].estimate
+    told = rows["counterfactual", "natural", "brier"]
     assert (told["value"], told["ci_low"], told["ci_high"]) == (wanted.value, wanted.ci_low, wanted.ci_high)
-    assert not any(row[:2] == ("mop-random-cut", "natural") for row in rows)  # of variants, the balanced AUROC only
+    assert not any(row[:2] == ("counterfactual-random-cut", "natural") for row in rows)  # balanced AUROC only
     pairs = {(row["detector"], row["against"]) for row in tables.differences}
     assert pairs == {
         *((name, other) for name in names for other in ("probe", "probe+confidence") if name != other),
-        ("mop", "mop-random-cut"),
+        ("counterfactual", "counterfactual-random-cut"),
     }
     (cut,) = (row for row in tables.controls if row["control"] == "random-cut")
     assert cut["value"] == pytest.approx(
-        rows["mop", "balanced", "auroc"]["value"] - rows["mop-random-cut", "balanced", "auroc"]["value"]
+        rows["counterfactual", "balanced", "auroc"]["value"]
+        - rows["counterfactual-random-cut", "balanced", "auroc"]["value"]
     )
 
 

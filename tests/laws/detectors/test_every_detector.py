@@ -8,14 +8,11 @@ import torch
 
 from anchorscope.catalogue import BOOSTS, boost_name
 from anchorscope.datasets.question import Question
-from anchorscope.detectors.asking import Asking, Wish
 from anchorscope.detectors.bundle import MOST_BYTES, pack, unpack
-from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.detector import Detector, ScoringSession
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
 from anchorscope.detectors.features import CONFIDENCE, Needs
 from anchorscope.detectors.fits import Texts
-from anchorscope.detectors.scoring import Score
-from anchorscope.detectors.session import ScoringSession
 from anchorscope.detectors.training import Examples
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
@@ -32,10 +29,8 @@ SAVED = (
     "probe+confidence",
     "mop",
     "pr-attention",
-    "pr-activation",
-    "pr-delta",
     "counterfactual",
-    "anchor",
+    "auto",
 )
 
 
@@ -88,7 +83,7 @@ def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: Trained
     build = trained.fits.fit(name).build
     assert build is not None
     fitted = build(trained.whole)
-    files = pack(replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None, fallback=None)).files
+    files = pack(replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None)).files
     assert sum(map(len, files.values())) < MOST_BYTES
     detector = Detector(unpack(files, name), tiny_llama)
     few = slice(3, 80, 11)
@@ -96,31 +91,5 @@ def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: Trained
     found = detector.score_questions(questions()[few])
     np.testing.assert_allclose([one.log_odds for one in found], wanted, rtol=1e-4, atol=1e-4)
     assert len({one.log_odds for one in found}) > 1
-    if name in ("counterfactual", "pr-delta"):
+    if name == "counterfactual":
         assert all(one.pathway_score for one in found)
-
-
-def test_asked_in_one_go_every_one_says_what_it_says_offline(trained: TrainedOn, tiny_llama: LanguageModel) -> None:
-    detectors = {}
-    for name in SAVED:
-        build = trained.fits.fit(name).build
-        assert build is not None
-        fitted = build(trained.whole)
-        whole = replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None, fallback=None)
-        detectors[name] = Detector(whole, tiny_llama)
-    asking, asked = Asking(tiny_llama, detectors), {}
-    found: dict[int, Score | None] = {}
-    for place, name in enumerate(SAVED):
-        question = ("Who wrote Dracula?", "What is the capital of the old kingdom?")[place % 2]
-        ticket = asking.join(Wish(question), name)
-        assert ticket is not None
-        asked[ticket] = (name, question)
-        found |= {one.ticket: one.score for one in asking.step() if one.reason}
-    while len(asking):
-        found |= {one.ticket: one.score for one in asking.step() if one.reason}
-    for ticket, (name, question) in asked.items():
-        score = found[ticket]
-        wanted = detectors[name].score(question)
-        assert score is not None
-        assert (score.answer, score.verdict, score.warnings) == (wanted.answer, wanted.verdict, wanted.warnings)
-        np.testing.assert_allclose(score.log_odds, wanted.log_odds, rtol=0, atol=1e-4, err_msg=name)

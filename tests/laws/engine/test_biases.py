@@ -100,14 +100,6 @@ def test_a_bias_that_reaches_nothing_is_refused(mixed_windows: LanguageModel) ->
         run(mixed_windows, [short], NO_PREFIX, [Cut((39,), alpha=1.0)])
 
 
-@pytest.mark.parametrize(
-    ("alpha", "how"), [(-1.1, "mask"), (float("nan"), "mask"), (float("inf"), "mask"), (1, "zero")]
-)
-def test_what_cannot_be_added_is_refused(alpha: float, how: str) -> None:
-    with pytest.raises(ValueError, match="alpha"):
-        Cut(keys=(8,), how=how, alpha=alpha)
-
-
 def masses(lm: LanguageModel, item: TokenSequence, variant: Variant) -> Tensor:
     """Weight, all heads together, of every query on every key in the first layer, by the row that runs the variant."""
     rows = BatchRows([item], [0], [variant], 0, lm.n_layers)

@@ -122,11 +122,6 @@ def test_one_pass_gives_the_cut_of_the_first_blocks_for_every_layer(
     assert_same(found, run(tiny, items, shared_prefix(tiny), cuts)[..., :2, :])
 
 
-def test_items_that_are_in_no_batch_are_not_run(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    states, _ = captured(tiny_llama, items, shared_prefix(tiny_llama), batches=[[4], [1, 2]])
-    assert list(states) == [(0, 4), (0, 1), (0, 2)]
-
-
 def go(
     lm: LanguageModel, items: list[TokenSequence], n_layers: int | None, tokens: int = 10_000
 ) -> tuple[dict[tuple[int, int], Tensor], EdgeCounts]:
@@ -158,12 +153,6 @@ def test_states_are_those_of_the_whole_pass_and_higher_blocks_are_not_run(
         assert states.shape == (len(items[0].read_at), 3, n_layers, tiny.d_model)
         assert_same(states, whole[variant, item][:, :, :n_layers])
     assert edges.lost.tolist() == all_edges.lost[: len(edges.lost), :n_layers].tolist()
-
-
-def test_smaller_batches_give_the_same(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    whole, _ = go(tiny_llama, items, 2)
-    for key, states in go(tiny_llama, items, 2, tokens=60)[0].items():
-        assert_same(states, whole[key])
 
 
 def test_a_worker_keeps_the_states_of_the_layers_that_are_run(

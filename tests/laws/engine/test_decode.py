@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,10 +158,13 @@ def test_neither_batches_nor_the_prefix_nor_little_memory_change_them(tiny_llama
 class ManyWorkers:
     """Every shard goes to a worker of its own, pickled."""
 
-    divides = True
+    folder = None
 
     def __init__(self, lm: LanguageModel) -> None:
         self.lm, self.shards, self.counts = lm, 0, (0, 0)
+
+    def divide(self, work: Any) -> Sequence[Any]:
+        return work.shards()
 
     def counted(self, planned: int, done: int) -> None:
         self.counts = (self.counts[0] + planned, self.counts[1] + done)

@@ -73,12 +73,6 @@ def test_heads_that_are_not_there_cannot_be_cut(
         run(tiny_llama, items, NO_PREFIX, [Cut((8,), heads=heads) for _ in items])
 
 
-@pytest.mark.parametrize("heads", [(), (-1,), (2, -3)])
-def test_heads_are_counted_from_0_and_there_is_at_least_one(heads: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="None for all, or at least one"):
-        Cut(keys=(8,), heads=heads)
-
-
 def test_what_single_heads_lose_adds_up_to_what_all_lose(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     if tiny.family.norm_after_attention is not None:
         pytest.skip("a norm follows attention, so that heads do not add up")

@@ -52,12 +52,6 @@ def test_only_positions_that_are_run_can_be_read(
         clean_states(tiny, reads, shared_prefix(tiny))
 
 
-@pytest.mark.parametrize("edges", ["Direct", "", "none"])
-def test_unknown_edges_are_refused(edges: str) -> None:
-    with pytest.raises(ValueError, match="allowed: all, outside, direct"):
-        Cut(keys=(8,), edges=edges)
-
-
 @pytest.mark.parametrize("silent", [0, 2, 3])
 def test_a_layer_that_was_given_no_cut_is_named(
     tiny: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch, silent: int
@@ -124,12 +118,3 @@ def test_a_hidden_cut_is_refused_whatever_runs_beside_it(mixed_windows: Language
     with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
         go(Variant({0: hidden, 1: seen}, range(2, 4)))  # nor do another item's
     go(Variant({0: hidden, 1: seen}))  # the first layers see everything: each item loses something
-
-
-@pytest.mark.parametrize("layers", [range(4, 5), range(10, 12), range(2, 2), range(0, 4, 2), range(-1, 2)])
-def test_layers_that_are_not_there_cannot_be_cut(
-    tiny_llama: LanguageModel, items: list[TokenSequence], layers: range
-) -> None:
-    variant = Variant(dict(enumerate(make_cuts(items))), layers)
-    with pytest.raises(InterventionNotApplied, match="there are 0 to 3"):
-        captured(tiny_llama, items, variants=[variant])

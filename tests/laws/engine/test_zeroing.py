@@ -46,12 +46,6 @@ def test_a_window_that_hides_what_is_to_be_zeroed_is_refused(mixed_windows: Lang
         run(mixed_windows, [item], NO_PREFIX, [Cut((5,), "direct", "zero")])
 
 
-@pytest.mark.parametrize("how", ["Zero", "", "drop"])
-def test_unknown_ways_to_cut_are_refused(how: str) -> None:
-    with pytest.raises(ValueError, match="allowed: mask, zero"):
-        Cut(keys=(8,), how=how)
-
-
 def test_many_zeroed_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     cuts = [Cut(tuple(range(index % 2, len(item.ids) - 4, 3)), how="zero") for index, item in enumerate(items)]
     assert cuts[0].keys[0] == 0  # the very first token too

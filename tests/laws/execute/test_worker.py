@@ -13,8 +13,10 @@ from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.execute import worker as worker_module
+from anchorscope.execute.choose import choose
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import Part, StatesPart
+from anchorscope.execute.ray_executor import RayWorkers, WorkerJob
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
@@ -166,7 +168,7 @@ def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: L
     work = make_work(tiny_llama)
     parts = executor.map(work.shards(), Silent())
     assert list(executor.map([], Silent())) == []
-    assert not executor.divides
+    assert list(executor.divide(work)) == [work]
     assert load.loads == 0  # nothing was asked of it yet
     assert len(list(parts)) == len(work.batches) > 1
     assert executor.describe().planner.n_layers == tiny_llama.n_layers
@@ -233,7 +235,8 @@ def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageMo
 
 def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: LanguageModel) -> None:
     class Confused:
-        divides = False
+        def divide(self, work: Any) -> Any:
+            return [work]
 
         def map(self, shards: Any, progress: Any) -> Any:
             yield worker_module.DecodedPart([])
@@ -255,3 +258,27 @@ def test_a_shard_in_which_nobody_has_the_first_of_many_cuts_has_no_log_odds_of_i
     shards = replace(work, probes=make_probes(tiny_llama)).shards()
     parts = [Worker(tiny_llama).run(shard, Silent()) for shard in shards]
     assert any(isinstance(part, StatesPart) and part.variants[0].logits is None for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("device", "workers", "machines", "wanted"),
+    [
+        ("cpu", 2, (8,), 0),
+        ("cuda", 2, (8,), 1),
+        ("balanced", 2, (8,), 4),
+        ("balanced", None, (8,), 8),
+        ("balanced", None, (8, 8), 8),  # a worker is on one machine
+        ("balanced", 1, (4, 4), 4),
+        ("balanced", 4, (2,), 1),
+    ],
+)
+def test_gpus_that_a_worker_asks_for(device: str, workers: int | None, machines: tuple[int, ...], wanted: int) -> None:
+    class Cluster:
+        def cluster_resources(self) -> dict[str, float]:
+            return {"GPU": float(sum(machines))}
+
+        def nodes(self) -> list[dict[str, Any]]:
+            return [{"Alive": True, "Resources": {"GPU": float(gpus)}} for gpus in machines]
+
+    group = RayWorkers(choose("ray", workers), WorkerJob("shape:smollm2-135m", device=device), print)
+    assert group._gpus(Cluster()) == wanted

@@ -2,17 +2,13 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
-from anchorscope.datasets.question import log_popularity
 from anchorscope.evidence.measured import Q_ANCHORED
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.experiments import boundary
@@ -21,9 +17,9 @@ from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 from experiments_synthetic import N_UNUSED, make_inputs, only, planted, rows
 from made_items import planner_of
+from tiny_models import speaker
 
 N = 160
 SAID = {True: "I don't know", False: "Paris"}
@@ -141,89 +137,11 @@ def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:
     assert "confidence_mean: 160 of 160 answers were supplied" in told
 
 
-def test_items_without_popularity_are_left_out_and_none_at_all_is_told(
-    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log10 = np.where(np.arange(N) < 100, 2.0 + np.arange(N) / N, np.nan)
-    found = run_saying(with_popularity(inputs, log10), np.zeros(N, bool), monkeypatch)
-    row = only(found, "popularity", group=None)
-    assert row.estimate.n == 100
-    assert row.estimate.value == pytest.approx(log10[:100].mean())
-    found = run_saying(with_popularity(inputs, np.full(N, np.nan)), np.zeros(N, bool), monkeypatch)
-    assert not rows(found, "popularity")
-    (told,) = [line for line in found.missing if line.startswith("popularity")]
-    assert "PopQA" in told
-    assert "'synthetic'" in told
-
-
-@pytest.mark.parametrize(
-    ("metadata", "wanted"),
-    [
-        ({"s_pop": 1000, "o_pop": 5}, 3.0),
-        ({"Popularity": "100"}, 2.0),
-        ({"page views": 10.0}, 1.0),
-        ({"o_pop": 7}, None),
-        ({"popularity": 0}, None),
-        ({"popularity": "high"}, None),
-        ({"popularity": True}, None),
-        ({}, None),
-        ({"popularity": "nan"}, None),
-        ({"s_pop": None, "pageviews": 10}, 1.0),
-    ],
-)
-def test_popularity_is_read_where_a_column_says_so(
-    inputs: ExperimentInputs, metadata: dict[str, Any], wanted: float | None
-) -> None:
-    found = log_popularity(replace(inputs.used_items[0].question, metadata=metadata))
-    assert np.isnan(found) if wanted is None else found == pytest.approx(wanted)
-
-
-def test_groups_that_are_too_small_have_a_reason_and_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = make_inputs(n=N, truth_signal=6.0, asks=np.arange(N) < 4)
-    found = run_saying(few, np.zeros(N, bool), monkeypatch)
-    assert not rows(found, "accuracy", group=Q_ANCHORED)
-    assert not rows(found, "accuracy_difference")
-    n = int(few.calls.members(Q_ANCHORED).sum())
-    assert 0 < n < 10
-    assert f"accuracy: only {n} items are Q-Anchored under the corrected rule, 10 needed" in found.missing
-    for row in (one for one in found.statistics if one.quantity != "coverage"):
-        assert np.isfinite([row.estimate.value, row.estimate.ci_low, row.estimate.ci_high]).all()
-
-
-def speaker(lm: LanguageModel, script: str) -> LanguageModel:
-    """A real model that says the script after a colon; no character may be in it twice."""
-    config = LlamaConfig(
-        vocab_size=264,
-        hidden_size=264,
-        intermediate_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        bos_token_id=256,
-        eos_token_id=257,
-        pad_token_id=258,
-    )
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(config)
-    path = [int(token) for token in lm.tokenizer(f":{script}\n")["input_ids"]]
-    assert len(path) == len(set(path))
-    with torch.no_grad():
-        model.model.embed_tokens.weight.copy_(torch.eye(264))
-        for layer in model.model.layers:
-            layer.self_attn.o_proj.weight.mul_(0.1)
-            layer.mlp.down_proj.weight.mul_(0.1)
-        model.lm_head.weight.zero_()
-        for token, following in pairwise(path):
-            model.lm_head.weight[following, token] = 1.0
-    return wrap(model, deepcopy(lm.tokenizer))
-
-
 @pytest.mark.parametrize(("script", "rate"), [("Unclear", 1.0), ("Paris", 0.0)])
 def test_the_model_is_asked_with_the_prompt_that_allows_it(
     inputs: ExperimentInputs, tiny_llama: LanguageModel, script: str, rate: float
 ) -> None:
-    lm = speaker(tiny_llama, script)
+    lm = speaker(deepcopy(tiny_llama.tokenizer), script, "\n", after=":")
     setting = replace(inputs.setting, most_items=30, writer=lambda: Writer(lm.tokenizer, FEW_SHOT_TEMPLATE))
     asked = replace(
         inputs, setting=setting, max_new_tokens=10, executor=LocalExecutor(lambda: lm), planner=planner_of(lm, 4096)

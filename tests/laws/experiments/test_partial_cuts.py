@@ -12,7 +12,6 @@ from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.measured import GROUPS, true_label_probability
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.partial_cuts import CutEffects, PartialCut, Scored, reference_statistics
-from anchorscope.experiments.statistics import FEW
 from experiments_synthetic import make_inputs
 
 
@@ -85,25 +84,3 @@ def test_statistics_have_a_row_per_group_and_cut_that_is_seen(inputs: Experiment
         assert row.estimate.ci_low <= row.estimate.value <= row.estimate.ci_high
         assert row.p_value is not None
         assert row.p_value <= row.q_value <= 1
-
-
-def test_too_small_a_group_is_named_and_has_no_row() -> None:
-    inputs = make_inputs(asks=np.arange(160) < 6)
-    effects = cut_from(inputs, 0)
-    n = int(effects.members(GROUPS[0]).sum())
-    assert n < FEW  # else this test asks nothing
-    rows, missing = reference_statistics([effects])
-    assert {row.group for row in rows} == {GROUPS[1]}
-    assert missing == [f"only {n} items are Q-Anchored under the corrected rule, 10 needed"]
-
-
-def test_a_layer_that_few_items_can_see_is_named(inputs: ExperimentInputs) -> None:
-    folds = inputs.measured.folds.copy()
-    folds[np.flatnonzero(folds == 3)[:-14]] = 0  # only 14 items, of both groups, are left in the highest fold
-    measured = replace(inputs.measured, folds=folds, reference=np.tile([1, 1, 1, 4], (3, 1)))
-    rows, missing = reference_statistics([cut_from(replace(inputs, measured=measured), 3)])
-    assert not rows
-    assert missing == [
-        f"delta_p_reference of {group} items from layer 3 on: fewer than 10 have a reference layer there"
-        for group in GROUPS
-    ]

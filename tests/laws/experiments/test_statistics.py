@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from anchorscope.experiments.statistics import comparable, family_rows, of_truth, p_value, pathway_aucs, q_values
+from anchorscope.experiments.statistics import comparable, family_rows, p_value, pathway_aucs, q_values
 from experiments_synthetic import make_inputs
 
 
@@ -30,13 +30,6 @@ def test_where_all_draws_agree_there_is_no_p_value_and_it_counts_for_none(roundi
     assert second.q_value == second.p_value
     assert second.variant == "moves"
     assert q_values([0.01, None, 0.04]) == pytest.approx([0.02, None, 0.04])
-
-
-def test_truth_filters() -> None:
-    labels = np.array([True, False, True])
-    assert of_truth(labels, "all").all()
-    assert of_truth(labels, "true").tolist() == [True, False, True]
-    assert of_truth(labels, "false").tolist() == [False, True, False]
 
 
 @given(calls=st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=40))

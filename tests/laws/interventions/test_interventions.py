@@ -17,7 +17,6 @@ from anchorscope.engine.capture import AttentionMass, capture, refuse_idle_cuts
 from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.interventions.cuts import (
     EXACT,
     INTERVENTIONS,
@@ -120,16 +119,6 @@ def test_every_choice_cuts_what_it_is_named_after(item: Item) -> None:
         assert one.applies(item) == bool(getattr(item.located.parts, name))
 
 
-def test_interventions_are_chosen_by_their_experiment() -> None:
-    assert [one.name for one in of_experiments(("knockout",))] == ["knockout", "random", "none"]
-    assert [one.name for one in of_experiments(("zeroing",))] == ["zeroing"]
-    assert [one.name for one in of_experiments(EVIDENCE)] == list(INTERVENTIONS)
-    every = {one.entry.experiment for one in of_experiments(EVIDENCE)} | {
-        one.name for one in chosen_experiments(EVIDENCE)
-    }
-    assert every == set(EVIDENCE)
-
-
 def test_only_the_random_control_is_drawn_several_times_and_every_draw_has_a_name_of_its_own() -> None:
     drawn = with_draws(of_experiments(("knockout",)), 3)
     names = ["knockout", "random", "random 2", "random 3", "none"]
@@ -154,14 +143,6 @@ def test_what_would_only_repeat_the_knockout_is_left_out() -> None:
     assert missing == Missing("edges", "the knockout itself cuts direct edges only; run with --edges all for both")
 
 
-def test_what_too_few_questions_say_is_not_available_and_the_reason_is_told() -> None:
-    parts = [QuestionParts((4,), (5,) if index < 7 else (), (4, 5)) for index in range(10)]
-    some = [made_items.make_item(tuple(range(9)), 8, (4, 5), 3, one) for one in parts]
-    reason = "property (the property alone is cut): 7 of 10 questions say such words, 8 needed"
-    assert planned_names("exact-tokens", some) == (["subject", "content"], [Missing("exact-tokens", reason)])
-    assert planned_names("exact-tokens", some, needed=7) == (["subject", "property", "content"], [])
-
-
 def test_without_a_shared_prefix_there_is_no_template_to_cut() -> None:
     names, (missing,) = planned_names("template", [make_item(1, (4, 5), 8, 9)] * 10)
     assert names == []
@@ -183,11 +164,6 @@ def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
     item = replace(make_item(0, (1,), 2, 4), tokens=located)
     wanted = TokenSequence(ids=tuple(range(20)), answer_start=15, read_at=(15, 18))
     assert item.sequence(("answer_before", "final")) == wanted
-
-
-def test_an_item_without_an_answer_has_no_tokens_to_run() -> None:
-    with pytest.raises(AssertionError, match="item item has no answer to use"):
-        replace(make_item(0, (1,), 2, 4), tokens=None).sequence(("final",))
 
 
 @pytest.fixture(scope="module")
@@ -259,21 +235,6 @@ def test_no_other_set_of_tokens_is_nearer_unless_both_are_near(received: list[fl
     assert off[keys] <= max(least, 0.01 * wanted) + 1e-9
     as_near = [len(other) for other, gap in off.items() if gap <= max(least, 0.01 * wanted) - 1e-9]
     assert all(abs(len(keys) - n) <= abs(size - n) for size in as_near)
-
-
-def test_of_sets_that_are_equally_good_each_is_drawn() -> None:
-    mass = AttentionMass(0, (2.0, 2.0, 1.0, 1.0, 2.0, 2.0, 2.0))
-    drawn = {as_much_attention([0, 1], [2, 3, 4, 5, 6], mass, np.random.default_rng(seed)) for seed in range(60)}
-    assert drawn == {(4, 5), (4, 6), (5, 6)}  # two tokens, as E_Q has, though (2, 3, 4) receives as much
-
-
-def test_without_other_tokens_there_is_nothing_to_cut_and_with_too_little_all_is() -> None:
-    mass = AttentionMass(0, (9.0, 1.0, 1.0))
-    assert as_much_attention([0], [], mass, np.random.default_rng(0)) == ()
-    assert as_much_attention([0], [1, 2], mass, np.random.default_rng(0)) == (1, 2)
-    assert as_much_attention([1], [0], mass, np.random.default_rng(0)) == (0,)  # too much, but never nothing
-    silent = AttentionMass(0, (0.0, 0.0, 0.0))
-    assert as_much_attention([0], [1, 2], silent, np.random.default_rng(0)) in {(1,), (2,)}
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])

@@ -8,8 +8,7 @@ import torch
 
 from anchorscope.answers.label import Label
 from anchorscope.answers.template import make_template
-from anchorscope.catalogue import INTERVENTIONS as ENTRIES
-from anchorscope.catalogue import POSITIONS, REWRITE
+from anchorscope.catalogue import POSITIONS
 from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import NO_PREFIX
@@ -22,7 +21,7 @@ from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
 from anchorscope.interventions.rewrites import DONORS, exchanged
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
+from anchorscope.plan.interventions import passes_of, plan_rewrite
 from anchorscope.plan.passes import plan_answers
 from anchorscope.probes.crossfit import ProbeSet, score_states
 from anchorscope.progress import Silent
@@ -87,11 +86,6 @@ def world(tiny_llama: LanguageModel) -> World:
 
 def named(items: list[Item], item_id: str) -> Item:
     return next(item for item in items if item.question.item_id == item_id)
-
-
-def test_rewritings_are_registered_under_their_own_names() -> None:
-    assert {name: one.name for name, one in REWRITINGS.items()} == {name: name for name in REWRITINGS}
-    assert set(REWRITINGS) == {name for name, one in ENTRIES.items() if one.kind == REWRITE}
 
 
 @every_rewriting
@@ -194,11 +188,6 @@ def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
         assert any(place in asked for place in PLACES[:2]), asked
 
 
-def test_items_without_a_relation_have_no_donor_of_the_same(world: World) -> None:
-    items = [replace(item, question=replace(item.question, relation=None)) for item in world.items]
-    assert world.runs(REWRITINGS["patch-same"], items=items) == []
-
-
 def test_a_self_patch_that_changes_the_text_is_refused(world: World) -> None:
     broken = [replace(item, tokens=replace(item.located, input_ids=(1, 2, 3))) for item in world.items]
     with pytest.raises(InterventionNotApplied, match="patch-self: 16 texts are not what they were"):
@@ -248,26 +237,6 @@ def test_an_answer_that_is_right_to_every_question_has_donors_all_the_same(world
     ]
     runs = world.runs(REWRITINGS["patch-random"], items=items)
     assert {one.item for one in runs} == set(range(len(items)))
-
-
-def test_too_few_items_to_rewrite_are_told_with_the_reason(world: World) -> None:
-    few = [
-        replace(item, question=replace(item.question, relation=None)) if index else item
-        for index, item in enumerate(world.items)
-    ]
-    some = [
-        replace(item, question=replace(item.question, relation=None)) if index < 2 else item
-        for index, item in enumerate(world.items)
-    ]
-    found = {}
-    for name, items in (("few", few), ("some", some), ("all", world.items)):
-        planned, missing = plan_experiment([REWRITINGS["patch-same"]], items, world.setting, [None] * 4, 13)
-        found[name] = [one.intervention.name for one in planned], [one.reason for one in missing]
-    assert found["all"] == (["patch-same"], [])
-    about = "patch-same (E_Q replaced by that of an item of the same relation)"
-    why = "their relation is not known, or no other item of it fits"
-    assert found["few"] == ([], [f"{about}: 0 items can be run, 13 needed; {why}"])
-    assert found["some"] == (["patch-same"], [f"{about}: 2 of 16 items cannot be run; {why}"])
 
 
 def test_no_more_items_are_rewritten_than_are_asked_for_and_always_the_same_ones(world: World) -> None:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.models.devices import Fetched, ToHost, copy_rows, done_so_far, empty_on_host, to_device
+from anchorscope.models.devices import copy_rows, empty_on_host
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -41,16 +41,3 @@ def test_memory_on_the_host_has_the_shape_and_kind_that_was_asked_for(shape: tup
     assert found.shape == shape
     assert found.dtype == dtype
     assert found.is_contiguous()
-
-
-def test_on_a_cpu_everything_is_there_at_once():
-    cpu, received = torch.device("cpu"), []
-    there = Fetched([torch.arange(3)], cpu)
-    done_so_far(cpu)()
-    assert there.get()[0].tolist() == [0, 1, 2]
-    assert to_device(np.arange(3), cpu).tolist() == [0, 1, 2]
-    to_host = ToHost(lambda key, found: received.append((key, found.tolist())))
-    to_host.put("first", torch.arange(2))
-    assert received == [("first", [0, 1])]
-    to_host.finish()
-    assert len(received) == 1

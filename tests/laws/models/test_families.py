@@ -16,7 +16,7 @@ from anchorscope.errors import UserError
 from anchorscope.models.families import FAMILIES, Family, OneSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from tiny_models import SIZES, TINY, tiny_model
+from tiny_models import SIZES, TINY
 
 
 def refused(make: Callable[[], Any]) -> str:
@@ -170,12 +170,6 @@ def test_a_model_without_one_of_its_parts_is_refused(tiny_llama: LanguageModel, 
     assert part in text
 
 
-def test_positions_beyond_a_learned_table_are_refused() -> None:
-    lm = wrap(tiny_model("gpt2", max_position_embeddings=16), tokenizer=None, name="short one")
-    with pytest.raises(UserError, match="'short one' reads at most 16"):
-        lm.embed(torch.zeros(1, 20, dtype=torch.long), torch.arange(20)[None])
-
-
 @pytest.mark.parametrize("kernel", ["flex_attention", "eager", "sdpa"])
 def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, kernel: str) -> None:
     model = copy.deepcopy(tiny_llama.model)
@@ -186,18 +180,6 @@ def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, 
     with pytest.raises(UserError, match="has embeddings for 260 tokens"):
         compute_prefix(lm, (5, 10**6))  # no such token
     assert model.config._attn_implementation == kernel
-
-
-def test_identity_says_which_model_gave_the_numbers(tiny_llama: LanguageModel) -> None:
-    tiny = tiny_llama
-    identity = tiny.identity()
-    assert identity.name == tiny.name
-    assert identity.source == "an object already loaded"
-    assert identity.architecture == type(tiny.model).__name__
-    assert (identity.n_layers, identity.d_model) == (4, 32)
-    assert identity.parameters == tiny.model.num_parameters()
-    assert (identity.device, identity.dtype) == ("cpu", "float32")
-    assert identity.fingerprint == tiny.fingerprint()
 
 
 def test_the_configuration_belongs_to_the_fingerprint(tiny_llama: LanguageModel) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, LlamaConfig, PretrainedConfig
+from transformers import AutoConfig, LlamaConfig
 
 from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import NO_PREFIX
@@ -13,7 +13,6 @@ from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import planner_for
 from tiny_models import byte_tokenizer, tiny_model
 
 YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 32768}
@@ -48,35 +47,10 @@ def test_a_model_that_also_reads_images_states_it_of_its_text() -> None:
     assert context_length(AutoConfig.for_model("gemma3", text_config={"max_position_embeddings": 4096})) == 4096
 
 
-@pytest.mark.parametrize("value", [None, 10**30, 1e30, 0, -1, float("nan"), float("inf"), "2048", [2048]])
-def test_what_means_nothing_is_no_limit(value: Any) -> None:
-    config = PretrainedConfig()
-    config.max_position_embeddings = value
-    assert context_length(config) is None
-
-
-@pytest.mark.parametrize("name", ["n_positions", "n_ctx", "max_seq_len", "max_sequence_length", "seq_length"])
-def test_other_names(name: str) -> None:
-    config = PretrainedConfig()
-    setattr(config, name, 2048)
-    assert context_length(config) == 2048
-
-
-@pytest.mark.parametrize("factor", [None, "4", float("nan"), 0.5, 1e30, -2])
-def test_a_factor_that_means_nothing_changes_nothing(factor: Any) -> None:
-    config = LlamaConfig(max_position_embeddings=4096)
-    config.rope_parameters = {"rope_type": "dynamic", "factor": factor}
-    assert context_length(config) == 4096
-
-
 def test_dynamic_scaling_reads_more() -> None:
     config = LlamaConfig(max_position_embeddings=4096)
     config.rope_parameters = {"rope_type": "dynamic", "factor": 2.0}
     assert context_length(config) == 8192
-
-
-def test_a_loaded_model_and_its_planner_know_it(tiny_llama: LanguageModel) -> None:
-    assert tiny_llama.context == planner_for(tiny_llama).context == 2048
 
 
 ITEM = TokenSequence(ids=(256, *range(40, 60)), answer_start=18, read_at=(20,))

@@ -1,13 +1,12 @@
 """What a model's name points to: a signature sees every byte of its files, and nothing else."""
 
-import hashlib
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from anchorscope.models.sources import model_files, source_signature
+from anchorscope.models.sources import source_signature
 from gguf_models import small_llama, write_gguf
 
 
@@ -57,26 +56,6 @@ def test_a_file_that_was_changed_under_its_old_date_is_another_model(folder: Pat
     os.utime(weights, ns=(then.st_atime_ns, then.st_mtime_ns))
     assert (weights.stat().st_size, weights.stat().st_mtime_ns) == (then.st_size, then.st_mtime_ns)
     assert source_signature(str(folder)) != before
-
-
-def test_the_files_of_a_model_are_listed_with_size_and_sha256(gguf: Path, folder: Path) -> None:
-    found = model_files(str(folder))
-    assert found is not None
-    assert set(found) == {one.name for one in folder.iterdir()}
-    for name, told in found.items():
-        content = (folder / name).read_bytes()
-        assert told == {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    assert model_files(str(gguf)) == {
-        gguf.name: {"size": gguf.stat().st_size, "sha256": hashlib.sha256(gguf.read_bytes()).hexdigest()}
-    }
-    assert model_files("shape:llama-3.2-1b/8") is model_files("nowhere") is None
-
-
-def test_names_that_point_nowhere_have_no_signature(tmp_path: Path) -> None:
-    assert source_signature("shape:llama-3.2-1b/8") == "shape:llama-3.2-1b/8"
-    nowhere = ("smollm2-135m", "someone/not-cached", "some one/not possible!", "nowhere", f"{tmp_path}/x", "y" * 5000)
-    for name in nowhere:
-        assert source_signature(name) is None
 
 
 def test_a_hub_snapshot_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from anchorscope.engine.sequences import CLEAN
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.interventions.cuts import INTERVENTIONS, of_experiments, random_candidates, with_draws
+from anchorscope.interventions.cuts import INTERVENTIONS, of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.items import Item
-from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_cut, plan_experiment, some_items
+from anchorscope.plan.interventions import passes_of, plan_cut, plan_experiment, some_items
 from anchorscope.plan.passes import Planner
 from anchorscope.spans.locate import QuestionParts
-from made_items import make_item, make_mass, make_setting, no_model
+from made_items import make_item, make_setting
 
 N, N_PREFIX = 30, 5
 CUTS = {name: one for name, one in INTERVENTIONS.items() if one.keys is not None}
@@ -115,30 +115,6 @@ def test_every_draw_of_the_random_control_is_another_and_all_run_in_one_pass(ite
     assert [one.intervention.name for one in alone.planned] == ["none"]
 
 
-def test_it_is_told_from_how_many_tokens_was_drawn_and_how_much_attention_they_received(items: list[Item]) -> None:
-    planned, _ = plan_experiment(of_experiments(("knockout",)), items, SETTING, PLANNER.windows, needed=5)
-    for one in planned:
-        for run in one.runs:
-            item = items[run.item]
-            mass = make_mass(item.item_id)
-            ratio = mass.of(run.cut.keys) / mass.of(item.located.question_tokens)
-            assert run.attention_ratio == pytest.approx(ratio)
-            drawn = len(random_candidates(item)) if one.intervention.candidates is not None else None
-            assert run.n_candidates == drawn
-    by_name = {one.intervention.name: np.array([run.attention_ratio for run in one.runs]) for one in planned}
-    assert (by_name["knockout"] == 1).all()
-    assert not by_name["none"].any()
-    assert np.median(np.abs(by_name["random"] - 1)) < 0.02
-
-
-def test_attention_is_asked_for_only_where_somebody_is_matched_by_it(items: list[Item]) -> None:
-    setting = replace(SETTING, masses=no_model)
-    planned, _ = plan_experiment(of_experiments(("exact-tokens",)), items, setting, PLANNER.windows, needed=5)
-    assert {run.attention_ratio for one in planned for run in one.runs} == {None}
-    with pytest.raises(AssertionError, match="nobody was expected"):
-        plan_experiment(of_experiments(("knockout",)), items, setting, PLANNER.windows, needed=5)
-
-
 def test_the_no_op_control_runs_in_another_order_and_nobody_else_does(items: list[Item]) -> None:
     orders = {name: plan_cut(one, items, SETTING).order for name, one in CUTS.items()}
     assert {name for name, order in orders.items() if order is not None} == {"none"}
@@ -183,11 +159,3 @@ def test_a_rewriting_that_must_change_nothing_and_does_is_refused(items: list[It
     broken = replace(INTERVENTIONS["patch-self"], rewrite=longer)
     with pytest.raises(InterventionNotApplied, match="patch-self: 30 texts are not what they were"):
         plan_experiment([broken], items, SETTING, PLANNER.windows, needed=5)
-
-
-def test_a_pass_of_nothing_is_no_pass(items: list[Item]) -> None:
-    assert passes_of([], items, SETTING, PLANNER) == []
-    empty = PlannedRuns(CUTS["knockout"], ())
-    (together,) = passes_of([empty], items, SETTING, PLANNER)
-    assert together.work.batches == ()
-    assert together.work.shards() == [together.work]

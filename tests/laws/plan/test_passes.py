@@ -4,7 +4,6 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -223,12 +222,6 @@ def test_however_much_memory_there_is_a_batch_stays_within_what_gains_anything()
     choices = plan_choices("many", [one.ids for one in sequences], (1,), 10**9)
     for other in (saliency, choices):
         assert max(len(batch) * 2000 for batch in other.batches) <= MOST_AT_ONCE
-
-
-@pytest.mark.parametrize(("tokens", "worth"), [(999, False), (1000, True), (10**9, True)])
-def test_compiling_is_worth_it_from_some_number_of_tokens_on(tokens: int, worth: bool) -> None:
-    assert PLANNER.worth_compiling(tokens) == worth
-    assert not replace(PLANNER, compile_from=None).worth_compiling(tokens)
 
 
 def test_shared_tokens_end_where_a_sequence_differs_or_is_read() -> None:

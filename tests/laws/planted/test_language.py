@@ -36,7 +36,7 @@ def test_no_word_means_two_things_or_anything_in_english() -> None:
     invented = [*LANGUAGE.subjects, *LANGUAGE.relations, *LANGUAGE.objects, *LANGUAGE.fillers]
     invented += [word for phrases in LANGUAGE.phrases.values() for phrase in phrases for word in phrase.split()]
     for word in invented:
-        assert words(word) == [word.lower()]  # "seven" would be 7
+        assert words(word) == (word.lower(),)  # "seven" would be 7
         assert word.lower() not in EMPTY_WORDS
 
 

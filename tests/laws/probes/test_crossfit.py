@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes import grid_search, logistic
+from anchorscope.probes import chunks, grid_search, logistic
 from anchorscope.probes.chunks import ChunkPlan
 from anchorscope.probes.crossfit import PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
@@ -116,15 +116,6 @@ def test_too_few_groups_for_true_and_false_on_every_side_are_refused(groups: np.
     assert "\n" not in text
 
 
-def test_the_same_seed_gives_the_same_splits_and_another_seed_others(example: Example) -> None:
-    splits = example.splits
-    again, other = (make_splits(splits.labels, example.groups, splits.folds, seed) for seed in (3, 4))
-    assert (again.training == splits.training).all()
-    assert (again.inner == splits.inner).all()
-    assert (other.training[0] == splits.training[0]).all()
-    assert (other.training[1:] != splits.training[1:]).any()
-
-
 def test_a_folds_splits_do_not_depend_on_its_own_labels(example: Example) -> None:
     splits = example.splits
     for fold in range(N_FOLDS):
@@ -217,7 +208,7 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
         return replace(found, converged=(sets.members != hard).any(1)[None] | torch.tensor(not here))
 
     monkeypatch.setattr(grid_search, "solve", one_fails)
-    monkeypatch.setattr(grid_search, "plan_chunks", lambda *_, **__: ChunkPlan(1, 1000, None))
+    monkeypatch.setattr(chunks, "plan_chunks", lambda *_, **__: ChunkPlan(1, 1000, None))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # so that the chunks come in order
     both = fit_probes(torch.stack([example.states, example.states]), example.splits, ["mlp/final", "residual/final"])
     assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]

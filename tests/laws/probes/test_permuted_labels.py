@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from anchorscope.probes.crossfit import (
     PERMUTATIONS,
-    dealt_anew,
     make_splits,
     null_scores,
+    permute_within_strata,
     permuted_areas,
     permuted_truth,
     refit_logits,
@@ -29,7 +29,7 @@ from anchorscope.stats.streams import unnamed
 def test_dealing_anew_keeps_every_stratum_as_it_is(seed: int, n: int, n_strata: int) -> None:
     rng = np.random.default_rng(seed)
     labels, strata = rng.random(n) < 0.4, rng.integers(0, n_strata, n)
-    dealt = dealt_anew(labels, strata, 30, rng)
+    dealt = permute_within_strata(labels, strata, 30, rng)
     assert dealt.shape == (30, n)
     for stratum in range(n_strata):
         inside = strata == stratum
@@ -43,7 +43,7 @@ def test_probes_of_permuted_labels_are_those_fitted_one_by_one() -> None:
     labels = rng.random(60) < 0.5
     folds = np.arange(60) % 3
     splits = make_splits(labels, np.arange(60), folds, 0, ("full",))
-    dealt = dealt_anew(labels, folds, 4, rng)
+    dealt = permute_within_strata(labels, folds, 4, rng)
     strength = np.array([[0.1, 0.01, 0.001], [0.02, 0.05, 0.1]])
     found = null_scores(states, splits, strength, dealt, torch.device("cpu"), Silent())
     assert found.shape == (4, 2, 60)

@@ -56,19 +56,6 @@ def test_exact_question_tokens_are_the_words_in_the_prompt(tiny_llama: LanguageM
     assert located.rule == "metadata"
 
 
-def test_words_of_the_examples_are_never_exact_tokens(tiny_llama: LanguageModel) -> None:
-    # "capital" stands in the first example too.
-    prompt, located = found(tiny_llama.tokenizer, PERU)
-    assert prompt.text.index("capital") < prompt.question_start
-    assert min(located.question_tokens) >= prompt.question_start
-
-
-def test_a_question_without_metadata_gives_its_content_words(tiny_llama: LanguageModel) -> None:
-    _, located = found(tiny_llama.tokenizer, Question("d", "1", "Who painted the Mona Lisa?", ("Leonardo",)))
-    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == "paintedMonaLisa"
-    assert located.rule == "rules"
-
-
 @given(words=st.lists(WORD, min_size=3, max_size=6, unique_by=lambda word: word.casefold().replace("é", "e")))
 def test_the_subject_is_found_wherever_it_stands(tiny_llama: LanguageModel, words: list[str]) -> None:
     text = " ".join(words) + "?"
@@ -110,25 +97,11 @@ def test_positions_are_the_last_token_the_entitys_last_and_the_one_before_it(
     assert at == {"final": len(located.input_ids) - 1, "answer_end": first + len(exact) - 1, "answer_before": first - 1}
 
 
-def test_the_token_before_an_answer_that_begins_at_once_is_the_prompts_last() -> None:
-    tokenizer = merging_tokenizer()
-    (prompt,) = build_prompts(tokenizer, [PERU])
-    ids = tuple(tokenizer("Lima", add_special_tokens=False)["input_ids"])
-    located = locate(tokenizer, PERU, locate_question_words(PERU), prompt, Answer("Lima", ids, None, "answered"))
-    assert located.positions[2] == located.answer_start - 1
-    assert tokenizer.decode([located.input_ids[located.positions[2]]]) == ":"
-
-
 def test_an_answer_of_characters_that_take_several_tokens_is_whole(tiny_llama: LanguageModel) -> None:
     question = Question("d", "1", "What is the capital of Paraguay?", ("Asunción",), "Paraguay")
     _, located = found(tiny_llama.tokenizer, question, " Asunción.")
     assert spelled(tiny_llama.tokenizer, located, located.answer_tokens) == "Asunción"
     assert len(located.answer_tokens) == len("Asunción".encode())
-
-
-def test_an_answer_without_a_visible_character_keeps_all_its_tokens(tiny_llama: LanguageModel) -> None:
-    _, located = found(tiny_llama.tokenizer, PERU, "   ")
-    assert located.answer_tokens == tuple(range(located.answer_start, located.answer_start + 3))
 
 
 def test_many_items_are_located_as_each_one_is_alone(tiny_llama: LanguageModel) -> None:

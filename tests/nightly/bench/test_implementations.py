@@ -7,17 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.bench.implementations import (
-    KINDS,
-    CannotDo,
-    Plain,
-    WithNnsight,
-    attention_kernel,
-    best_size,
-    cut_mask,
-    is_foreign,
-    make,
-)
+from anchorscope.bench.implementations import KINDS, Plain, attention_kernel, best_size, cut_mask, make
 from anchorscope.bench.measuring import Item, Workload
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
@@ -114,11 +104,3 @@ def test_tokens_that_run_are_counted(tiny_llama, workload):
     assert plain.tokens("single-layer", workload) == layers * tokens
     assert batched.tokens("single-layer", workload) == tokens * (1 + sum(range(1, layers + 1)) / layers)
     assert own.tokens("knockout", workload) < 2 * tokens
-
-
-def test_an_implementation_that_is_not_installed_says_how_to_get_it(tiny_llama, monkeypatch):
-    monkeypatch.setitem(KINDS, "nnsight", (WithNnsight, "no_such_package"))
-    assert is_foreign("nnsight")
-    with pytest.raises(CannotDo) as told:
-        make("nnsight", tiny_llama)
-    assert str(told.value) == "no_such_package is not installed; get it with: pip install 'anchorscope[bench]'"

@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-from anchorscope.bench.__main__ import main
 from anchorscope.bench.implementations import KINDS
 from anchorscope.bench.measuring import Setting
 from anchorscope.bench.options import Options
 from anchorscope.bench.session import generation_rows, probe_rows, render, run_benchmark
-from anchorscope.errors import UserError
 
 CONTRACT = {"work", "way", "items_per_s", "speedup", "max_difference", "peak_memory_mb"}
 
@@ -80,44 +78,3 @@ def test_generation_of_both_is_the_same(setting: Setting):
     assert (ours.way, theirs.way, ours.items, theirs.items) == ("anchorscope", "plain-batched", 6, 6)
     assert ours.max_difference == 0
     assert theirs.speedup is None  # set once all rows of a work are there
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"work": ("knokout",)}, "Unknown work 'knokout'; allowed: generation, knockout, probes, single-layer. Did"),
-        ({"ways": ("plane",)}, "Unknown way 'plane'"),
-        ({"ways": ()}, "No way is named"),
-        ({"work": ("probes",), "ways": ("plain",)}, "None of the ways plain can do probes; allowed for it: anchor"),
-        ({"items": 1}, "--items 1 is too small; allowed: 2 or more."),
-        ({"probe_items": 10}, "--probe-items 10 is too small"),
-        ({"own": 0}, "--own 0 is too small"),
-        ({"seconds": float("nan")}, "--seconds nan is not a span of time"),
-    ],
-)
-def test_bad_options(given, message):
-    with pytest.raises(UserError) as error:
-        Options(**given)
-    assert str(error.value).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--itms", "3"], "error: unrecognized arguments: --itms 3. See: python -m anchorscope.bench --help\n"),
-        (["--items", "x"], "error: argument --items: invalid int value: 'x'. See: python -m anchorscope.bench --help"),
-        (["--ways", "plane"], "error: Unknown way 'plane'"),
-        (["--out", "no/such/folder/x.json"], "error: --out no/such/folder/x.json is in a folder that does not exist"),
-        (["--model", "shape:nope", "--device", "cpu"], "error: Unknown shape 'nope'"),
-        (["--model", "no/such/folder/"], "error: Model folder 'no/such/folder/' does not exist"),
-    ],
-)
-def test_mistakes_at_the_bare_door_are_one_line(arguments, message, capsys):
-    try:
-        code = main([*arguments, "--quiet"])
-    except SystemExit as left:
-        code = left.code
-    out, err = capsys.readouterr()
-    assert (code, out) == (2, "")
-    assert err.startswith(message)
-    assert err.count("\n") == 1

@@ -22,8 +22,8 @@ MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.
 @pytest.fixture(scope="module")
 def compared() -> Compared:
     runs = (
-        with_shares(with_random(model_findings("Small", layers=30)), World(share=0.4)),
-        with_shares(with_random(model_findings(MARKUP, layers=30, depth=-70.0, parameters=10**9)), World(share=0.7)),
+        with_shares(with_random(model_findings("Small", layers=30)), World(together=0.4)),
+        with_shares(with_random(model_findings(MARKUP, layers=30, depth=-70.0, parameters=10**9)), World(together=0.7)),
         model_findings("Random", layers=8, depth=-3.0, parameters=10**10, random_weights=True),
     )
     return Compared(runs, ("a", "b", "c"))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -119,22 +118,6 @@ def test_any_dataset_is_read_by_its_id_with_its_columns_mapped(local: Path) -> N
         open_dataset(parse_spec(spec))
 
 
-def test_a_single_split_need_not_be_named(local: Path) -> None:
-    publish_own(local, "test")
-    assert len(list(open_dataset(parse_spec("hub:someone/my-questions"), columns=MAPPING))) == 1
-
-
-def test_the_library_talks_as_before(local: Path) -> None:
-    import datasets
-
-    before = datasets.logging.get_verbosity()
-    datasets.enable_progress_bars()
-    publish(local, "nq")
-    list(hub_rows(parse_spec("nq")))
-    assert not datasets.are_progress_bars_disabled()
-    assert datasets.logging.get_verbosity() == before < logging.CRITICAL
-
-
 @pytest.mark.parametrize("name", [*SOURCES, "hub:someone/my-questions:test"])
 def test_an_unreachable_hub(name: str, local: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """conftest switches the hub off: the library really tries and really fails."""
@@ -147,14 +130,6 @@ def test_an_unreachable_hub(name: str, local: Path, capfd: pytest.CaptureFixture
     assert message.endswith(f"Switch offline mode off (HF_HUB_OFFLINE), or {by_hand(spec)}.")
     assert "\n" not in message
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_missing_split_is_told_with_the_libraries_reason(local: Path) -> None:
-    folder = publish(local, "hotpotqa")
-    card = (folder / "README.md").read_text()
-    (folder / "README.md").write_text(card.replace("split: validation", "split: other"))
-    with pytest.raises(UserError, match=r"could not be loaded from the hub .*Unknown split \"validation\""):
-        list(hub_rows(parse_spec("hotpotqa")))
 
 
 def test_a_damaged_cache_is_told_and_not_thrown(local: Path) -> None:

@@ -16,14 +16,6 @@ ROW = {"question": "What is the capital of France?", "answers": ["Paris"]}
 NOTED = [ROW | {"note": f"{i} " + "x" * 1000} for i in range(9)]
 
 
-def test_what_real_files_have_is_read(tmp_path: Path) -> None:
-    big = {"question": "q" * 100_000, "answers": [f"alias {i}" for i in range(10_000)], "context": "x, " * 300_000}
-    assert len(read(write(tmp_path, json_lines([ROW, big]))).questions) == 2
-    cell = "|".join(f"alias number {i}" for i in range(9_000))  # more than the csv module reads unless it is told to
-    (question,) = read(write(tmp_path, f"question,answers\nq?,{cell}\n")).questions
-    assert len(question.answers) == 9_000
-
-
 def test_bad_rows_are_all_counted_and_the_first_ones_kept(tmp_path: Path) -> None:
     path = write(tmp_path, json_lines([ROW]) + b"{}\n" * 2500 + json_lines([ROW]))
     whole = read(path, "skip")

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from anchorscope.detectors.estimator import DetectorClassifier
 
-_ALONE = ("mass-mean", "mlp", "ensemble", "anchor")
+_ALONE = ("mass-mean", "mlp", "ensemble", "auto")
 """Detectors, beside the probe, that clean states alone suffice for."""
 
 _OF_THE_DETECTOR = (
@@ -54,9 +54,7 @@ def _blocks(n=160):
     return values, truth, columns
 
 
-@pytest.mark.parametrize(
-    "name", ["confidence", "probe+confidence", "mop", "pr-activation", "pr-delta", "counterfactual", "anchor"]
-)
+@pytest.mark.parametrize("name", ["confidence", "probe+confidence", "mop", "counterfactual", "auto"])
 def test_blocks_of_columns_are_runs_and_numbers(name):
     values, truth, columns = _blocks()
     found = DetectorClassifier(name, columns).fit(values, truth, groups=np.arange(160) // 2)

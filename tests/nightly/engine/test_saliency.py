@@ -126,16 +126,6 @@ def test_neither_prefix_nor_batches_matter(tiny: LanguageModel, items: list[Toke
         assert_close(salient(tiny, items, shared, tokens).values, wanted)
 
 
-def test_a_loss_may_be_one_number_per_item(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    def log_odds(batch: list[int], states: Tensor) -> Tensor:
-        assert states.shape == (len(batch), 9, 3, 3, 32)
-        return torch.stack([one[PLACE, 0, 2] @ probe(0) for one in states])
-
-    found = salient(tiny_llama, items, loss=log_odds, tops=[2] * 5)
-    assert found.values.shape == (5, 1, 4, 4, 4)
-    assert (found.of(ALL)[:, :, :3] > 0).all()
-
-
 def test_a_state_before_the_answer_has_itself_for_a_query(
     tiny_llama: LanguageModel, items: list[TokenSequence]
 ) -> None:

@@ -12,12 +12,12 @@ import torch
 from accelerated import Accelerated
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.evidence.tables import evidence_tables
+from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores, solve_control, solve_parts
+from anchorscope.evidence_parts.principal import principal_states
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
 from anchorscope.execute.solver import Solver, fit_device
-from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import FUNCTIONS, DeviceWork, plan_device_work
 from anchorscope.probes.crossfit import (
     fit_final_probes,
     fit_probes,
@@ -27,22 +27,15 @@ from anchorscope.probes.crossfit import (
     refit_logits,
     score_clean,
 )
+from anchorscope.probes.grid_search import search_chunks
 from anchorscope.progress import Silent
-from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import (
-    ShareItems,
-    further_shares,
-    held_out_scores,
-    knockout_share,
-    question_shares,
-)
 from anchorscope.stats.streams import unnamed
 from evidence_synthetic import some_evidence
 from pass_cases import bits
 
 ITEMS, LAYERS, WIDTH, FOLDS = 60, 3, 8, 2
 NAMES = ["mlp/final", "residual/final"]
-WIDE = ("question_shares", "knockout_share", "held_out_scores", "further_shares", "evidence_tables")
+WIDE = ("solve_parts", "solve_control", "held_out_scores", "evidence_tables")
 """What is given float32 whatever the model computes in."""
 CPU = NumericsClass("cpu: some processor", "float32", 2, {}, "aarch64", "0")
 GPU = replace(CPU, device="NVIDIA H200", threads=0)
@@ -73,7 +66,7 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
     labels, groups = np.arange(ITEMS) % 2 == 0, np.arange(ITEMS) // 2
     clean, cut = (torch.tensor(draw.normal(size=(2, LAYERS, ITEMS, WIDTH)) + labels[:, None]).to(dtype) for _ in "ab")
     splits = make_splits(labels, groups, groups % FOLDS, seed=3)
-    items = ShareItems(labels, groups, splits.folds, [None] * ITEMS, list(map(str, range(ITEMS))), 7)
+    items = EvidenceItems(labels, groups, [None] * ITEMS, list(map(str, range(ITEMS))), 7)
     permuted = permuted_truth(splits, np.random.default_rng(2))[:5]
     sets = tuple((one,) for one in fit_probes(clean, splits, NAMES))
     made = {
@@ -83,18 +76,16 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
         permuted_areas: (cut[0], splits, np.array([1, 2]), permuted),
         score_clean: (clean[:, None], sets, splits.folds),
         principal_states: (clean[0], 4),
-        question_shares: ({"clean": clean.float(), "knockout": cut.float()}, items, 1),
-        knockout_share: (clean[0].float(), cut[0].float(), items, "some"),
+        solve_parts: ({"clean": clean.float(), "knockout": cut.float(), BEFORE: cut[:1].float()}, items, 1, 0),
+        solve_control: ({"clean": clean[0].float(), CUT: cut[0].float(), BEFORE: cut[1].float()}, items, "some"),
         held_out_scores: (clean[0].float(), items, "some"),
-        further_shares: (
-            (clean[0, :1].float(), cut[0, :1].float()),
-            items,
-            draw.normal(size=(ITEMS, 2)),
-            np.stack([labels, ~labels]),
-        ),
         evidence_tables: (some_evidence(ITEMS, LAYERS, FOLDS),),
     }
     return {function.__name__: (function, arguments) for function, arguments in made.items()}
+
+
+FUNCTIONS = tuple(cases())
+DIVIDED = ("fit_probes", "fit_final_probes")
 
 
 @pytest.mark.parametrize(
@@ -108,23 +99,28 @@ def test_a_worker_gives_the_bits_of_one_process(tiny_llama: LanguageModel, name:
     workers = Accelerated(lambda: tiny_llama)
     there = Solver("cuda", workers, Silent())(function, *arguments)
     assert bits(alone) == bits(here) == bits(there)
-    assert [(work.function, work.device) for work in workers.asked] == [(name, "cuda")]
+    assert [(work.function, work.device) for work in workers.asked] == [(function, "cuda")]
     assert type(there) is type(alone)
 
 
-def test_only_functions_on_the_list_are_called(tiny_llama: LanguageModel) -> None:
-    for name in ("eval", "os.system", "__import__", ""):
-        forged = DeviceWork("forged", name, ("1",), "cpu")
-        with pytest.raises(ValueError, match="is not among fit_probes"):
-            Worker(tiny_llama).run(forged, Silent())
-    with pytest.raises(AssertionError, match="not on the list"):
-        plan_device_work("sorted", sorted, (), "cpu")
+@pytest.mark.parametrize("name", DIVIDED)
+@pytest.mark.parametrize("n_workers", [1, 2, 5])
+def test_chunks_that_workers_share_give_the_bits_of_one_process(
+    tiny_llama: LanguageModel, name: str, n_workers: int
+) -> None:
+    function, arguments = cases()[name]
+    workers = Accelerated(lambda: tiny_llama)
+    workers.n_workers = n_workers
+    found = Solver("cuda", workers, Silent()).divided(function, *arguments)
+    assert bits(found) == bits(function(*arguments, device="cpu", progress=Silent()))
+    blocks = [work for work in workers.asked if work.function is search_chunks]
+    assert len(blocks) == min(2 * n_workers, 3)  # two places of three layers are three chunks
 
 
 class _Full:
     """Workers whose memory does not suffice."""
 
-    divides, n_layers = True, 4
+    folder, n_layers = None, 4
 
     def map(self, shards: Sequence[Any], progress: Any) -> Iterator[DevicePart]:
         raise MemoryRanOut("CUDA out of memory")

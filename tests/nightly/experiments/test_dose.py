@@ -1,18 +1,17 @@
 """Doses: nested cuts, the full one is the knockout, and an effect that grows with the dose is found to do so."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.experiments.dose import DOSES, EXPERIMENT, analyse, n_tokens, plan_doses
+from anchorscope.experiments.dose import DOSES, analyse, n_tokens, plan_doses
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.partial_cuts import Scored
 from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs, only, rows
-from partial_cuts_synthetic import tiny_inputs, tiny_items
+from partial_cuts_synthetic import tiny_inputs
 
 
 def test_a_dose_is_a_share_of_the_exact_tokens_rounded_up_and_never_nothing() -> None:
@@ -74,25 +73,3 @@ def test_an_effect_that_grows_with_the_dose_is_found_so(inputs: ExperimentInputs
     areas = {row.variant: row.estimate.value for row in rows(found, "auc_reference")}
     assert areas["exact 1 token"] == pytest.approx(areas["nothing cut"])  # this dose was planted to do nothing
     assert areas["exact 100 %"] < areas["exact 50 %"] <= areas["exact 1 token"] + 1e-9
-
-
-def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel) -> None:
-    inputs = tiny_inputs(tiny_llama, tiny_items(gap=4))  # all questions have as many other tokens
-    found = EXPERIMENT.run(inputs)
-    assert not found.missing
-    (full,) = [values for values in found.values if values.variant == "exact 100 %"]
-    knockout = Scored(np.arange(inputs.n), inputs.measured.after[KNOCKOUT][0]).at_reference(inputs)
-    assert full.values == pytest.approx(knockout[full.items], abs=1e-2)  # the full dose is the knockout
-    assert only(found, "tokens_cut", variant="exact 50 %").estimate.value == 2
-    assert all(np.isfinite(row.estimate.value) for row in found.statistics)
-    assert EXPERIMENT.run(inputs).statistics == found.statistics
-
-
-def test_what_too_few_items_have_is_named_and_left_out(tiny_llama: LanguageModel) -> None:
-    bare = [
-        replace(one, tokens=replace(one.located, question_tokens=tuple(range(5, one.located.answer_start))))
-        for one in tiny_items()
-    ]
-    found = EXPERIMENT.run(tiny_inputs(tiny_llama, bare))
-    assert {row.variant for row in found.statistics} == {"nothing cut", *(f"exact {dose}" for dose in DOSES)}
-    assert "random 1 token (0)" in found.missing[0]

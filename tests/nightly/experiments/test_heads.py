@@ -11,10 +11,8 @@ from anchorscope.evidence.measured import GROUPS
 from anchorscope.experiments import heads
 from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.heads import ALL_HEADS, EXPERIMENT
-from anchorscope.experiments.partial_cuts import CutEffects, PartialCut, Scored, run_partial_cuts
-from anchorscope.models.language_model import LanguageModel
+from anchorscope.experiments.partial_cuts import CutEffects, PartialCut, Scored
 from experiments_synthetic import make_inputs, rows
-from partial_cuts_synthetic import tiny_inputs
 
 N_HEADS, LAYER = 3, 4
 
@@ -60,21 +58,3 @@ def test_no_head_is_found_where_none_reads(inputs: ExperimentInputs) -> None:
     found = rows(run(inputs, None), "delta_p_reference")
     assert np.mean([row.estimate.ci_low <= 0 <= row.estimate.ci_high for row in found]) > 0.7
     assert min(row.q_value for row in found if row.q_value is not None) > 1e-3
-
-
-def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel) -> None:
-    inputs = tiny_inputs(tiny_llama)
-    found = EXPERIMENT.run(inputs)
-    assert {row.variant for row in rows(found, "delta_p_reference")} == {
-        *(f"head {head}" for head in range(4)),
-        ALL_HEADS,
-    }
-    (values,) = found.values
-    assert values.quantity == "delta_p_reference_sum"
-    # All heads of a layer together are that layer.
-    layers = range(3, 4)
-    ways = [PartialCut("single", layers), PartialCut("heads", layers, (0, 1, 2, 3)), PartialCut("head", layers, (2,))]
-    effects, _ = run_partial_cuts(inputs, ways, "heads")
-    layer, together, alone = (effect.scored.logits for effect in effects)
-    assert together == pytest.approx(layer, abs=1e-4)
-    assert np.abs(alone - layer)[3].max() > 1e-2

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.measured import GROUPS
 from anchorscope.experiments.experiment import ExperimentInputs, Found
-from anchorscope.experiments.layers import EXPERIMENT, SINGLE, analyse, window_starts
+from anchorscope.experiments.layers import SINGLE, analyse, window_starts
 from anchorscope.experiments.partial_cuts import CutEffects, PartialCut, Scored
-from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs, only, rows
-from partial_cuts_synthetic import tiny_inputs
 
 PLANTED = 2
 """The only layer whose cut does anything."""
@@ -78,13 +76,6 @@ def test_a_knockout_without_effect_has_no_share() -> None:
     assert any("items are Q-Anchored under the corrected rule, 10 needed" in line for line in found.missing)
 
 
-def test_a_layer_that_could_not_be_cut_leaves_no_share(inputs: ExperimentInputs) -> None:
-    found = analyse(inputs, effects_of(inputs, PLANTED)[1:])
-    assert not rows(found, "share_of_cumulative")
-    assert not found.values
-    assert "share_of_cumulative: not every single layer could be cut in every item" in found.missing
-
-
 def test_each_items_sum_is_that_of_its_single_layers(inputs: ExperimentInputs, planted: Found) -> None:
     (values,) = planted.values
     assert (values.quantity, values.variant) == ("delta_p_reference_sum", SINGLE)
@@ -101,14 +92,3 @@ def test_windows_cover_every_layer_and_end_with_the_last(n_layers: int, width: i
     assert (starts[0], starts[-1] + width) == (0, n_layers)
     assert {layer for start in starts for layer in range(start, start + width)} == set(range(n_layers))
     assert all(0 < later - start <= max(1, width // 2) for start, later in pairwise(starts))
-
-
-@pytest.mark.parametrize(("window", "width"), [(None, 2), (3, 3), (99, 4)])
-def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel, window: int | None, width: int) -> None:
-    inputs = tiny_inputs(tiny_llama, window=window, most_items=120)
-    found = EXPERIMENT.run(inputs)
-    assert {row.layer for row in rows(found, "delta_p_reference", variant=SINGLE)} == set(range(4))
-    assert {row.layer for row in rows(found, "delta_p_reference", variant=f"window {width}")} == set(range(5 - width))
-    assert all(np.isfinite(row.estimate.value) for row in found.statistics)
-    if window is None:
-        assert found.statistics == EXPERIMENT.run(inputs).statistics

@@ -19,7 +19,6 @@ from anchorscope.experiments import matched
 from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.matched import (
     EXPERIMENT,
-    FEWEST_PAIRS,
     FREE,
     MATCHED,
     SIZE,
@@ -72,17 +71,21 @@ class Planted:
         rng = stream(0, "test")
         sign = np.where([bool(item.label.truthful) for item in items], 1.0, -1.0)
         states = rng.normal(size=(LAYERS, len(items), WIDTH))
-        kept = self.signal * sign * (rng.random(len(items)) < self.left)  # these do not need what is cut
+        kept = self.signal * sign * self.left  # does not need what is cut
         cut = states.copy()
         states[1:, :, 0] += self.signal * sign - kept
         states[1:, :, 1] += kept
         cut[1:, :, 1] += kept
-        clean, without = (torch.as_tensor(one, dtype=torch.float32) for one in (states, cut))
-        return SuppliedStates(clean, {"knockout": without, "random": clean + 0.01}, ((-1.0, -2.0),) * len(items))
+        question = rng.normal(size=(LAYERS, len(items) // 2, WIDTH)).repeat(2, axis=1)  # two answers each
+        clean, without, before = (torch.as_tensor(one, dtype=torch.float32) for one in (states, cut, question))
+        return SuppliedStates(
+            clean, before, {"knockout": without, "random": clean + 0.01}, ((-1.0, -2.0),) * len(items)
+        )
 
 
-def run(inputs: ExperimentInputs, planted: Planted) -> Found:
+def run(inputs: ExperimentInputs, planted: Planted, fewest: int = 100) -> Found:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("anchorscope.evidence_parts.parts.FEWEST_ANSWERS", fewest)
         patch.setattr(matched, "run_supplied", planted)
         return EXPERIMENT.run(inputs)
 
@@ -121,17 +124,17 @@ def test_the_planted_share_is_found_beside_that_of_the_models_own_answers(
     if share != 1:
         found = run(inputs, Planted(1 - share))
     assert {row.probe_layer for row in found.statistics} == {None, inputs.most_frequent_reference}
-    row = only(found, "question_share", variant=MATCHED).estimate
+    row = only(found, "needs-question", variant=MATCHED).estimate
     assert row.value == pytest.approx(share, abs=0.12)
     assert row.ci_low < row.value < row.ci_high
     assert row.n == len(items) == 4 * only(found, "pairs").estimate.value
+    # No question tells before its answer which of the two it is.
+    assert only(found, "question", variant=MATCHED).estimate.value == pytest.approx(0, abs=0.1)
+    parts = [only(found, part, variant=MATCHED).estimate.value for part in ("together", "question", "answer", "either")]
+    assert sum(parts) == pytest.approx(1)
     # The free answers' cut leaves all of their signal.
-    free = only(found, "question_share", variant=FREE).estimate
-    assert free.value == pytest.approx(0, abs=0.12)
-    difference = only(found, "question_share_difference").estimate
-    assert difference.value == pytest.approx(row.value - free.value, abs=1e-6)
-    assert difference.ci_low > 0
-    assert abs(only(found, "question_share_random", variant=MATCHED).estimate.value) < 0.05
+    assert only(found, "needs-question", variant=FREE).estimate.value == pytest.approx(0, abs=0.12)
+    assert abs(only(found, "needs-question, random", variant=MATCHED).estimate.value) < 0.05
     assert only(found, "auc", variant=MATCHED).estimate.value > 0.9
 
 
@@ -141,13 +144,11 @@ def test_what_words_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) 
         assert estimate.value == estimate.ci_low == estimate.ci_high == 0.5, quantity
 
 
-def test_without_evidence_there_is_an_area_and_no_share(inputs: ExperimentInputs) -> None:
-    found = run(inputs, Planted(0.0, signal=0.0))
-    assert only(found, "auc", variant=MATCHED).estimate.value == pytest.approx(0.5, abs=0.1)
-    assert {row.variant for row in found.statistics if row.quantity == "question_share"} == {FREE}
-    assert any(
-        line.startswith("question_share of matched answers: the probe has no evidence") for line in found.missing
-    )
+def test_too_few_answers_have_an_area_and_no_share(inputs: ExperimentInputs) -> None:
+    found = run(inputs, Planted(0.0), fewest=100_000)
+    assert only(found, "auc", variant=MATCHED).estimate.value > 0.9
+    assert not [row for row in found.statistics if row.quantity == "together"]
+    assert any(line.startswith("parts of the evidence of matched answers") for line in found.missing)
 
 
 def test_every_asked_question_takes_part_and_each_item_keeps_its_exact_words(inputs: ExperimentInputs) -> None:
@@ -159,28 +160,6 @@ def test_every_asked_question_takes_part_and_each_item_keeps_its_exact_words(inp
         words = tokenizer.decode([item.located.input_ids[index] for index in item.located.question_tokens])
         assert "stone" in words
         assert tokenizer.decode(item.located.input_ids).endswith(f"Answer: {item.question.model_answer}")
-
-
-def test_a_small_machine_runs_some_of_the_pairs(inputs: ExperimentInputs) -> None:
-    few = asked_for(replace(inputs, setting=replace(inputs.setting, most_items=40)))
-    assert len(few) == 4 * 40
-
-
-def test_too_few_pairs_are_told_with_the_reason(inputs: ExperimentInputs) -> None:
-    alike = [replace(one, question=replace(one.question, answers=("Never",))) for one in inputs.items]
-    found = EXPERIMENT.run(replace(inputs, items=alike))  # these inputs have no model: a pass would fail
-    assert not found.statistics
-    (told,) = found.missing
-    assert told.startswith(f"only 0 pairs of questions can exchange their answers, {FEWEST_PAIRS} needed; of")
-    assert "no other question of the same kind has a clearly false answer" in told
-
-
-def test_questions_without_relation_are_paired_by_how_they_ask_and_it_is_told(inputs: ExperimentInputs) -> None:
-    alike = with_names(inputs, relation=None)
-    assert len(asked_for(alike)) > 4 * FEWEST_PAIRS
-    few = replace(alike, items=alike.items[:20], used=alike.used[:10])
-    (told,) = EXPERIMENT.run(few).missing
-    assert "20 of 20 questions have no relation: they exchange answers with questions that ask with the same" in told
 
 
 # The pairs.
@@ -311,12 +290,3 @@ def test_the_form_of_an_answer_is_the_datasets_first_or_the_one_closest_to_the_o
     aliases = ("Colonel Briggs", "Sarah", "Sarah, wife of Abraham", "SARAH")
     assert true_answer(Question("made", "a", "Who?", aliases)) == "Sarah"
     assert true_answer(Question("made", "a", "Who?", aliases, relation="spouse")) == "Colonel Briggs"
-
-
-def test_a_seed_draws_the_pairs(questions: list[Question]) -> None:
-    assert match_questions(questions, seed=0) == match_questions(questions, seed=0)
-    assert match_questions(questions, seed=3) != match_questions(questions, seed=0)
-
-
-def test_an_imbalance_would_be_seen(questions: list[Question]) -> None:
-    assert imbalances(matched_questions(questions, match_questions(questions, seed=0)[0][:3])[1:])

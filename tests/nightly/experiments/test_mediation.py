@@ -143,16 +143,6 @@ def test_members_that_do_not_differ_have_no_share(inputs: ExperimentInputs) -> N
     assert "no share of which can be given" in found.missing[0]
 
 
-def test_the_whole_experiment_on_a_model(tiny_world: ExperimentInputs) -> None:
-    found = EXPERIMENT.run(tiny_world)
-    top = int(tiny_world.reference.max())
-    layers = {row.layer for row in rows(found, "necessity", variant=OPPOSITE)}
-    assert layers == set(range(top + 1))
-    assert {row.variant for row in rows(found, "sufficiency")} == {OPPOSITE, SAME, OTHER}
-    assert all(np.isfinite(row.estimate.value) for row in found.statistics)
-    assert [row.estimate for row in found.statistics] == [row.estimate for row in EXPERIMENT.run(tiny_world).statistics]
-
-
 def test_patched_runs_are_scored_by_the_probe_that_never_saw_the_target(
     tiny_world: ExperimentInputs, tiny_llama: LanguageModel
 ) -> None:

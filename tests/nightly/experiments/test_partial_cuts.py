@@ -71,14 +71,6 @@ def test_memory_that_runs_out_on_the_way_leaves_no_gap(
         assert one.scored.logits == pytest.approx(other.scored.logits, abs=1e-4)
 
 
-def test_few_items_are_run_where_few_are_asked_for(tiny_llama: LanguageModel) -> None:
-    inputs = tiny_inputs(tiny_llama, most_items=11)
-    ((one,), _) = run_partial_cuts(inputs, [PartialCut("single", range(1, 2))], "layers")
-    assert one.items.tolist() == inputs.some_items().tolist()
-    assert one.scored.logits.shape == (4, 11)
-    assert np.isfinite(one.scored.logits).all()
-
-
 @given(
     keys=st.sets(st.integers(1, 9), min_size=1, max_size=4),
     edges=st.sampled_from(EDGES),

@@ -1,6 +1,5 @@
 """The figures of the further experiments: what is drawn is what is saved, and nothing missing breaks them."""
 
-import pickle
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -10,31 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.experiments.interventions import ZEROING
 from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
 from anchorscope.report.panel_figure import chart_named, experiment_charts
-from anchorscope.report.render import figures_of
 from report_further_synthetic import make_further
-from report_synthetic import make_findings
 
 CHARTS = experiment_charts()
-NAMES = {
-    "interventions",
-    "exact_tokens",
-    "patching",
-    "answer_only",
-    "direct_edges",
-    "zeroing",
-    "layers",
-    "heads",
-    "dose",
-    "mediation",
-    "saliency",
-    "boundary",
-    "self_awareness",
-    "matched",
-    "wordings",
-}
 
 
 run_of = cache(make_further)
@@ -49,33 +28,6 @@ def many_datasets():
 def texts(figure) -> list[str]:
     """Everything that is written in a figure's panels."""
     return [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
-
-
-def test_a_run_without_further_experiments_draws_none_of_them():
-    assert not [chart.name for chart in CHARTS if chart.was_made(make_findings(("atlas",)))]
-
-
-def test_every_experiment_has_its_figure_among_those_of_the_report(further):
-    names = [figure.name for figure in figures_of(further)]
-    assert set(names) > NAMES
-    assert len(set(names)) == len(names)
-
-
-def test_a_figure_can_be_handed_to_another_process(further):
-    figure = chart_named("wordings").from_findings(further)
-    again = pickle.loads(pickle.dumps(figure))
-    assert again.chart is figure.chart
-    assert again.data.equals(figure.data)
-
-
-@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
-def test_figures_of_one_dataset_fit_a_page(chart):  # for many and three rules: test_experiments_rules.py
-    display = chart.from_findings(run_of(("atlas",)))
-    width, height = display.plot().get_size_inches()
-    assert width < 16
-    assert height < 22
-    assert set(display.data["dataset"]) == {"atlas"}
-    assert not any("Not measured here" in note for note in display.notes)
 
 
 def without_intervals(experiments: pl.DataFrame) -> pl.DataFrame:
@@ -127,14 +79,6 @@ def test_the_forest_holds_every_value_of_its_table(further):
     assert "own key words put in again" in labels
 
 
-def test_a_line_of_few_items_has_no_band(further):
-    def bands(n: int) -> int:
-        curves = further.curves.with_columns(n=pl.lit(n, pl.Int64))
-        return len(chart_named("zeroing").from_findings(replace(further, curves=curves)).plot().axes[0].collections)
-
-    assert (bands(2), bands(100)) == (0, 4)
-
-
 def test_densities_of_parts_add_up_to_the_whole(further):
     data = chart_named("saliency").from_findings(further).data
     for key, rows in data.group_by("dataset", "variant"):
@@ -144,13 +88,6 @@ def test_densities_of_parts_add_up_to_the_whole(further):
         counted = {part: part_rows["n"][0] for (part,), part_rows in rows.group_by("part") if part != "all items"}
         for part, area in areas.items():
             assert area == pytest.approx(counted[part] / sum(counted.values()), abs=0.01)
-
-
-def test_a_part_of_few_items_has_no_density(further):
-    rare = pl.when(pl.col("item_id") == "popqa-1").then(pl.lit("Q-Anchored")).otherwise(pl.lit("A-Anchored"))
-    items = further.items.with_columns(pathway_corrected=rare)
-    data = chart_named("saliency").from_findings(replace(further, items=items)).data
-    assert set(data.filter(pl.col("dataset") == "popqa")["part"]) == {"all items", "A-Anchored"}
 
 
 @settings(deadline=None, max_examples=8)
@@ -163,23 +100,6 @@ def test_panels_lie_within_the_figure_and_apart(rows, columns, labels):
     assert all(0 <= box.x0 < box.x1 <= 1 and 0 <= box.y0 < box.y1 <= 1 for row in boxes for box in row)
     assert all(left.x1 <= right.x0 for row in boxes for left, right in pairwise(row))
     assert all(upper[0].y0 >= lower[0].y1 for upper, lower in pairwise(boxes))
-
-
-def test_a_panel_without_rows_says_so(further):
-    gone = further.experiments.filter(pl.col("quantity") != "sufficiency")
-    figure = chart_named("mediation").from_findings(replace(further, experiments=gone)).plot()
-    assert "too few pairs" in texts(figure)
-
-
-@pytest.mark.parametrize(
-    "name", ["interventions", "exact_tokens", "patching", "answer_only", "direct_edges", "zeroing"]
-)
-def test_interventions_have_a_panel_and_table_lines_per_rule(further, name):
-    display = chart_named(name).from_findings(further)
-    assert len(display.plot().axes) == 4
-    assert set(display.data["assignment"]) == {"plain", "corrected"}
-    ((_, table),) = ZEROING.section(further).tables
-    assert len(table.rows) == 2 * 2 * 2
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)

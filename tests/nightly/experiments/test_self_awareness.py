@@ -122,11 +122,6 @@ def same(first: Found, second: Found) -> bool:
     return first.statistics == second.statistics and first.missing == second.missing and values
 
 
-def test_the_same_inputs_give_the_same_numbers(knowing: tuple[ExperimentInputs, Found]) -> None:
-    inputs, found = knowing
-    assert same(EXPERIMENT.run(inputs), found)
-
-
 @pytest.mark.usefixtures("hardly_permuted")
 def test_where_the_first_layer_assigned_none_lies_below() -> None:
     inputs = make_inputs(pathway_signal=1.0, seed=8)
@@ -141,22 +136,6 @@ def test_where_the_first_layer_assigned_none_lies_below() -> None:
     assert row.p_value is not None
 
 
-def test_too_few_of_a_pathway_are_said_to_be_too_few() -> None:
-    found = EXPERIMENT.run(make_inputs(after_cut=1.0))  # the cut takes nothing from anybody
-    assert not found.statistics
-    assert not found.values
-    assert any("items are Q-Anchored under the corrected rule, 10 needed" in line for line in found.missing)
-
-
-def test_a_pathway_that_fills_one_fold_only_is_said_to_do_so() -> None:
-    inputs = make_inputs(seed=9)
-    asks = inputs.splits.folds == 0
-    found = EXPERIMENT.run(with_calls(inputs, np.ones(inputs.n, bool), asks))
-    (line,) = found.missing
-    assert f"{asks.sum()} Q-Anchored and {(~asks).sum()} A-Anchored items are too few" in line
-    assert not found.statistics
-
-
 def test_pathways_that_are_the_label_leave_nothing_to_compare_within_it() -> None:
     labels, _ = planted(160)
     inputs = with_calls(make_inputs(seed=10), np.ones(160, bool), labels.copy())
@@ -165,8 +144,3 @@ def test_pathways_that_are_the_label_leave_nothing_to_compare_within_it() -> Non
     assert not any("within_truth" in row.quantity for row in found.statistics)
     assert len([line for line in found.missing if "auc_within_truth" in line]) == 2
     assert "only 0 Q-Anchored items" in found.missing[0]
-
-
-def test_methods_say_what_was_permuted(knowing: tuple[ExperimentInputs, Found]) -> None:
-    for row in knowing[1].statistics:
-        assert ("items of a group apart" in row.estimate.method) == (row.p_value is not None)

@@ -1,28 +1,38 @@
-"""Faults of workers on a Ray cluster of two nodes: every shard ends with the right bytes, or one line says why not."""
+"""Faults on a Ray cluster of two nodes: every pass ends with the right bytes, or one line says why not."""
 
+import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import needs
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError
 from anchorscope.execute import ray_executor
 from anchorscope.execute.choose import choose
-from anchorscope.execute.ray_executor import Failure, RayExecutor, RayWorker, RayWorkers, WorkerJob, import_ray
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.ray_executor import Failure, RayExecutor, RayWorker, RayWorkers, WorkerJob, import_ray, pack
+from anchorscope.execute.run_passes import merge_states, placed, run_states
 from anchorscope.execute.worker import Worker
 from anchorscope.models.loading import load
 from anchorscope.progress import Silent
 from pass_cases import bits
 from repo import SOURCES, SUPPORT
-from small_shards import parts_here, small_shards
+from small_shards import small_pass
+from whole_runs import SmallRun, tables_of
 
 N = 24
+STORE = 80 * 2**20
+"""Bytes of each node's object store: nearly the least that Ray allows."""
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +44,10 @@ def cluster() -> Iterator[Any]:
         import_ray(None)
         from ray.cluster_utils import Cluster
 
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        node = {"num_cpus": 1, "object_store_memory": STORE}
+        made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
         try:
-            made.second = made.add_node(num_cpus=1)
+            made.second = made.add_node(**node)
             yield made
         finally:
             made.shutdown()
@@ -48,35 +59,36 @@ def model(save_tiny: Callable[[str], Path]) -> str:
 
 
 class Crew:
-    """Two workers, their shards, and the right parts."""
+    """Two workers, a pass whose states go to files, and what it has to give."""
 
-    def __init__(self, address: str, model: str) -> None:
+    def __init__(self, address: str, model: str, folder: Path) -> None:
         lm = load(model, "float32", "cpu", False)
         self.told: list[str] = []
-        self.shards = small_shards(lm, N)
-        self.right = parts_here(lm, self.shards)
+        self.work = small_pass(lm, N)
+        self.right = bits(run_states(LocalExecutor(lambda: lm), self.work, Silent()))
         self.workers = RayWorkers(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), self.told.append)
-        self.executor = RayExecutor(self.workers, lambda tokens: None, lambda: None)
+        self.executor = RayExecutor(self.workers, lambda tokens: None, lambda: None, folder)
 
     @property
     def pids(self) -> list[int]:
         return [facts.pid for facts in self.workers.admitted.values()]
 
-    def run(self, strike: Callable[[], None] = lambda: None, after: int = 3) -> list[Any]:
-        """The parts; after some of them something happens."""
-        parts = []
-        for part in self.executor.map(self.shards, Silent()):
-            parts.append(bits(part))
+    def run(self, strike: Callable[[], None] = lambda: None, after: int = 3) -> Any:
+        """The merged parts; after some of them something happens."""
+        shards, parts = self.executor.divide(self.work), []
+        assert len(shards) > N // 2
+        for shard, part in zip(shards, self.executor.map(shards, Silent()), strict=True):
+            parts.append(placed(shard.items, part))
             if len(parts) == after:
                 strike()
-        return parts
+        return bits(merge_states(parts))
 
 
 @pytest.fixture
-def crew(cluster: Any, model: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+def crew(cluster: Any, model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Crew]:
     monkeypatch.setattr(ray_executor, "OVERDUE", (2.0, 2.0))
     monkeypatch.setattr(ray_executor, "PATIENCE", 60.0)
-    made = Crew(cluster.address, model)
+    made = Crew(cluster.address, model, tmp_path / "states")
     yield made
     made.workers.close()
 
@@ -84,6 +96,23 @@ def crew(cluster: Any, model: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def test_no_fault(crew: Crew) -> None:
     assert crew.run() == crew.right
     assert crew.told == []
+
+
+def test_an_object_store_that_is_full_changes_nothing(crew: Crew) -> None:
+    crew.workers.description()
+    import ray
+
+    held = [ray.put(np.ones(2**20)) for _ in range(2 * STORE // 2**23)]  # twice what there is room for: Ray spills
+    assert crew.run() == crew.right
+    assert len(held) > 10
+
+
+def test_a_folder_that_a_worker_does_not_find_is_one_line(crew: Crew) -> None:
+    shards = crew.executor.divide(crew.work)
+    crew.executor.forget_states()
+    with pytest.raises(UserError, match=r"^A worker does not find .*; put the run folder where every machine") as error:
+        list(crew.executor.map(shards, Silent()))
+    assert "\n" not in str(error.value)
 
 
 def test_a_worker_that_is_killed_starts_again(crew: Crew) -> None:
@@ -147,7 +176,13 @@ def test_a_port_where_nothing_listens_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"), [(MemoryRanOut("x"), MemoryRanOut), (UserError("x"), UserError), (ValueError("x"), RuntimeError)]
+    ("error", "kind"),
+    [
+        (MemoryRanOut("x"), MemoryRanOut),
+        (UserError("x"), UserError),
+        (ValueError("x"), RuntimeError),
+        (OSError(errno.ENOSPC, "No space left on device"), Incomplete),
+    ],
 )
 def test_what_fails_on_a_worker_is_its_answer(
     error: Exception, kind: type[Exception], model: str, monkeypatch: pytest.MonkeyPatch
@@ -156,6 +191,58 @@ def test_what_fails_on_a_worker_is_its_answer(
         raise error
 
     monkeypatch.setattr(Worker, "run", fail)
-    _, answer = RayWorker(WorkerJob(model)).run(None)  # type: ignore[arg-type]
-    assert isinstance(answer, Failure)
-    assert answer.kind is kind
+    reply = RayWorker(WorkerJob(model)).run(pack(None))
+    assert isinstance(reply.part, Failure)
+    assert reply.part.kind is kind
+
+
+AGENTS = "ray::DashboardAgent", "ray::RuntimeEnvAgent"
+"""They look for their parent once a minute."""
+DRIVER = """
+import sys
+from pathlib import Path
+from anchorscope.execute.choose import choose
+from anchorscope.recipe import Recipe
+from whole_runs import quick
+
+if __name__ == "__main__":
+    quick(Recipe.model_validate_json(sys.argv[1]), Path(sys.argv[2]), choice=choose(workers=2))
+"""
+
+
+def marked(mark: str, but: tuple[str, ...] = ()) -> list[str]:
+    """Command lines of the processes that have a mark in their environment."""
+    lines = []
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdecimal() and mark.encode() in (process / "environ").read_bytes():
+                lines.append((process / "cmdline").read_bytes().decode().replace("\0", " "))
+    return [line for line in lines if line and not line.startswith(but)]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_a_driver_that_is_killed_leaves_nothing_and_resumes(small_run: SmallRun, tmp_path: Path) -> None:
+    needs.ray()
+    mark, again, out = uuid.uuid4().hex, uuid.uuid4().hex, tmp_path / "run"
+    recipe = small_run.recipe.model_copy(update={"threads": 1}).model_dump_json()
+    (tmp_path / "driver.py").write_text(DRIVER)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"PYTHONPATH": os.pathsep.join([str(SOURCES), str(SUPPORT)]), "OMP_NUM_THREADS": "1", "MARK": mark}
+    command = [sys.executable, str(tmp_path / "driver.py"), recipe, str(out)]
+    shared_memory = set(os.listdir("/dev/shm"))
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
+        assert wait_until(lambda: any(out.glob("work/states-*/*")), 120), "states are on their way"
+        assert len(marked(mark)) > 3, "the driver, Ray and its workers"
+        driver.kill()
+    assert wait_until(lambda: not marked(mark, AGENTS), 30), "workers end with their driver"
+    subprocess.run(command, env={**environment, "MARK": again}, check=True, capture_output=True, timeout=200)
+    assert tables_of(out) == small_run.tables
+    assert not list(out.glob("work/states-*"))
+    assert wait_until(lambda: not marked(mark) and not marked(again), 120), "and so does Ray"
+    assert wait_until(lambda: set(os.listdir("/dev/shm")) <= shared_memory, 60)

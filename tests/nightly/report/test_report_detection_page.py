@@ -27,7 +27,7 @@ LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 SMALL = {
     name: TRUTH[name]
-    for name in ("confidence", "probe", "probe+confidence", "mop", "anchor", "length", "mop-hard-oracle")
+    for name in ("confidence", "probe", "probe+confidence", "mop", "auto", "length", "mop-random-gate")
 }
 LONGEST = SMALL | {name: TRUTH[name] for name in ("counterfactual-random-cut", "semantic-entropy-10")}
 
@@ -57,11 +57,15 @@ def pages(world: World, folder, **context) -> dict[str, str]:
 
 
 def test_everything_that_is_told_is_written(written):
-    folder, names = written
-    assert all((folder / name).stat().st_size for name in names)
-    drawn = ("detector_auroc", "detector_transfer")
-    assert {f"figures/{name}.{kind}" for name in drawn for kind in ("png", "svg", "pdf", "csv")} < set(names)
-    assert {"report.html", "report.md", "observations.json"} < set(names)
+    folder, card = written
+    figures = {
+        f"figures/{name}.{kind}"
+        for name in ("detector_auroc", "detector_transfer")
+        for kind in ("png", "svg", "pdf", "csv")
+    }
+    for name in (*figures, "report.html", "report.md", "observations.json"):
+        assert (folder / name).stat().st_size
+    assert card.sentence in (folder / "report.md").read_text(encoding="utf-8")
     records = json.loads((folder / "observations.json").read_text(encoding="utf-8"))
     assert len({one["id"] for one in records}) == len(records) > 20
     assert {one["verdict"] for one in records} <= {"yes", "no", "inconclusive", None}
@@ -102,7 +106,7 @@ def test_missing_tables_and_intervals_leave_a_page(tmp_path):
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Use probe: AUROC 0.785;" in text
     assert "No curves were written" in text
-    assert "Tossed labels were not run" in text
+    assert "Permuted labels were not run" in text
 
 
 def test_names_with_markup_stay_text(tmp_path):
@@ -146,7 +150,7 @@ def test_the_matrix_has_a_number_in_every_cell_and_its_diagonal_framed(tmp_path)
     _, _, chart, *_ = detection_figures(DetectionResults.read(tmp_path, FOUR), "M")
     trains, tests, values = matrix(chart.data, "probe")
     assert (trains, tests) == (["popqa", "triviaqa", "hotpotqa", "all others"], list(FOUR))
-    assert chart.datasets == ("probe", "confidence", "probe+confidence", "anchor")
+    assert chart.datasets == ("probe", "confidence", "probe+confidence", "auto")
     expected = [[world.auroc("probe", train, test) for test in FOUR] for train in FOUR[:3]]
     assert values[:3] == pytest.approx(np.array(expected))
     assert values[3] == pytest.approx([world.auroc("probe", f"all but {test}", test) for test in FOUR])

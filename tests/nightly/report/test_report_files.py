@@ -27,7 +27,7 @@ from repo import ROOT
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
-FIGURES = ("question_share", "delta_p", "probe_auc", "surviving_signal")
+FIGURES = ("evidence_parts", "evidence_bars", "delta_p", "probe_auc", "surviving_signal")
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -21,9 +21,8 @@ from anchorscope.api import Run, open_run
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise
-from anchorscope.detecting.detect import detect
+from anchorscope.detecting.detect import detect, read_runs
 from anchorscope.detecting.inputs import open_runs
-from anchorscope.detecting.read_runs import read_runs
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE

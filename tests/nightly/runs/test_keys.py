@@ -25,7 +25,7 @@ EFFECTS = {f"effects-{name}" for name in EVIDENCE if of_experiments([name])}
 FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home is not None}
 MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
 TABLES = {"tables", *FOUND}
-SHARES = {"lost-evidence", "question-share"}
+SHARES = {"evidence-terms", "evidence-parts"}
 KEPT = {"cut-states", "refits", "permuted-refits", "tables"}
 CUT = {"principal-states", *SHARES, *KEPT, *FOUND}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *TABLES}
@@ -62,11 +62,11 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "random_cuts": (3, {"effects-knockout"} | CUT),
     "evidence_items": (61, MANY_PASSES | TABLES),
     "directions": (9, {"principal-states", "null-scores", *SHARES}),
-    "random_weights": (True, {"question-share", "lost-random-weights"}),
+    "random_weights": (True, {"evidence-parts", "evidence-random-weights"}),
     "site": ("residual", CUT | ALONE | {"null-scores", "detection-states"}),
     "keep": (("states", "states-cut", "detection"), KEPT),
     "window": (2, FOUND),
-    "bootstrap": (101, {"question-share", *TABLES}),
+    "bootstrap": (101, {"evidence-parts", *TABLES}),
     "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables"}),
     "trust_remote_code": (True, {"model"}),
     "keep_layers": ("1", set()),
@@ -134,7 +134,7 @@ def test_other_weights_make_all_but_the_questions_anew_and_another_name_of_the_s
     other = Path(shutil.copytree(everything.model, tmp_path / "other"))
     out = Path(shutil.copytree(folder, tmp_path / "run"))
     renamed = everything.model_copy(update={"model": str(other)})
-    assert anew(before, keys(renamed, out)) == {"model", "tables", "question-share"}
+    assert anew(before, keys(renamed, out)) == {"model", "tables", "evidence-parts"}
     weights = AutoModelForCausalLM.from_pretrained(other)
     with torch.no_grad():
         weights.model.layers[0].mlp.up_proj.weight += 1
@@ -163,8 +163,8 @@ def test_the_content_of_a_question_file_counts_and_its_date_does_not(
     [
         ("torch", ANSWERS | {"model"}),
         ("transformers", ANSWERS | {"model"}),
-        ("numpy", {"question-share", *TABLES}),
-        ("scipy", {"question-share", *TABLES}),
+        ("numpy", {"evidence-parts", *TABLES}),
+        ("scipy", {"evidence-parts", *TABLES}),
         ("polars", set()),
     ],
 )
@@ -208,16 +208,16 @@ RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
             "cut-states",
             "refits",
             "permuted-refits",
-            "lost-evidence",
+            "evidence-terms",
             "null-scores",
-            "question-share",
+            "evidence-parts",
             "tables",
         ],
         "facts/tables is made again: site was 'mlp', now",
     ),
     (
         {"evidence": ("zeroing",), "bootstrap": 101},
-        ["effects-zeroing", "question-share", "tables"],
+        ["effects-zeroing", "evidence-parts", "tables"],
         "facts/tables is made again: bootstrap was 100, now 101",
     ),
 ]

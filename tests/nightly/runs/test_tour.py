@@ -41,7 +41,7 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
         assert base64.b64decode(chart["data"]["image/png"]).startswith(b"\x89PNG")
     (readings,), (items,) = outputs[5:7]
     assert "share_needed" in readings["data"]["text/plain"]
-    assert "question_share" in items["data"]["text/plain"]
+    assert "pathway" in items["data"]["text/plain"]
     (scored,) = outputs[7]  # and no warning of a library
     assert "verdict='a" in scored["data"]["text/plain"]  # accept or abstain
     lines = "".join(part["text"] for part in outputs[8]).splitlines()

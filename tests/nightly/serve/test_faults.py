@@ -14,14 +14,14 @@ import httpx
 import pytest
 import torch
 
-from anchorscope.detectors.asking import Asking
+from anchorscope.detectors.answer_batch import AnswerBatch
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import Score
+from anchorscope.engine.decode import DecodingBatch
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.serve.limits import Limits
 from anchorscope.serve.server import ServiceServer, listen
-from anchorscope.serve.service import Service, Setting, by_id
+from anchorscope.serve.service import Limits, Service, by_id
 from detector_cases import PAIRS
 from running import Running, made_detectors, running
 
@@ -31,7 +31,7 @@ Scoring = Callable[..., list[Score]]
 @pytest.fixture(scope="module")
 def small(chat_llama: LanguageModel) -> Iterator[Running]:
     """A server with a short queue."""
-    with running(chat_llama, Limits(queue_tokens=1300, batch_tokens=600)) as service:
+    with running(chat_llama, Limits(queue_tokens=400, batch_tokens=200)) as service:
         yield service
 
 
@@ -91,7 +91,7 @@ def test_four_times_what_it_can_bear(small: Running, monkeypatch: pytest.MonkeyP
     began = time.monotonic()
     assert small.score(PAIRS[0]).status_code == 200
     assert time.monotonic() - began < 5
-    assert eventually(lambda: small.service._queue.tokens == 0)
+    assert eventually(lambda: small.service.queue.tokens == 0)
 
 
 def test_the_deadline_ends_a_request_and_its_items_are_never_run(
@@ -110,7 +110,7 @@ def test_the_deadline_ends_a_request_and_its_items_are_never_run(
     monkeypatch.setattr(small.service, "limits", long)
     assert small.score(PAIRS[1]).status_code == 200
     assert not any("Who is late?" in batch for batch in gate.batches)
-    assert eventually(lambda: small.service._queue.tokens == 0)
+    assert eventually(lambda: small.service.queue.tokens == 0)
 
 
 def test_a_client_that_goes_leaves_the_queue(small: Running, gate: Any) -> None:
@@ -118,12 +118,12 @@ def test_a_client_that_goes_leaves_the_queue(small: Running, gate: Any) -> None:
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(small.score, PAIRS[0])
         assert eventually(lambda: len(gate.batches) == 1)
-        held = small.service._queue.tokens
+        held = small.service.queue.tokens
         going = http.client.HTTPConnection(small.address.removeprefix("http://"))
         going.request("POST", "/v1/score", body, {"content-type": "application/json"})
-        assert eventually(lambda: small.service._queue.tokens > held)
+        assert eventually(lambda: small.service.queue.tokens > held)
         going.close()
-        assert eventually(lambda: small.service._queue.tokens == held)
+        assert eventually(lambda: small.service.queue.tokens == held)
         gate.set()
         assert first.result().status_code == 200
     assert small.score(PAIRS[1]).status_code == 200
@@ -131,12 +131,12 @@ def test_a_client_that_goes_leaves_the_queue(small: Running, gate: Any) -> None:
 
 
 def test_a_stream_that_nobody_reads_is_dropped(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    dropped, drop = [], Asking.drop
-    monkeypatch.setattr(Asking, "drop", lambda self, ticket: dropped.append(ticket) or drop(self, ticket))
+    dropped, drop = [], AnswerBatch.drop
+    monkeypatch.setattr(AnswerBatch, "drop", lambda self, row: dropped.append(row) or drop(self, row))
     body = {"messages": [{"role": "user", "content": "Tell me all."}], "stream": True, "max_tokens": 512}
     with served.client.stream("POST", "/v1/chat/completions", json=body) as answer:
         next(answer.iter_lines())
-    assert eventually(lambda: len(dropped) == 1 and served.service._queue.tokens == 0)
+    assert eventually(lambda: dropped and served.service.queue.tokens == 0)
 
 
 def poisoned(run: Scoring, error: Exception) -> Scoring:
@@ -178,19 +178,19 @@ def test_memory_that_runs_out_halves_the_batch(
         return run(self, items, risk=risk)
 
     monkeypatch.setattr(Detector, "score_items", short)
-    monkeypatch.setattr(small.service.thread, "batch_tokens", 600)
+    monkeypatch.setattr(small.service.thread, "batch_tokens", 200)
     answer = small.score(*PAIRS)
     assert answer.status_code == 200, answer.text
     told = answer.json()["items"]
     assert [one["log_odds"] for one in told] == pytest.approx([one.log_odds for one in wanted], abs=1e-4)
-    assert small.service.thread.batch_tokens < 600
+    assert small.service.thread.batch_tokens < 200
     assert max(sizes) > 1
 
 
 def test_a_step_that_fails_ends_its_answers_only(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     body = {"messages": [{"role": "user", "content": "Why?"}], "max_tokens": 4}
     with monkeypatch.context() as patch:
-        patch.setattr(Asking, "step", lambda self: (_ for _ in ()).throw(RuntimeError("secret words")))
+        patch.setattr(AnswerBatch, "step", lambda self: (_ for _ in ()).throw(RuntimeError("secret words")))
         answer = served.client.post("/v1/chat/completions", json=body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
         assert "secret" not in answer.text
@@ -202,11 +202,11 @@ def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector]
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.no_grad():
         own = chat_llama.model(ids).logits
-    wanted = [one.log_odds for one in offline["anchor"].score_many(PAIRS)]
+    wanted = [one.log_odds for one in offline["auto"].score_many(PAIRS)]
     chat = {"messages": [{"role": "user", "content": "Who wrote Dracula?"}], "truth": True}
 
     def score() -> list[float]:
-        return [one["log_odds"] for one in served.score(*PAIRS, detector="anchor").json()["items"]]
+        return [one["log_odds"] for one in served.score(*PAIRS, detector="auto").json()["items"]]
 
     def forward() -> torch.Tensor:
         with torch.no_grad():
@@ -215,7 +215,7 @@ def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector]
     with ThreadPoolExecutor(4) as pool:
         work: list[Callable[[], Any]] = [
             score,
-            lambda: [one.log_odds for one in offline["anchor"].score_many(PAIRS)],
+            lambda: [one.log_odds for one in offline["auto"].score_many(PAIRS)],
             forward,
             lambda: served.client.post("/v1/chat/completions", json=chat).status_code,
         ]
@@ -246,15 +246,60 @@ def test_it_ends_while_the_model_is_still_loading(chat_llama: LanguageModel) -> 
         loaded.wait(60)
         return chat_llama
 
-    service = Service(by_id(made_detectors(chat_llama)), load, Setting(Limits()), None)
+    service = Service(by_id(made_detectors(chat_llama)), load)
     server, bound = ServiceServer(service, drain=5.0), listen("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
     thread.start()
     try:
         assert eventually(lambda: server.started)
-        server._signalled(signal.SIGTERM, None)
+        server.handle_exit(signal.SIGTERM, None)
         thread.join(15)
         assert not thread.is_alive()
     finally:
         loaded.set()
         service.thread.join(60)
+
+
+def test_requests_in_the_running_batch_learn_of_the_end(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, opened, run = threading.Event(), threading.Event(), Detector.score_items
+
+    def held(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        begun.set()
+        opened.wait(20)
+        return run(self, items, risk=risk)
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        patch.setattr(Detector, "score_items", held)
+        asked = pool.submit(served.score, PAIRS[0])
+        try:
+            assert begun.wait(10)
+            served.service.thread.abandon()
+            answer = asked.result(5)  # the pass goes on, and nobody waits for it
+            assert not opened.is_set()
+        finally:
+            opened.set()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "shutting_down")
+    assert served.score(PAIRS[0]).status_code == 200
+
+
+def test_memory_that_runs_out_inside_a_stream_is_its_last_event(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, left = DecodingBatch._step, [None] * 2
+
+    def short_of_memory(self: DecodingBatch, ids: torch.Tensor) -> torch.Tensor:
+        if not left:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        left.pop()
+        return step(self, ids)
+
+    body = {"messages": [{"role": "user", "content": "Who wrote Dracula?"}], "max_tokens": 8}
+    with monkeypatch.context() as patch:
+        patch.setattr(DecodingBatch, "_step", short_of_memory)
+        answer = served.client.post("/v1/chat/completions", json={**body, "stream": True})
+    lines = [line.removeprefix("data: ") for line in answer.text.split("\n") if line]
+    assert (answer.status_code, lines[-1]) == (200, "[DONE]")
+    *pieces, error = [json.loads(line) for line in lines[:-1]]
+    assert pieces[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert error["error"]["code"] == "out_of_memory"
+    assert served.client.post("/v1/chat/completions", json=body).status_code == 200

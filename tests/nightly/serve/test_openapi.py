@@ -66,5 +66,5 @@ def test_every_route_does_what_is_described(
 
 
 def test_nothing_is_left_over(served: Running) -> None:
-    assert served.service._queue.tokens == 0
+    assert served.service.queue.tokens == 0
     assert served.service.state == "ready"

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 
 from anchorscope.cli import serve as serve_command
 from anchorscope.cli.main import app
-from anchorscope.detectors.bundle import write_bundle
+from anchorscope.detectors.bundle import read_bundle, write_bundle
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.models.loading import load as load_model
-from anchorscope.serve import start
 from anchorscope.serve.server import address_of, listen
+from anchorscope.serve.service import DEMO
 from detector_cases import PAIRS, trained_on
 from repo import ROOT
 
@@ -48,7 +48,7 @@ def refused(*arguments: object) -> str:
 
 def changed(bundle: Path, place: Path, **setting: Any) -> Path:
     """The same detector for another model."""
-    trained: TrainedDetector = start.read_bundle(bundle)
+    trained: TrainedDetector = read_bundle(bundle)
     write_bundle(place, replace(trained, setting=replace(trained.setting, **setting), sha256=None))
     return place
 
@@ -71,8 +71,6 @@ def test_mistakes_are_one_line(bundle: Path, tmp_path: Path, monkeypatch: pytest
     assert "cannot be used" in refused(damaged)
     with listen("127.0.0.1", 0) as taken:
         assert "Cannot listen on" in refused(bundle, "--port", address_of(taken).rpartition(":")[2])
-    monkeypatch.setattr(start, "DEMO", tmp_path / "none")
-    assert "has no demo detector" in refused("--demo")
     monkeypatch.setattr(serve_command, "NEEDED", ("fastapi", "no_such_library"))
     assert 'pip install "anchorscope[serve]"' in refused(bundle)
 
@@ -124,7 +122,7 @@ def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_the_demos_detector_is_whole_and_of_the_embedded_model() -> None:
-    trained = start.read_bundle(start.DEMO)
+    trained = read_bundle(DEMO)
     assert trained.setting.source == "smollm2-135m"
     assert trained.layer_probes is not None
     assert list(trained.layer_probes.layers) == list(range(trained.setting.n_layers))

@@ -18,7 +18,7 @@ from anchorscope.answers.grade import grade
 from anchorscope.answers.grade_names import forms
 from anchorscope.answers.template import says_dont_know
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import located_words, merged, word_tuple
+from anchorscope.datasets.text import located_words, merged, words
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.locate import tokens_in_spans
 from anchorscope.spans.question_spans import locate_question_words, named_words
@@ -106,7 +106,7 @@ def ask(text: str, subject: str | None = None) -> Question:
 
 
 RULES: dict[str, Callable[[str], object]] = {
-    "words": lambda text: (word_tuple(text), located_words(text)),
+    "words": lambda text: (words(text), located_words(text)),
     "key words": lambda text: locate_question_words(ask(text)),
     "key words with a subject": lambda text: locate_question_words(ask(text, "Anna")),
     "named words": lambda text: named_words(ask(text), "Anna, word, a"),

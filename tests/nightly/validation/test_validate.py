@@ -17,10 +17,8 @@ from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEM
 from anchorscope.validation.validate import Options, read_summary, validate
 from unprinted import unprinted
 
-ITEMS = 120
-OPTIONS = Options(
-    items=ITEMS, bootstrap=100, device="cpu", world_items=(120,), replicas=1, worlds=("one-pathway", "relation")
-)
+ITEMS = 300
+OPTIONS = Options(items=ITEMS, bootstrap=100, device="cpu", world_items=(120,), replicas=1, worlds=("half", "match"))
 
 
 @pytest.fixture(scope="module")
@@ -90,16 +88,33 @@ def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:
     assert counts.filter(pl.col("rule") == "plain")["n"].sum() == ITEMS
 
 
-def test_the_harder_worlds_are_in_the_summary_the_table_and_on_the_page(out: Path, found: dict[str, Any]) -> None:
-    assert set(found["worlds"]) == {"one-pathway", "relation"}
-    plain = found["worlds"]["one-pathway"]["plain"]
-    assert plain["auc_true"] is None
-    assert plain["false_alarms"] == 1
-    assert plain["passes"] is False
+def test_the_worlds_are_in_the_summary_the_table_and_on_the_page(out: Path, found: dict[str, Any]) -> None:
+    assert set(found["worlds"]) == {"half", "match"}
+    assert found["worlds"]["match"]["120"]["replicas"] == 1
     assert set(pl.read_csv(out / "worlds.csv")["world"]) == set(found["worlds"])
     for name in ("validation.html", "validation.md"):
-        assert "Harder worlds" in (out / name).read_text(encoding="utf-8")
-    assert any("one pathway" in line for line in found["summary"])
+        assert "Worlds whose parts are known" in (out / name).read_text(encoding="utf-8")
+    assert any("of 2 worlds" in line for line in found["summary"])
+
+
+def test_the_planted_models_parts_are_in_the_contracts_columns_and_add_up(out: Path) -> None:
+    """What a question alone tells of the planted items is nothing, and the match is there once the model has it."""
+    parts = pl.read_csv(out / "run" / "evidence_parts.csv").filter(pl.col("site") == "mlp")
+    band = {(row["intervention"], row["part"]): row for row in parts.filter(pl.col("layer") == "band").to_dicts()}
+    assert {name for name, _ in band} == {"knockout", "random", "permuted"}
+    assert band["knockout", "question"]["share"] == pytest.approx(0, abs=0.1)
+    assert band["knockout", "together"]["ci_low"] > 0.3
+    assert band["permuted", "needs-question"]["share"] == pytest.approx(0, abs=0.05)
+    first = parts.filter((pl.col("intervention") == "knockout") & (pl.col("layer") == "0"))
+    assert dict(first.select("part", "share").iter_rows())["answer"] == pytest.approx(1, abs=0.1)
+    items = pl.read_parquet(out / "run" / "evidence_items.parquet")
+    cut = items.filter((pl.col("intervention") == "knockout") & (pl.col("view") == "cut") & (pl.col("site") == "mlp"))
+    for row in parts.filter((pl.col("part") == "needs-question") & (pl.col("layer") != "band")).to_dicts():
+        if row["intervention"] == "knockout":
+            lost, left, had, label = (
+                cut[name].list.get(int(row["layer"])).sum() for name in ("lost", "label_left", "had", "label")
+            )
+            assert row["share"] == pytest.approx((lost / left) / (had / label), rel=1e-3, abs=1e-3)
 
 
 def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: dict[str, Any]) -> None:
@@ -107,7 +122,7 @@ def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: d
         patch.setattr(validation_page, "save_all", lambda *_: None)  # the figures are there, and take the time
         validate(out, OPTIONS)
     assert read_summary(out) == found
-    told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "300"])
+    told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "420"])
     assert told.exit_code == 2
     assert "holds a validation with other items; start over with --fresh" in told.output
     assert read_summary(out) == found
@@ -120,7 +135,7 @@ def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: d
         (["--shares", "blue=1"], "is no KIND=NUMBER"),
         (["--items", "9999"], "cannot be drawn"),
         (["--evidence", "saliance"], "saliency"),
-        (["--worlds", "flat"], "allowed are one-pathway"),
+        (["--worlds", "flat"], "allowed are half"),
         (["--world-items", "300,few"], "whole numbers from 120 to 100,000"),
         (["--world-items", "60"], "whole numbers from 120 to 100,000"),
     ],

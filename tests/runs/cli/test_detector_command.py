@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from anchorscope.cli.main import app
-from anchorscope.detecting.detector_card import card_text
+from anchorscope.detecting.publish import card_text
 from anchorscope.detectors.bundle import bundle_files, read_bundle, write_bundle
+from anchorscope.detectors.bundle_files import hub_folder
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.hub_bundle import hub_folder
 from anchorscope.detectors.trained import Card
 from anchorscope.errors import UserError
 from anchorscope.models.loading import load as load_model

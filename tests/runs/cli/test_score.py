@@ -99,6 +99,18 @@ def test_questions_without_answers_are_answered_or_refused(bundle: Path, tmp_pat
     assert "--generate" in refused.stderr
 
 
+def test_a_column_answer_is_the_answer_and_scores_can_be_scored_again(bundle: Path, tmp_path: Path) -> None:
+    place, out = tmp_path / "mine.csv", tmp_path / "scores.csv"
+    pl.DataFrame(PAIRS, schema=["question", "answer"], orient="row").write_csv(place)
+    wanted = [score.log_odds for score in Detector.load(bundle).score_many(PAIRS)]
+    for file, arguments in ((place, ("--out", out)), (out, ())):
+        result = score("--detector", bundle, file, "--no-generate", "--json", *arguments)
+        assert result.exit_code == 0, result.stderr
+        items = json.loads(result.stdout)["items"]
+        assert [(item["question"], item["answer"]) for item in items] == [*PAIRS]
+        assert [item["log_odds"] for item in items] == pytest.approx(wanted)
+
+
 def test_bad_rows_end_it_or_are_counted(bundle: Path, tmp_path: Path) -> None:
     place = tmp_path / "bad.jsonl"
     place.write_text('{"question": "Who wrote Emma?", "model_answer": "Austen"}\n{"question": ""}\n')

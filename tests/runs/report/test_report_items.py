@@ -127,27 +127,6 @@ def test_the_page_carries_the_same_numbers(run, found):
     }
 
 
-def test_an_items_share_is_told_with_its_interval_and_its_call(run):
-    findings = run[0]
-    first = pl.col("item_id") == "popqa-0"
-    items = findings.items.with_columns(
-        question_share=pl.when(first).then(0.62),
-        question_share_low=pl.when(first).then(0.2),
-        question_share_high=pl.when(first).then(0.95),
-        pathway_call=pl.when(first).then(pl.lit("undetermined")),
-    )
-    shared = replace(findings, items=items)
-    one, other = (record(shared, "popqa", f"popqa-{number}") for number in range(2))
-    assert (one.question_share, one.pathway_call) == ((0.62, 0.2, 0.95), "undetermined")
-    assert (other.question_share, other.pathway_call) == (None, None)
-    assert record(findings, "popqa", "popqa-0").question_share is None  # an older run
-    columns = item_data(shared)["items"]
-    place = columns["id"].index("popqa-0")
-    assert columns["share"][place] == [0.62, 0.2, 0.95]
-    assert columns["call"]["names"] == ["undetermined"]
-    assert sum(share is not None for share in columns["share"]) == 1
-
-
 def test_marks_count_as_the_browser_counts(run):
     question = "Who, 🦊, wrote 🐍 Emma?"
     words = [[question.index("wrote"), question.index("wrote") + 5], [question.index("🐍"), question.index("?")]]

@@ -11,7 +11,7 @@ import pytest
 
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.live_cuts import live_cuts
-from anchorscope.serve.limits import Limits
+from anchorscope.serve.service import Limits
 from detector_cases import PAIRS
 from repo import DOCS
 from running import CALIBRATION, Running
@@ -39,9 +39,9 @@ def test_served_is_offline(served: Running, offline: dict[str, Detector]) -> Non
 
 def test_many_clients_at_once_get_their_own_numbers(served: Running, offline: dict[str, Detector]) -> None:
     pairs = [(f"Who wrote the book number {n}?", "the poet " * (n % 7 + 1)) for n in range(24)]
-    wanted = offline["anchor"].score_many(pairs)
+    wanted = offline["auto"].score_many(pairs)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda pair: served.score(pair, detector="anchor"), pairs))
+        answers = list(pool.map(lambda pair: served.score(pair, detector="auto"), pairs))
     assert [answer.status_code for answer in answers] == [200] * len(pairs)
     for answer, one in zip(answers, wanted, strict=True):
         assert answer.json()["items"][0]["log_odds"] == pytest.approx(one.log_odds, abs=CLOSE)
@@ -67,7 +67,7 @@ def chat(served: Running, **others: Any) -> httpx.Response:
     return served.client.post("/v1/chat/completions", json=asked(**others))
 
 
-@pytest.mark.parametrize("name", ["probe", "anchor"])
+@pytest.mark.parametrize("name", ["probe", "auto"])
 def test_the_answer_and_its_truth_are_those_of_offline(
     client: openai.OpenAI, offline: dict[str, Detector], name: str
 ) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (runs / "notes" / "mine.html").write_text(SECRET)
     for name, content in {
         "both/comparison.json": {"runs": [{"run": "a"}, {"run": "b"}]},
-        "det/detection.json": {"model": "small", "bundles": ["anchor"], "trained_on": ["popqa"], "warnings": ["few"]},
+        "det/detection.json": {"model": "small", "bundles": ["auto"], "trained_on": ["popqa"], "warnings": ["few"]},
         "val/validation.json": {"recovery": {"knockout": {}}, "summary": ["One.", "Two.", "Three.", "Four."]},
         "broken/comparison.json": {},
     }.items():
@@ -88,7 +88,7 @@ def test_everything_is_listed_newest_first_with_its_card(runs: Path) -> None:
     assert half["command"] == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
     assert half["lines"] == ["Not finished: 1 step is done."]
     assert found["both"]["title"] == "Comparison of a, b"
-    assert found["det"]["lines"] == ["Saved detectors: anchor.", "Few."]
+    assert found["det"]["lines"] == ["Saved detectors: auto.", "Few."]
     assert found["val"]["lines"] == ["One.", "Two.", "Three."]
     assert found["broken"]["lines"][0].startswith("It cannot be read:")
 
@@ -131,12 +131,12 @@ def server(runs: Path) -> Iterator[ViewServer]:
         serving.join()
 
 
-def get(server: ViewServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
+def get(server: ViewServer, path: str, method: str = "GET", **headers: str) -> tuple[int, HTTPMessage, str]:
     """The path as it is written: no client tidies it up."""
     connection = HTTPConnection(*server.server_address[:2], timeout=10)  # type: ignore[arg-type]
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
-    found = answer.status, dict(answer.getheaders()), answer.read().decode()
+    found = answer.status, answer.headers, answer.read().decode()
     connection.close()
     return found
 

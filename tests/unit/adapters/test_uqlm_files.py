@@ -86,10 +86,3 @@ def test_other_files_are_refused_in_one_line(tmp_path, content, told):
     with pytest.raises(UserError, match=told) as error:
         read_result(place)
     assert "\n" not in str(error.value)
-
-
-def test_a_file_that_is_not_there_and_a_place_that_cannot_be(tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
-        read_result(tmp_path / "none.json")
-    with pytest.raises(UserError, match="cannot be written"):
-        write_result(tmp_path / "no" / "out.json", with_scores(ASKED, SCORED))

@@ -6,12 +6,10 @@ from collections import Counter
 import pytest
 
 from anchorscope.answers.choose import choose_questions, is_yes_no
-from anchorscope.answers.template import FEW_SHOT
-from anchorscope.datasets.catalog import BadRow, Reading, open_dataset, parse_spec
+from anchorscope.datasets.catalog import BadRow, Reading
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import question_key
-from anchorscope.errors import UserError
 
 
 def asked(text: str, subject: str | None = None, *answers: str, truthful: bool | None = None) -> Question:
@@ -25,24 +23,11 @@ def reading(*questions: Question | BadRow) -> Reading:
 MANY = [asked(f"Question {index}?") for index in range(50)]
 
 
-def test_questions_of_the_examples_are_left_out_and_counted() -> None:
-    texts = [asked(example.question.upper().rstrip("?")) for example in FEW_SHOT]
-    bad = [BadRow(1, "broken")] * 2
-    chosen = choose_questions(reading(*bad, *texts, asked("Who wrote Emma?")), None, 0)
-    assert [question.question for question in chosen.questions] == ["Who wrote Emma?"]
-    assert (chosen.few_shot, chosen.read, chosen.bad, chosen.repeated, chosen.yes_no) == (3, 6, 2, 0, 0)
-
-
 @pytest.mark.parametrize("subject", ["Japan", "japan", "ROMEO AND JULIET", "the Gold"])
 def test_questions_about_the_examples_subjects_are_left_out(subject: str) -> None:
     chosen = choose_questions(reading(asked("On which continent is it?", subject), asked("Other?", "Peru")), None, 0)
     assert [question.subject for question in chosen.questions] == ["Peru"]
     assert chosen.few_shot == 1
-
-
-def test_a_subject_that_only_contains_an_examples_subject_stays() -> None:
-    questions = [asked("Where is it?", "Golden Gate"), asked("Who ruled it?", "Japanese Empire"), asked("What?", "")]
-    assert choose_questions(reading(*questions), None, 0).questions == questions
 
 
 def test_the_first_of_repeated_questions_is_asked() -> None:
@@ -101,23 +86,12 @@ def test_a_yes_no_question_with_a_label_of_its_own_stays() -> None:
         assert choose_questions(reading(judged), None, 0).questions == [judged]
 
 
-def test_without_a_limit_every_question_is_asked_in_order() -> None:
-    for limit in (None, 50, 99):
-        assert choose_questions(reading(*MANY), limit, 7).questions == MANY
-
-
 def test_a_limit_draws_so_many_in_the_files_order() -> None:
     chosen = choose_questions(reading(*MANY), 12, 0).questions
     places = [MANY.index(question) for question in chosen]
     assert len(set(places)) == 12
     assert places == sorted(places)
     assert places != list(range(12))
-
-
-def test_the_seed_decides_the_draw() -> None:
-    first, again, other = (choose_questions(reading(*MANY), 12, seed).questions for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
 
 
 def test_every_question_is_as_likely_to_be_drawn() -> None:
@@ -134,40 +108,3 @@ def test_the_draw_depends_on_neither_the_order_nor_the_other_rows() -> None:
     assert {question.item_id for question in choose_questions(reading(*shuffled), 12, 3).questions} == drawn
     fewer = {question.item_id for question in choose_questions(reading(*MANY), 5, 3).questions}
     assert fewer < drawn
-
-
-def test_the_limit_counts_what_is_asked_not_what_was_left_out() -> None:
-    mixed = [asked(f"Question {index}?", "Japan" if index % 2 else None) for index in range(20)]
-    chosen = choose_questions(reading(*mixed), 10, 0)
-    assert len(chosen.questions) == 10
-    assert chosen.few_shot == 10
-
-
-@pytest.mark.parametrize(
-    ("questions", "told"),
-    [
-        ([], "0 rows, of which no rows; check that the file is the right one"),
-        ([asked(FEW_SHOT[0].question)], "1 rows, of which 1 few-shot; check"),
-        ([BadRow(1, "x"), asked("?"), asked("?")], "3 rows, of which 1 bad, 1 wordless, 1 repeated; check"),
-        ([asked("Is it?", None, "yes"), BadRow(1, "x")], "2 rows, of which 1 bad, 1 yes/no; --yes-no keep asks"),
-    ],
-)
-def test_a_dataset_without_a_question_to_ask_is_refused_with_the_reason(
-    questions: list[Question | BadRow], told: str
-) -> None:
-    with pytest.raises(UserError) as caught:
-        choose_questions(reading(*questions), None, 0)
-    assert "no question to ask" in str(caught.value)
-    assert told in str(caught.value)
-
-
-def test_an_unknown_way_with_yes_no_questions() -> None:
-    with pytest.raises(UserError, match="allowed: drop, keep"):
-        choose_questions(reading(*MANY), None, 0, "dorp")
-
-
-def test_the_atlas_is_asked_but_for_the_examples() -> None:
-    chosen = choose_questions(open_dataset(parse_spec("atlas")), None, 0)
-    assert (chosen.read, chosen.bad, chosen.repeated, chosen.yes_no) == (len(load_atlas()), 0, 0, 0)
-    assert len(chosen.questions) == chosen.read - chosen.few_shot
-    assert chosen.few_shot == 0  # its authors left them out

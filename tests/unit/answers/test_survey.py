@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.choose import Survey, take_survey
+from anchorscope.answers.choose import take_survey
 from anchorscope.datasets.question import Question, asks_yes_no
 from anchorscope.datasets.text import question_key
 
@@ -53,7 +53,3 @@ def test_every_question_is_as_likely_an_example() -> None:
     drawn = Counter(question.item_id for seed in range(600) for question in take_survey(many, 3, seed).examples)
     assert len(drawn) == 10
     assert all(120 < count < 240 for count in drawn.values())  # 180 each, with a standard deviation of 11
-
-
-def test_nothing_is_counted_of_nothing() -> None:
-    assert take_survey([]).record() == Survey().record()

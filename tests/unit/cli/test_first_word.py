@@ -146,22 +146,3 @@ def test_a_command_says_that_it_loads_torch_before_it_does(tmp_path: Path) -> No
         assert text.splitlines()[-1] == "loading torch", call
     (quiet,) = call_all([["score", "--detector", demo, "Who wrote Emma?", "--quiet"]], tmp_path)
     assert quiet[:2] == ("torch is imported", "")
-
-
-def test_mistakes_are_reported_before_torch_is_imported_in_python(tmp_path: Path) -> None:
-    (tmp_path / "few.csv").write_text("question,answer\nWho wrote Emma?,Jane Austen\n")
-    call = (
-        "import sys, anchorscope\n"
-        "try:\n"
-        "    anchorscope.run('./nowhere', 'file:few.csv', out='x')\n"
-        "except anchorscope.UserError as error:\n"
-        "    print(str(error)[:12], 'torch' in sys.modules)\n"
-        "try:\n"
-        "    anchorscope.run('owner/name', 'file:few.csv', out='x')\n"
-        "except anchorscope.UserError as error:\n"
-        "    print(str(error)[:12], 'torch' in sys.modules)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", call], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.stdout.splitlines()[0] == "Model folder False", done.stderr
-    assert done.stdout.splitlines()[1].endswith(" False"), done.stdout

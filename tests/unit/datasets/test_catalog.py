@@ -1,12 +1,10 @@
 """Datasets by name, by name with a file, and by a path; what a reading tells while it is gone through."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from anchorscope.datasets.catalog import DatasetSpec, HubSource, absolute, open_dataset, parse_spec, split_specs
-from anchorscope.datasets.relations import load_atlas
 from anchorscope.errors import UserError
 from sample_files import NQ, SAMPLES, json_lines, write
 
@@ -45,19 +43,6 @@ def test_a_path_is_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (absolute("atlas"), absolute("popqa")) == ("atlas", "popqa")
 
 
-def test_the_built_in_set() -> None:
-    reading = open_dataset(parse_spec("atlas"))
-    assert list(reading) == load_atlas()
-    assert (reading.format, reading.rows, reading.bad_rows) == ("built in", len(load_atlas()), [])
-
-
-def test_the_name_is_the_datasets_and_says_nothing_of_the_format(tmp_path: Path) -> None:
-    path = write(tmp_path, json_lines(NQ), "popqa.tsv")
-    reading = open_dataset(parse_spec(f"popqa={path}"))
-    assert {question.dataset for question in reading} == {"popqa"}
-    assert reading.format == "NQ-open, JSON lines"
-
-
 def test_a_reading_counts_as_it_goes_and_is_gone_through_once(tmp_path: Path) -> None:
     path = write(tmp_path, json_lines([NQ[0], {"question": ""}, NQ[1], {}, NQ[2]]))
     reading = open_dataset(parse_spec(f"file:{path}"), "skip")
@@ -89,11 +74,3 @@ def test_a_dataset_of_the_hub_is_named_by_its_id() -> None:
     for text in ("hub:", "hub:name", "hub:a/b/c", "hub:a/b:", "hub:a/b:c/d/e", "hub:a b/c"):
         with pytest.raises(UserError, match=r"is no id of the hub; write hub:OWNER/NAME"):
             parse_spec(text)
-
-
-def test_a_hub_that_cannot_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real library in offline mode (tests/conftest.py) with an empty cache, or no library at all."""
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    for name, then in (("popqa", "popqa=FILE"), ("hub:o/n", "huggingface.co/datasets/o/n and write its path")):
-        with pytest.raises(UserError, match=then):
-            open_dataset(parse_spec(name))

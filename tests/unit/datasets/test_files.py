@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.datasets import files
-from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_spec, split_specs
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset, split_specs
 from anchorscope.datasets.files import hash_of
 from anchorscope.errors import UserError
-from anchorscope.progress import Silent
 from sample_files import NQ, OWN, json_lines, json_list, parquet, read, refusal, write
 
 LINES = json_lines(NQ)
@@ -36,14 +34,6 @@ def test_a_pipe_of_the_shell_loses_no_rows(tmp_path: Path) -> None:
         os.close(writer)
 
 
-def test_a_file_behind_a_descriptor_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path, LINES)
-    with path.open("rb") as file:
-        behind = Path(f"/dev/fd/{file.fileno()}")
-        assert len(read(behind).questions) == len(NQ)
-        assert absolute(f"file:{behind}") == f"file:{path.resolve()}"
-
-
 def test_devices_sockets_and_folders(tmp_path: Path) -> None:
     for device in ("/dev/null", "/dev/zero"):
         assert refusal(Path(device)).startswith(f"{device} is a device. Give the path of a question file")
@@ -58,23 +48,6 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     assert "File name too long" in refusal(tmp_path / ("x" * 300))
     assert "Not a directory" in refusal(write(tmp_path, LINES) / "inner")
     assert len(refusal(Path("/" + "x/" * 50_000))) < 2000
-
-
-def test_names_that_no_recipe_can_carry() -> None:
-    with pytest.raises(UserError, match=r"The file name b'a\\xff.csv' is not UTF-8 text. Rename the file"):
-        parse_spec("file:" + os.fsdecode(b"a\xff.csv"))
-    with pytest.raises(UserError, match="is not UTF-8 text"):
-        parse_spec("nq=a\0b")
-
-
-def test_odd_names_are_read_and_told_in_one_line(tmp_path: Path) -> None:
-    for name in ("a b.csv", "a=b", "a#b?.jsonl", "é✓", "new\nline", "x" * 255, "-", "\x1b[31mred"):
-        path = write(tmp_path, LINES, name)
-        assert len(read(path).questions) == len(NQ)
-        spec = parse_spec(f"file:{path}")
-        assert spec.name.isprintable()
-        assert len(spec.name.encode()) <= 100
-        assert refusal(write(tmp_path, b"", name)).isprintable()
 
 
 def test_commas_in_a_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,20 +102,3 @@ def test_damaged_gzip_is_one_line(tmp_path: Path) -> None:
         path = write(tmp_path, bytes(raw))
         with suppress(UserError):  # any other exception is a mistake of ours
             read(path, "skip")
-
-
-def test_a_slow_file_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[object] = []
-
-    class Listener(Silent):
-        def start(self, title: str, total: int) -> None:
-            heard.append((title, total))
-
-        def advance(self, units: int) -> None:
-            heard.append(units)
-
-    monkeypatch.setattr(files, "_SLOW", 0)
-    path = write(tmp_path, (LINES[:-2] + b" " * 10**6 + LINES[-2:]) * 3, "big.jsonl")
-    list(open_dataset(DatasetSpec("mine", path), progress=Listener()))
-    assert heard[0] == ("read big.jsonl (MB)", 3)
-    assert sum(heard[1:]) == 3

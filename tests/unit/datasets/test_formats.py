@@ -10,31 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anchorscope.answers.choose import is_yes_no
 from anchorscope.datasets.formats import FORMATS
 from anchorscope.datasets.question import Question, list_from_text
 from anchorscope.errors import UserError
 from repo import SHARED_DATA
-from sample_files import (
-    HOTPOTQA,
-    ITEMS,
-    OWN,
-    POPQA,
-    RELATIONS,
-    SAMPLES,
-    SUBJECTS,
-    TRIVIAQA,
-    TRIVIAQA_HUB,
-    Sample,
-    Whole,
-    json_lines,
-    json_list,
-    parquet,
-    read,
-    refusal,
-    wrapped,
-    write,
-)
+from sample_files import ITEMS, SAMPLES, Sample, Whole, parquet, read, refusal, write
 
 NAMES = ["data", "data.jsonl", "data.csv", "data.parquet", "data.json.gz"]
 EVERY = pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
@@ -80,62 +60,11 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, sample: Sample, data:
     assert whole[:cut].endswith(b"\n") or whole[cut:].startswith((b"\n", b"\r\n")) or whole[:cut].endswith(b"\r")
 
 
-@pytest.mark.parametrize("name", ["own-lines", "own-csv", "popqa-tsv"])
-def test_a_last_row_without_its_end_is_told_as_a_cut(tmp_path: Path, name: str) -> None:
-    sample = next(sample for sample in SAMPLES if sample.name == name)
-    for lost in (3, 7):
-        for on_bad_row in ("fail", "skip"):
-            assert "is cut off in the middle" in refusal(write(tmp_path, sample.content[:-lost]), on_bad_row)
-
-
-def test_a_whole_last_row_needs_no_line_end(tmp_path: Path) -> None:
-    for sample in SAMPLES:
-        if not sample.checked_end:
-            assert len(read(write(tmp_path, sample.content.rstrip())).questions) == 3
-
-
-def test_popqa_tells_subject_relation_and_the_words_that_name_it(tmp_path: Path) -> None:
-    for content in (parquet(POPQA), json_lines(POPQA)):
-        questions = read(write(tmp_path, content)).questions
-        assert tuple(question.subject for question in questions) == SUBJECTS
-        assert tuple(question.relation for question in questions) == RELATIONS
-        # The second question is not its relation's sentence, so its words are not known.
-        assert [question.property_words for question in questions] == [("author",), (), ("city", "born")]
-    first = read(write(tmp_path, next(s.content for s in SAMPLES if s.name == "popqa-tsv"))).questions[0]
-    assert first.metadata == {"obj": "Ada Quill", "s_aliases": "[]", "s_pop": 5, "o_pop": 0}
-
-
-def test_triviaqa_puts_the_value_first_and_numbers_repeated_ids(tmp_path: Path) -> None:
-    for content in (wrapped([*TRIVIAQA, TRIVIAQA[0]], True), json_lines([*TRIVIAQA_HUB, TRIVIAQA_HUB[0]])):
-        questions = read(write(tmp_path, content)).questions
-        assert [question.item_id for question in questions] == ["tc_0", "tc_1", "tc_2", "tc_0#4"]
-        assert questions[0].answers[0] == "Ada Quill"
-        assert questions[0].metadata == {"question_source": "http://x", "answer_type": "WikipediaEntity"}
-
-
-def test_a_split_without_answers_is_told(tmp_path: Path) -> None:
-    hidden = [row | {"answer": {"aliases": [], "value": "<unk>"}} for row in TRIVIAQA_HUB]
-    assert "there are no answers" in refusal(write(tmp_path, json_lines(hidden)))
-    assert "the answer must be an object" in refusal(write(tmp_path, json_lines([*TRIVIAQA_HUB, {"answer": "x"}])))
-
-
-def test_hotpotqa_keeps_its_answer_whole_and_its_type(tmp_path: Path) -> None:
-    row = HOTPOTQA[0] | {"answer": "yes|no"}
-    first = read(write(tmp_path, json_list([row]))).questions[0]
-    assert first.answers == ("yes|no",)
-    assert (first.metadata, first.relation) == ({"type": "bridge", "level": "hard"}, None)
-
-
 def test_a_runs_own_items_bring_their_answers_and_labels(tmp_path: Path) -> None:
     third = read(write(tmp_path, parquet([*ITEMS, ITEMS[2]]))).questions[2]
     assert (third.model_answer, third.truthful, third.metadata) == ("Kolmere", True, {"s_pop": 2})
     assert (third.subject, third.property_words) == ("Ivo Brandt", ("city", "born"))
     assert "metadata is no JSON" in refusal(write(tmp_path, parquet([row | {"metadata": "{"} for row in ITEMS])))
-
-
-def test_own_columns_carry_everything_else_as_metadata(tmp_path: Path) -> None:
-    for content in (json_lines(OWN), parquet(OWN)):
-        assert [q.metadata for q in read(write(tmp_path, content)).questions] == [{"year": 1900 + i} for i in range(3)]
 
 
 @given(st.lists(st.text()))
@@ -232,24 +161,3 @@ def test_popqa_in_all_its_forms() -> None:
         same = by_id[question.item_id]
         assert (question.question, question.answers) == (same.question, same.answers)
         assert question.metadata["s_pop"] == same.metadata["s_pop"]
-
-
-def test_the_official_triviaqa_sample_has_its_value_first() -> None:
-    (question,) = raw("triviaqa_sample.json")
-    assert (question.item_id, len(question.answers)) == ("tc_33", 5)
-    assert question.answers[0] == question.answers[0].title() != question.answers[1]
-    assert question.metadata["answer_type"] == "WikipediaEntity"
-
-
-def test_the_yes_no_questions_of_hotpotqa_are_found() -> None:
-    assert sum(map(is_yes_no, normalised("hotpotqa"))) == 458
-    assert sum(map(is_yes_no, normalised("popqa"))) == 0
-
-
-def test_hotpotqa_samples_carry_ids_types_and_levels() -> None:
-    expected = normalised("hotpotqa")
-    official = raw("hotpot_dev_fullwiki_v1.head29.json")
-    assert [question.item_id for question in official] == [question.item_id for question in expected[:29]]
-    assert {question.metadata["level"] for question in official} == {"hard"}
-    kinds = [question.metadata["type"] for question in raw("hotpot_dev_v1_simplified.head200.json")]
-    assert kinds == [question.metadata["type"] for question in expected[:200]]

@@ -1,7 +1,5 @@
 """Other wordings: every relation has its sentences, and each says the subject and marks the property."""
 
-from dataclasses import replace
-
 import pytest
 
 from anchorscope.datasets.question import Question
@@ -50,26 +48,6 @@ def test_a_wording_asks_the_same_in_other_words(question: Question) -> None:
         assert any(question.subject.lower() in part.lower() for part in said), one.question
         assert all(any(word in part for part in said) for word in one.property_words), one.question
         assert one.property_words
-
-
-def test_the_article_of_a_name_goes_with_it() -> None:
-    (dutch,) = [one for one in load_atlas() if one.item_id == "capital-netherlands"]
-    texts = [one.question for one in reworded(dutch)]
-    assert "What is the capital of the Netherlands?" in texts
-    assert "The Netherlands has which city as its capital?" in texts
-
-
-def test_what_has_no_sentences_of_ours_stays_as_it_is() -> None:
-    question = BY_RELATION["capital"]
-    for other in (
-        replace(question, dataset="mine"),
-        replace(question, relation=None),
-        replace(question, relation="height"),
-        replace(question, subject=None),
-        replace(question, subject="Nowhere"),
-        replace(question, exact_spans=((0, 5),)),
-    ):
-        assert reworded(other) == []
 
 
 @pytest.mark.parametrize("name", ORIGINAL)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
-from anchorscope.datasets.question import KNOWN, Unusable, parse_columns, spans_of
+from anchorscope.datasets.question import Unusable, spans_of
 from anchorscope.errors import UserError
 from sample_files import OWN, json_lines, json_list, parquet, read, refusal, table, write
 
@@ -63,19 +63,6 @@ def test_a_bad_json_line_is_named_or_listed(tmp_path: Path, bad: str | bytes, re
     assert reason in whole.bad[0][1]
 
 
-@pytest.mark.parametrize(("bad", "reason"), BAD_JSON[4:-1], ids=[reason for _, reason in BAD_JSON[4:-1]])
-def test_a_bad_entry_of_a_json_list_is_named_or_listed(tmp_path: Path, bad: str, reason: str) -> None:
-    raw = bad.encode()
-    good = json.dumps(ROW).encode()
-    path = write(tmp_path, b"[" + good + b",\n" + raw + b" ,\n" + good + b"\n]\n")
-    told = refusal(path)
-    assert told.startswith(f"{path}, entry 2: ")
-    assert reason in told
-    whole = read(path, "skip")
-    assert [question.item_id for question in whole.questions] == ["1", "3"]
-    assert [line for line, _ in whole.bad] == [2]
-
-
 @pytest.mark.parametrize(
     "bad",
     ['{"question": ', "{" + '"a": {' * 100_000 + "}" * 100_001, '{"n": ' + "9" * 5000 + "}", '{"question": "\udcff"}'],
@@ -108,35 +95,6 @@ def test_a_bad_row_of_a_csv_file(tmp_path: Path, bad: bytes, reason: str) -> Non
     assert (len(whole.questions), whole.reading.rows) == (2, 3)
     assert whole.bad[0][0] == 3
     assert reason in whole.bad[0][1]
-
-
-def test_a_bad_row_of_a_parquet_file(tmp_path: Path) -> None:
-    path = write(tmp_path, parquet([*OWN, OWN[0] | {"question": " ", "id": "new"}]))
-    assert f"{path}, row 4: the question is empty" in refusal(path)
-    assert [line for line, _ in read(path, "skip").bad] == [4]
-
-
-def test_an_open_quote_tells_how_much_it_swallowed(tmp_path: Path) -> None:
-    whole = read(write(tmp_path, 'question,answer\nq?,a\n"q?,a\nq?,a\nq?,a\n'), "skip")
-    assert len(whole.questions) == 1
-    assert whole.bad[0][0] == 3
-    assert "lines 3 to 5" in whole.bad[0][1]
-
-
-def test_blank_lines_are_no_rows_but_count_as_lines(tmp_path: Path) -> None:
-    whole = read(write(tmp_path, b"\n" + json_lines([ROW]) + b"\n  \n{\n"), "skip")
-    assert whole.reading.rows == 2
-    assert [line for line, _ in whole.bad] == [5]
-
-
-def test_many_broken_rows_before_the_first_good_one_are_listed(tmp_path: Path) -> None:
-    whole = read(write(tmp_path, b"{\n" * 300 + json_lines([ROW])), "skip")
-    assert (len(whole.questions), len(whole.bad)) == (1, 300)
-
-
-def test_a_file_of_broken_rows_alone_is_refused(tmp_path: Path) -> None:
-    for on_bad_row in ("fail", "skip"):
-        assert "line 1: broken JSON" in refusal(write(tmp_path, b'{"question"\n' * 3), on_bad_row)
 
 
 UTF_16 = "question,answer\nq,a\n"
@@ -181,15 +139,6 @@ def test_files_that_are_no_question_files(tmp_path: Path, content: bytes, told: 
         text = refusal(path, on_bad_row)
         assert str(path) in text
         assert told in text
-
-
-def test_no_file_and_a_directory(tmp_path: Path) -> None:
-    assert f"There is no file {tmp_path / 'gone'}" in refusal(tmp_path / "gone")
-    assert f"{tmp_path} is a directory" in refusal(tmp_path)
-
-
-def test_an_unknown_way_with_bad_rows(tmp_path: Path) -> None:
-    assert "allowed: fail, skip. Did you mean 'skip'?" in refusal(write(tmp_path, json_lines([ROW])), "skp")
 
 
 OWN_ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
@@ -237,34 +186,12 @@ def test_tables_with_a_header(tmp_path: Path, tab: str) -> None:
     assert third.answers == ("Austen", "Jane's")
 
 
-def test_the_answer_column_alone_and_beside_answers(tmp_path: Path) -> None:
-    rows = [
-        {"question": "q?", "answer": "a"},
-        {"question": "q?", "answer": ["b", "c"]},
-        OWN_ROW | {"answer": "Lutetia"},
-    ]
-    answers = [question.answers for question in read(write(tmp_path, json_lines(rows))).questions]
-    assert answers == [("a",), ("b", "c"), ("Paris", "Paname", "Lutetia")]
-
-
 @pytest.mark.parametrize(
     "content",
     [json_lines([OWN_ROW]), json_list([OWN_ROW]), b'"question","answer"\nWhat is the capital of France?,Paris\n'],
 )
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, content: bytes) -> None:
     assert read(write(tmp_path, b"\xef\xbb\xbf" + content)).questions[0].answers[0] == "Paris"
-
-
-@pytest.mark.parametrize("label", [True, 1, "true", "TRUE", "1", "yes", " Yes "])
-def test_ways_to_say_true(tmp_path: Path, label: object) -> None:
-    path = write(tmp_path, json_lines([OWN_ROW | {"model_answer": "", "truthful": label}]))
-    assert read(path).questions[0].truthful is True
-
-
-def test_a_broken_first_line_does_not_hide_what_the_file_is(tmp_path: Path) -> None:
-    for broken in (b"]]\n", b"# made by hand\n"):
-        whole = read(write(tmp_path, broken + json_lines([OWN_ROW])), "skip")
-        assert (whole.reading.format, len(whole.questions), len(whole.bad)) == ("own columns, JSON lines", 1, 1)
 
 
 FOREIGN = [{"prompt": f"Who is number {i}?", "gold": ["a", "b"], "key": f"k{i}", "question": "no"} for i in (1, 2)]
@@ -285,39 +212,6 @@ def test_mapped_columns_override_the_recognised_format(tmp_path: Path) -> None:
     assert read(path, answers="short").questions[0].answers == ("b",)
     # A column may serve two purposes.
     assert read(path, answers="short", subject="question").questions[0].subject == "q?"
-
-
-def test_a_mapped_column_that_is_not_there(tmp_path: Path) -> None:
-    told = refusal(write(tmp_path, json_lines(FOREIGN)), question="prompt", answers="golds")
-    assert "has no column 'golds', which --columns gives as answers; found: ['prompt', 'gold', 'key'" in told
-    assert "no column 'promt' in it" in refusal(write(tmp_path, table(FOREIGN, ",")), question="promt", answers="gold")
-    assert "Unknown name in --columns 'questions'" in refusal(
-        write(tmp_path, json_lines([OWN_ROW])), questions="prompt"
-    )
-
-
-def test_columns_as_they_are_typed() -> None:
-    assert parse_columns(["question=prompt,answers=gold"]) == {"question": "prompt", "answers": "gold"}
-    assert parse_columns(["question = my prompt", "id=a=b"]) == {"question": "my prompt", "id": "a=b"}
-    assert parse_columns([]) == {}
-    assert list(parse_columns([f"{name}=x" for name in KNOWN])) == list(KNOWN)
-
-
-@pytest.mark.parametrize(
-    ("typed", "told"),
-    [
-        ("prompt", "'prompt' is not of the form name=column. Write it like question=prompt,answers=gold"),
-        ("question=", "'question=' is not of the form name=column"),
-        ("question=a,", "'' is not of the form name=column"),
-        ("=a", "'=a' is not of the form"),
-        ("prompt=question", "Unknown name in --columns 'prompt'; allowed: answers, exact_question, id"),
-        ("question=a,question=b", "names 'question' twice, as 'a' and 'b'"),
-    ],
-)
-def test_columns_that_cannot_be_meant(typed: str, told: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_columns([typed])
-    assert told in str(caught.value)
 
 
 def test_where_nothing_is_graded_questions_need_no_accepted_answers(tmp_path: Path) -> None:
@@ -343,11 +237,6 @@ QUESTION = "Who wrote Dracula, and who filmed Dracula?"
 def pieces(written: str, marked: list[object]) -> list[str]:
     text = " ".join(written.split())
     return [text[start:end] for start, end in spans_of(written, marked)]
-
-
-def test_pieces_are_marked_wherever_they_stand() -> None:
-    assert spans_of(QUESTION, ["Dracula", "wrote"]) == ((4, 9), (10, 17), (34, 41))
-    assert pieces(QUESTION, ["who"]) == ["who"]
 
 
 @pytest.mark.parametrize(
@@ -384,15 +273,3 @@ def test_a_pair_marks_the_words_that_stand_there(written: str, data: st.DataObje
     ((first, after),) = spans_of(written, [[start, end]])
     assert text[first:after] == " ".join(written[start:end].split())
     assert text[:first].replace(" ", "") == "".join(written[:start].split())
-
-
-def test_files_with_exact_words(tmp_path: Path) -> None:
-    row = {"question": QUESTION, "answers": ["Bram Stoker"]}
-    marks = [["wrote"], [[4, 9]], "wrote", "wrote|Dracula", json.dumps([[4, 9]]), "['wrote']", [], None, ""]
-    expected = [("wrote",), ("wrote",), ("wrote",), ("wrote", "Dracula", "Dracula"), ("wrote",), ("wrote",), (), (), ()]
-    questions = read(write(tmp_path, json_lines([row | {"exact_question": mark} for mark in marks]))).questions
-    found = [tuple(QUESTION[start:end] for start, end in question.exact_spans) for question in questions]
-    assert found == expected
-    as_csv = table([row | {"exact_question": "[[10, 17]]"}], ",")
-    assert read(write(tmp_path, as_csv)).questions[0].exact_spans == ((10, 17),)
-    assert read(write(tmp_path, json_lines([row]))).questions[0].exact_spans == ()

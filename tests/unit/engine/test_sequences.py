@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.engine.sequences import Cut, shared_prefix_length
+from anchorscope.engine.sequences import shared_prefix_length
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=9)
 
@@ -23,20 +23,3 @@ def test_the_shared_prefix_is_the_longest_that_all_have_in_common_within_their_l
 
     assert allowed(found)
     assert not allowed(found + 1)
-
-
-def test_no_sequences_share_nothing() -> None:
-    assert shared_prefix_length([], []) == 0
-
-
-def test_tuples_and_lists_of_tokens_are_alike() -> None:
-    assert shared_prefix_length([(1, 2, 3), [1, 2, 4]], [9, 9]) == 2
-
-
-def test_a_single_sequence_keeps_one_token_to_run() -> None:
-    assert shared_prefix_length([(1, 2, 3)], [9]) == 2
-
-
-def test_a_cut_knows_how_many_keys_it_has() -> None:
-    assert Cut(keys=(3, 5, 8)).n_cut == 3
-    assert Cut(keys=()).n_cut == 0

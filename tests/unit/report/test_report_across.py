@@ -43,17 +43,29 @@ def test_what_does_not_change_noise_and_a_step_back():
     assert reading([SMALL, run_of(-80, 10**9), LARGE], "trough_depth").verdict == "no"
 
 
-def shared(share, parameters, **world):
-    return with_shares(run_of(-40, parameters, datasets=("popqa", "nq")), World(share=share, **world))
+def shared(share, parameters, *, datasets=("popqa", "nq"), random=0.08, **world):
+    run = run_of(-40, parameters, datasets=datasets)
+    return with_shares(run, World(together=share, question=0.0, answer=0.2, random=random, **world))
 
 
-def test_the_question_share_comes_first_and_a_mean_knows_more():
-    found = read_across([shared(0.4, 10**8), shared(0.7, 10**9)])
-    assert (found[0].claim, found[0].dataset, found[0].key) == ("across:share_tested", None, True)
-    assert (found[0].verdict, found[0].estimate.value) == ("yes", pytest.approx(0.3, abs=0.01))
+def test_the_parts_come_first_and_a_mean_knows_more():
+    found = read_across([shared(0.4, 10**8), shared(0.7, 10**9, random=0.3)])
+    assert (found[0].claim, found[0].dataset, found[0].key) == ("across:share_together", None, True)
+    by_claim = {one.claim: one for one in found if one.assignment is None and one.dataset is None}
+    tested = by_claim["across:share_tested"]
+    assert (tested.verdict, tested.estimate.value) == ("yes", pytest.approx(0.3, abs=0.01))
+    assert [one["value"] for one in tested.more["values"]] == pytest.approx([0.4, 0.7], abs=0.01)
+    assert by_claim["across:share_random"].verdict == "yes"
+    assert by_claim["across:share_together"].estimate.value == pytest.approx(0.3, abs=0.01)
+    assert by_claim["across:share_answer"].verdict == "no"
     single = next(one for one in found if (one.claim, one.dataset) == ("across:share_tested", "nq"))
-    widths = [one.estimate.ci_high - one.estimate.ci_low for one in (single, found[0])]
+    widths = [one.estimate.ci_high - one.estimate.ci_low for one in (single, tested)]
     assert widths[0] > widths[1]
+
+
+def test_shares_that_are_not_quoted_are_not_compared():
+    found = read_across([shared(0.4, 10**8), shared(0.7, 10**9, n=310, groups=19)])
+    assert {one.verdict for one in found if one.assignment is None} == {"not measured"}
 
 
 def test_equal_weights_are_not_called_sizes():

@@ -4,12 +4,11 @@ import json
 import re
 from dataclasses import replace
 
-import polars as pl
 import pytest
 
 from anchorscope.report.answer_card import NOISE, answer_card, card_from_record, card_html
 from anchorscope.report.reading import FILE_VERDICTS
-from anchorscope.report.shares import share_at, share_layer
+from anchorscope.report.shares import TOGETHER, share_at
 from anchorscope.report.statements import STATEMENTS, read
 from report_sampled import sampled, valley
 from report_shares import World, with_shares
@@ -22,7 +21,9 @@ def run_of(world, datasets=("atlas",)):
     return with_shares(sampled(valley(-40, -10), datasets=datasets, rules=rules), world)
 
 
-FINDINGS = {datasets: run_of(World(random_weights=0.02), datasets) for datasets in (("atlas",), TWO)}
+FINDINGS = {
+    datasets: run_of(World(random=0.05, random_weights=0.02, half=0.03), datasets) for datasets in (("atlas",), TWO)
+}
 READ = {datasets: read(findings) for datasets, findings in FINDINGS.items()}
 
 
@@ -62,10 +63,10 @@ def test_the_card_quotes_the_table_and_comes_back_from_its_record():
     findings = replace(FINDINGS["atlas",], model="<b>M</b>")
     card = answer_card(findings, READ["atlas",])
     assert card_from_record(json.loads(json.dumps(card.record()))) == card
-    share = share_at(findings, "atlas", share_layer(findings, "atlas"))
+    share = share_at(findings, "atlas", part=TOGETHER)
     quoted = f"{100 * share.value:.0f}% (95% CI {100 * share.ci_low:.0f}–{100 * share.ci_high:.0f})"
     assert quoted in card.sentence
-    number = next(one for one in card.numbers if one.name == "evidence removed by hiding the key words")
+    number = next(one for one in card.numbers if one.name == "evidence that needs question and answer together")
     assert (number.value, number.ci_low, number.unit) == (share.value, share.ci_low, "share of the evidence")
     assert number.verdict == "yes"
     page = card_html(replace(card, sentence="<i>a</i>"))
@@ -79,7 +80,7 @@ def test_numbers_are_finite_or_null():
     json.dumps(card.record(), allow_nan=False)
 
 
-@pytest.mark.parametrize("world", [World(share=1.3, half=0.1), World(share=0.5, half=0.6), World(share=-4.0, half=30)])
+@pytest.mark.parametrize("world", [World(together=1.3), World(half=0.6), World(together=-4.0, half=30)])
 def test_an_impossible_or_empty_number_is_never_the_answer(world):
     card = card_of(world)
     assert card.sentence.startswith("Inconclusive: ")
@@ -89,24 +90,22 @@ def test_an_impossible_or_empty_number_is_never_the_answer(world):
 
 
 def test_shares_are_clipped_to_the_scale():
-    assert "100% (95% CI 94–100)" in card_of(World(share=1.03, half=0.08)).sentence
+    assert "100% (95% CI 94–100)" in card_of(World(together=1.03, question=0, answer=0, half=0.09)).sentence
 
 
 def test_trust_follows_the_controls_and_counts_them():
     good = card_of(World(random=0.02, half=0.02)).trust
     assert re.match(r"\d of \d controls passed", good.reason)
-    elsewhere = card_of(World(random=0.02, half=0.02, spoilt={("random", 25): 0.5})).trust
-    assert elsewhere.verdict == "partly"
-    assert "at layer 25" in elsewhere.reason
-    assert "1 failed" in elsewhere.reason
-    at_tested = card_of(World(random=0.02, half=0.02, spoilt={("random", 17): 0.5})).trust
-    assert at_tested.verdict == "no"
+    assert (good.verdict, "failed" in good.reason) == ("partly", False)  # the curves have no random cut
+    failed = card_of(World(random=0.3, half=0.02)).trust
+    assert failed.verdict == "no"
+    assert failed.reason.startswith("more than a quarter as much of the evidence needs random words")
+    assert "1 failed" in failed.reason
 
 
-def test_random_weights_are_called_noise_and_a_probe_that_reads_nothing_is_named():
+def test_random_weights_are_called_noise_and_missing_parts_are_named():
     card = answer_card(replace(FINDINGS["atlas",], random_weights=True), READ["atlas",])
     assert (card.sentence, card.trust.verdict, card.bars) == (NOISE, "no", ())
     findings = FINDINGS["atlas",]
-    blind = findings.probe_scores.with_columns(auc=pl.lit(0.45), ci_low=pl.lit(0.4), ci_high=pl.lit(0.5))
-    bare = replace(findings, probe_scores=blind, question_share=findings.question_share.clear())
-    assert "can't tell true from false" in answer_card(bare, read(bare)).sentence
+    bare = replace(findings, evidence_parts=findings.evidence_parts.clear())
+    assert "did not measure its parts" in answer_card(bare, read(bare)).sentence

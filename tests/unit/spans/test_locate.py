@@ -63,28 +63,6 @@ def test_the_tokens_of_a_span_are_those_with_a_visible_character_in_it(
         assert (index in chosen) == bool(wanted & set(range(*place)))  # and every token is there for a reason
 
 
-def test_a_token_with_a_mark_behind_the_word_belongs_to_the_word() -> None:
-    text = "of France?  So"
-    offsets = [(0, 2), (2, 10), (10, 11), (11, 14)]
-    assert tokens_in_spans(offsets, [(3, 9)], text) == [1]
-    assert tokens_in_spans(offsets, [(2, 3)], text) == []  # a span of white space holds nothing
-    assert tokens_in_spans(offsets, [(10, 12)], text) == []
-    assert tokens_in_spans(offsets, [(0, 1), (12, 99)], text) == [0, 3]
-    assert tokens_in_spans(offsets, [(5, 5)], text) == []
-
-
-def test_special_tokens_are_never_in_a_span() -> None:
-    assert tokens_in_spans([(0, 0), (0, 1), (1, 1), (1, 2), (0, 0)], [(0, 2)], "ab") == [1, 3]
-
-
-def test_all_tokens_of_a_split_character_belong_to_its_span() -> None:
-    text = "a日b"
-    encoded = TINY.encode(text)
-    assert len(encoded.ids) == 5  # the character is three bytes, three tokens
-    assert tokens_in_spans(encoded.offsets, [(1, 2)], text) == [1, 2, 3]
-    assert tokens_in_spans(encoded.offsets, [(0, 1)], text) == [0]
-
-
 @given(TEXTS)
 def test_offsets_by_decoding_agree_with_the_bytes(text: str) -> None:
     ids = TINY.encode(text).ids
@@ -106,12 +84,6 @@ def test_any_ids_have_offsets_that_cover_the_text(ids: list[int]) -> None:
     assert len(offsets) == len(ids)
     assert all(0 <= start <= end <= len(text) for start, end in offsets)
     assert {at for place in offsets for at in range(*place)} == set(range(len(text)))
-
-
-def test_a_skipped_special_token_has_no_place() -> None:
-    ids = [*TINY.encode("a 🙂").ids, TINY.token_to_id("<end>")]
-    text, offsets = offsets_by_decoding(TINY.decode, ids)
-    assert (text, offsets[-1]) == ("a 🙂", (3, 3))
 
 
 def by_bytes(marks_per_byte: bool) -> Callable[[list[int]], str]:
@@ -139,19 +111,6 @@ def test_bytes_that_are_no_character_keep_to_themselves() -> None:
     text, offsets = offsets_by_decoding(by_bytes(False), [0xF0, 0x9F, ord("a"), ord("b"), 0xC3])
     assert text == "\ufffdab\ufffd"
     assert offsets == [(0, 1), (0, 1), (1, 2), (2, 3), (3, 4)]
-
-
-def test_a_decoder_that_takes_a_space_back() -> None:
-    pieces = {1: "a", 2: " ", 3: "."}
-
-    def tidy(ids: list[int]) -> str:
-        return "".join(pieces[id_] for id_ in ids).replace(" .", ".")
-
-    assert offsets_by_decoding(tidy, [1, 2, 3]) == ("a.", [(0, 1), (1, 2), (1, 2)])
-
-
-def test_no_ids() -> None:
-    assert offsets_by_decoding(TINY.decode, []) == ("", [])
 
 
 @given(text=TEXTS, data=st.data())

@@ -2,7 +2,8 @@
 
 from anchorscope.catalogue import DetectorEntry
 from anchorscope.detectors.data import TrainingData
-from anchorscope.detectors.single import DetectorFit, DetectorPlugin, fit_columns
+from anchorscope.detectors.fits import DetectorPlugin
+from anchorscope.detectors.probe_detectors import DetectorFit, fit_columns
 
 COLUMNS = ("log_prob_min",)
 
@@ -13,7 +14,6 @@ def fit(data: TrainingData) -> DetectorFit:
 
 
 LEAST_LIKELY_TOKEN = DetectorPlugin(
-    DetectorEntry("least-likely-token", "the lowest log-probability of the answer's tokens", passes=0),
+    DetectorEntry("least-likely-token", "the lowest log-probability of the answer's tokens", passes=0, columns=COLUMNS),
     fit,
-    columns=COLUMNS,
 )

@@ -6,28 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress
-from anchorscope.report.answer_card import (
-    AnswerCard,
-    Trust,
-    answer_sentence,
-    controls_in,
-    counted_controls,
-    is_quotable,
-    trust_in,
-)
+from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, counted_controls, trust_in
 from anchorscope.report.assignment_rules import CHART_TITLES, RULES
 from anchorscope.report.chart_data import delta_p_chart, live_records, share_chart
+from anchorscope.report.charts.evidence_parts import PartBars
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.comparison.claims import check_claims, claims_table
 from anchorscope.report.comparison.compared import Compared, Flag, panel_title
-from anchorscope.report.comparison.run_panels import SharePanels, delta_p_charts
+from anchorscope.report.comparison.run_panels import delta_p_charts
 from anchorscope.report.comparison.trends import QUANTITIES, order_by_size, read_across
 from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
 from anchorscope.report.page_writer import CHART_SCRIPTS
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.reading import Reading
-from anchorscope.report.shares import share_at, share_layer
+from anchorscope.report.shares import NEEDS, PARTS, band_layers, has_shares, share_at, share_layer, why_silent
 from anchorscope.report.statements.all_statements import read
 from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.wording import (
@@ -53,7 +46,7 @@ FILES = {
 }
 STUDY_FILES = {
     "report.html, report.md": FILES["report.html, report.md"],
-    "summary.csv": "a row per run and dataset: question share, AUC, Q-Anchored share, with intervals",
+    "summary.csv": "a row per run and dataset: share that needs the key words, AUC, Q-Anchored share, with intervals",
     "figures/": FILES["figures/"],
     "runs/NAME/": "the folder of every run, with its own page",
     "study.toml": "the study, with paths written out",
@@ -62,8 +55,8 @@ STUDY_FILES = {
 
 def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
     """Write the figures, observations.json, report.md and report.html; return what the page says first."""
-    shares = [SharePanels.from_compared(compared)] if SharePanels.was_made(compared) else []
-    figures = [*shares, *delta_p_charts(compared)]
+    bars = PartBars.from_runs(compared.runs)
+    figures = [*([bars] if bars else []), *delta_p_charts(compared)]
     progress.start("figures", len(figures))
     save_all(figures, out, progress)
     progress.finish()
@@ -114,8 +107,8 @@ def comparison_data(compared: Compared) -> dict[str, Any]:
 def comparison_card(
     compared: Compared, readings: Mapping[str, Sequence[Reading]], across: Sequence[Reading]
 ) -> AnswerCard:
-    """How the question share compares, and whether the controls allow to say so."""
-    share = next((one for one in across if one.key and one.claim == "across:share_tested"), None)
+    """How much needs question and answer together, compared, and whether the controls allow to say so."""
+    share = next((one for one in across if one.key and one.claim == "across:share_together"), None)
     if share is not None and share.more["values"] and share.estimate is not None:
         sentence = f"{share.sentence}: {share.value} ({share.numbers.partition(': ')[2]})."
     else:
@@ -160,15 +153,14 @@ def setting_words(compared: Compared) -> str:
 
 
 def _first_figures(compared: Compared) -> tuple[SectionFigure, ...]:
-    if not SharePanels.was_made(compared):
+    if not any(has_shares(run) for run in compared.runs):
         return ()
     text = (
-        "Λ: 0 = the answer alone carries the probe's evidence, 1 = all of it depends on the question's key words. Thin "
-        "lines are controls; random words must stay far below the key words.",
+        "Four parts that sum to 100%: what only question and answer together carry, what the question alone or the "
+        "answer alone tells, and what either tells.",
     )
-    alt = "Question share per layer, a panel per run, of every dataset beside its controls"
-    figure = SectionFigure("question_share", alt, "Λ with 95% intervals.", live="compare-share", text=text)
-    return (figure,)
+    alt = "Four parts of the probe's evidence, a bar per run and dataset"
+    return (SectionFigure("evidence_bars", alt, "Means over each run's band of layers.", text=text),)
 
 
 def _sections(
@@ -177,6 +169,11 @@ def _sections(
     sections = [Section("runs", "Runs", (), filled(("", runs_table(compared, readings))), links=compared.pages)]
     if compared.all_runs is not None:
         sections.append(Section("study", "All runs", (), filled(("", compared.all_runs))))
+    if any(has_shares(run) for run in compared.runs):
+        layers = Section(
+            "parts", "Each part per layer", tables=filled(("", shares_table(compared))), live="compare-share"
+        )
+        sections.append(layers)
     sections.append(_delta_p_section(compared))
     if across:
         along = order_by_size(compared.runs).along
@@ -226,20 +223,31 @@ def _delta_p_section(compared: Compared) -> Section:
 
 
 def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:
-    """A row per dataset and run: items, AUC, question share beside random words, controls."""
+    """A row per dataset and run: items, AUC, what needs both, the key words and random words, controls."""
     rows = []
     for dataset in compared.datasets:
         for run in (one for one in compared.runs if dataset in one.datasets):
-            layer = share_layer(run, dataset)
-            shares = [share_at(run, dataset, layer, cut) for cut in ("knockout", "random")]
-            quotable = is_quotable(shares[0])
-            shown = [estimate(one, 0, 100.0, "%") if one and quotable else NOTHING for one in shares]
+            shares = [share_at(run, dataset, part="together"), share_at(run, dataset), share_at(run, dataset, "random")]
+            quoted = why_silent(run, dataset) is None
+            shown = [estimate(one, 0, 100.0, "%") if one and quoted else NOTHING for one in shares]
             controls = [one for one in controls_in(readings[run.model]) if one.dataset == dataset]
             passed = f"{sum(one.verdict == 'yes' for one in controls)} of {len(controls)}" if controls else NOTHING
             auc = estimate(nested_auc(run, dataset))
             rows.append((display_name(dataset), panel_title(run), count(_used(run, dataset)), auc, *shown, passed))
-    head = ("dataset", "run", "items", "AUC of the probe", "key words remove", "random words remove", "controls passed")
-    return Table(head, tuple(rows), 2)
+    needs = ("needs both", "needs the key words", "needs random words")
+    return Table(("dataset", "run", "items", "AUC of the probe", *needs, "controls passed"), tuple(rows), 2)
+
+
+def shares_table(compared: Compared) -> Table:
+    """The parts over each run's band, beside what needs random words."""
+    rows = []
+    for dataset in compared.datasets:
+        for run in (one for one in compared.runs if dataset in one.datasets):
+            shares = [share_at(run, dataset, part=part) for part in (*PARTS, *NEEDS)]
+            shares.append(share_at(run, dataset, "random"))
+            cells = [NOTHING if share is None else estimate(share) for share in shares]
+            rows.append((display_name(dataset), panel_title(run), band_layers(run, dataset) or NOTHING, *cells))
+    return Table(("dataset", "run", "layers", *PARTS.values(), *NEEDS.values(), "needs random words"), tuple(rows), 3)
 
 
 def _used(run: Findings, dataset: str) -> int | None:

@@ -15,18 +15,12 @@ from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.charts.delta_p import delta_p_span
 from anchorscope.report.charts.layer_chart import LayerChart
 from anchorscope.report.charts.line_chart import POINTS_NOTE, missing_groups
-from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import CONTROL_LOOKS, Look, group_line, group_looks, share_line, share_looks
+from anchorscope.report.looks import Look, group_line, group_looks
 from anchorscope.report.palette import GROUPS, display_name
-from anchorscope.report.shares import has_shares, share_rows
 
 _NUMBERS = ("layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups")
-_SHARE_NOTE = (
-    "Λ: the share of the probe's evidence that depends on the question's key words. Bands: 95% intervals over groups "
-    "of items. Where a line leaves the axis or has a gap there is too little evidence to divide by."
-)
 
 
 @dataclass(frozen=True)
@@ -81,39 +75,6 @@ class RunPanels(LayerChart):
         """At most three in a row, and rows of equal length where possible."""
         rows = math.ceil(panels / 3)
         return rows, math.ceil(panels / rows)
-
-
-@final
-@dataclass(frozen=True)
-class SharePanels(RunPanels):
-    """Λ per layer of every dataset, with the controls."""
-
-    name: ClassVar[str] = "question_share"
-    value: ClassVar[str] = "share"
-    label: ClassVar[str] = "Question share Λ"
-    empty: ClassVar[str] = "not measured"
-
-    @classmethod
-    def was_made(cls, compared: Compared) -> bool:
-        """Whether any run measured the question share."""
-        return any(has_shares(run) for run in compared.runs)
-
-    @classmethod
-    def from_compared(cls, compared: Compared) -> Self:
-        """Choose the rows to draw: all items, knockout and controls, each run at its headline place."""
-        drawn = pl.col("intervention").is_in(["knockout", *CONTROL_LOOKS])
-        tables = [share_rows(run, group="all", truth="all").filter(drawn) for run in compared.runs]
-        lacking = [f"{run.model}: not measured" for run in compared.runs if not has_shares(run)]
-        title = "How much of the evidence depends on the question's key words"
-        return cls.made(compared, title, tables, (_SHARE_NOTE, *lacking), (LOWEST, HIGHEST))
-
-    def looks(self) -> Mapping[str, Look]:
-        """The knockout of every dataset, and every control."""
-        return share_looks(self.datasets)
-
-    def keys(self) -> tuple[pl.Expr, pl.Expr]:
-        """A panel per run; dataset, and whether it is a control."""
-        return pl.col("run"), share_line(self.datasets)
 
 
 @final

@@ -1,6 +1,6 @@
 """How a number changes from run to run: a reading per quantity, over all datasets and for each.
 
-The question share comes first, then the paper's ΔP curves. Runs are independent samples, so their intervals are
+The parts of the evidence come first, then the paper's ΔP curves. Runs are independent samples, so their intervals are
 combined as such (`stats/curves.py`). The claim is always "it changes in one direction": yes if the change from the
 first run to the last is significant and no step between two runs significantly goes the other way; no if one does, or
 if the change is too small to matter. Models with random weights are left out.
@@ -15,8 +15,7 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.reading import Reading, finite
 from anchorscope.report.run_curves import RunCurves
-from anchorscope.report.shares import has_shares, share_at, share_layer
-from anchorscope.report.statements.layer_band import share_band
+from anchorscope.report.shares import NEEDS_QUESTION, has_shares, share_at, why_silent
 from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, TWO_SIZES, Verdict, has_interval, one_direction, surely
 from anchorscope.report.wording import as_percent, estimate, number, parameters_text
 from anchorscope.stats import curves as shape
@@ -78,17 +77,15 @@ class Quantity:
     of_share: bool
 
 
-def _share(intervention: str) -> Measure:
-    """At the layer that is tested."""
-    return lambda run, dataset: share_at(run.findings, dataset, share_layer(run.findings, dataset), intervention)
+def _share(part: str, intervention: str = "knockout") -> Measure:
+    """Over each run's band; None where a run's shares are not quoted."""
 
+    def measured(run: RunCurves, dataset: str) -> Estimate | None:
+        if why_silent(run.findings, dataset) is not None:
+            return None
+        return share_at(run.findings, dataset, intervention, part)
 
-def _peak_place(run: RunCurves, dataset: str) -> Estimate | None:
-    band = share_band(run.findings, dataset, "knockout")
-    if band is None:
-        return None
-    layer, depth = band.peak_layer, max(1, run.findings.n_layers - 1)
-    return Estimate(layer.value / depth, layer.ci_low / depth, layer.ci_high / depth, layer.n, layer.method)
+    return measured
 
 
 def _curve(measure: Callable[[shape.SampledCurve], Estimate]) -> Measure:
@@ -103,22 +100,22 @@ def _curve(measure: Callable[[shape.SampledCurve], Estimate]) -> Measure:
 
 _EVIDENCE, _DEPTH = "share of the evidence", "share of the depth"
 QUANTITIES = (
-    Quantity(
-        "share_tested",
-        "the question share at the tested layer",
-        _share("knockout"),
-        _EVIDENCE,
-        2,
-        NEGLIGIBLE_SHARE,
-        True,
+    *(
+        Quantity(name, noun, _share(part, cut), _EVIDENCE, 2, NEGLIGIBLE_SHARE, True)
+        for name, noun, part, cut in (
+            ("share_together", "what needs question and answer together", "together", "knockout"),
+            ("share_question", "what the question alone carries", "question", "knockout"),
+            ("share_answer", "what the answer alone carries", "answer", "knockout"),
+            ("share_tested", "what needs the key words", NEEDS_QUESTION, "knockout"),
+            ("share_random", "what needs random words", NEEDS_QUESTION, "random"),
+        )
     ),
-    Quantity("share_random", "what random words remove there", _share("random"), _EVIDENCE, 2, NEGLIGIBLE_SHARE, True),
-    Quantity("share_peak_place", "the peak of the question share", _peak_place, _DEPTH, 2, 0.1, True),
     Quantity("trough_depth", "the lowest ΔP", _curve(lambda q: shape.trough(q).depth), "points", 1, 5.0, False),
     Quantity("trough_place", "the place of it", _curve(lambda q: shape.trough(q).relative), _DEPTH, 2, 0.1, False),
     Quantity("last_value", "ΔP at the last layer", _curve(shape.last), "points", 1, 5.0, False),
 )
-"""What is compared; a change counts from a tenth of the axis's width."""
+"""What is compared; parts are ratios on one scale, so that runs with different AUCs can be compared. A change counts
+from a tenth of the axis's width."""
 
 
 def read_across(runs: Sequence[Findings]) -> list[Reading]:

@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from anchorscope.report.detection.results import (
-    ANCHOR,
     AUROC,
+    AUTO,
     BALANCED,
     BOTH,
     CONFIDENCE,
@@ -42,10 +42,10 @@ _LINES: dict[str, tuple[str, Any, str]] = {
     BOTH: ("#d55e00", "-", "^"),
     "mop": ("#009e73", (0, (4.0, 1.4, 1.0, 1.4)), "D"),
     "counterfactual": ("#a3457f", (0, (2.6, 1.2)), "v"),
-    ANCHOR: ("#111111", (0, (2.2, 2.2)), "X"),
+    AUTO: ("#111111", (0, (2.2, 2.2)), "X"),
 }
 """Colour, dashes and marker of the detectors that are drawn as lines: told apart in grey and by the colour-blind."""
-_SHOWN = (PROBE, CONFIDENCE, BOTH, ANCHOR)
+_SHOWN = (PROBE, CONFIDENCE, BOTH, AUTO)
 """Detectors of which the matrix of other data is drawn, and the reliability: more could not be told apart."""
 
 
@@ -63,7 +63,7 @@ def detection_figures(results: DetectionResults, model: str) -> list[ExperimentF
 
 def line_of(detector: str) -> dict[str, Any]:
     """A detector's line, as `Line2D` takes it."""
-    width = 2.6 if detector == BOTH else 1.6  # anchor may be the same line: both can be seen
+    width = 2.6 if detector == BOTH else 1.6  # auto may be the same line: both can be seen
     return {"color": _LINES[detector][0], "linestyle": _LINES[detector][1], "linewidth": width}
 
 
@@ -81,13 +81,13 @@ class _DetectorMarks(Marks):
     styles: Mapping[str, tuple[str, Style]] = field(default_factory=dict)
 
     def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
-        baseline, name = entry_of(row["detector"]).baseline, row["detector"]
+        baseline = entry_of(row["detector"]).baseline
         colour = QUIET_INK if baseline else INK
         return 0.0, {
             "color": colour,
             "marker": "s" if baseline else "o",
             "markersize": 4.2,
-            "markerfacecolor": "white" if baseline or name.endswith("oracle") else colour,
+            "markerfacecolor": "white" if baseline else colour,
             "markeredgecolor": colour,
             "markeredgewidth": 1.0,
             "linewidth": 1.3,
@@ -343,15 +343,15 @@ CHARTS = (
     ),
     _auroc_chart(
         "detector_variants",
-        "readings, gates and controls",
-        "AUROC of the readings and gates of Mixture-of-Probes and of the controls, on every dataset",
-        "The paper's two detectors leave room for several readings; all that were tried are here.",
-        "An oracle gate has seen the label and is no detector.",
+        "controls",
+        "AUROC of the controls, on every dataset",
+        "Detectors with a random or constant gate, or with a random cut in place of the knockout.",
+        "",
     ),
     ChartSpec(
         "detector_transfer",
         "on other data",
-        "AUROC of probe, confidence, probe+confidence and anchor for every dataset learned from and every one tested",
+        "AUROC of probe, confidence, probe+confidence and auto for every dataset learned from and every one tested",
         "Rows: what the detector learned from. Columns: what it was tested on.",
         lambda results: (
             f"AUROC, {results.prevalence} answers. “{OTHERS}”: learned from every dataset but the tested "

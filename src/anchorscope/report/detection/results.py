@@ -1,9 +1,9 @@
-"""The tables of `anchorscope detect`, asked for single numbers. Nothing is filled in: what is not there is None."""
+"""What the page of `anchorscope detect` says of how its tables came about."""
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -22,6 +22,46 @@ from anchorscope.schema import (
 )
 from anchorscope.stats.estimate import Estimate
 
+
+@dataclass(frozen=True)
+class DatasetFacts:
+    """The answers of one dataset that detectors were trained or tested on."""
+
+    name: str
+    n_used: int
+    """Answers in the balanced sample."""
+    n_true: int
+    """True ones among them."""
+    n_graded: int
+    """All answers that could be graded: the natural prevalence is measured on these."""
+    natural_prevalence: float
+    """Share of true answers among them."""
+    target_only: bool = False
+    """Whether it has too few true answers to learn from."""
+
+
+@dataclass(frozen=True)
+class DetectionContext:
+    """Everything that is not in the tables."""
+
+    model: str
+    runs: tuple[str, ...]
+    """Folders of the runs, as the command named them."""
+    datasets: tuple[DatasetFacts, ...]
+    seeds: tuple[int, ...]
+    """Of the folds."""
+    seconds: float
+    command: str
+    """What repeats it."""
+    bundles: Mapping[str, str] = field(default_factory=dict)
+    """Detectors that were saved, each with its folder."""
+    warnings: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Detectors and datasets that are not in the tables, each with the reason."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Further lines of "What was run", in display order."""
+
+
 AUROC = "auroc"
 BALANCED, NATURAL = "balanced", "natural"
 METRICS = {
@@ -38,7 +78,7 @@ METRICS = {
 }
 """Names of the metrics, as a reader knows them."""
 SMALLER_IS_BETTER = ("brier", "ece", "e-aurc", "auroc-spread")
-PROBE, CONFIDENCE, BOTH, ANCHOR = "probe", "confidence", "probe+confidence", "anchor"
+PROBE, CONFIDENCE, BOTH, AUTO = "probe", "confidence", "probe+confidence", "auto"
 _ALL_BUT = "all but "
 _PROMPT = re.compile(r"(.+) \(prompt (.+)\)")
 
@@ -242,3 +282,40 @@ def _table(path: Path, schema: Mapping[str, pl.DataType], *, required: bool = Fa
             f"{path} has no column {missing[0]!r}; found: {', '.join(table.columns)}. Run `anchorscope detect` again."
         )
     return table.select(list(schema))
+
+
+def mean_of_datasets(found: Sequence[Estimate]) -> Estimate | None:
+    """The mean of independent estimates; None of none."""
+    return _mean(found, lambda sizes: math.hypot(*sizes) / len(sizes), "mean of the datasets, ends as of independent")
+
+
+def mean_of_cells(found: Sequence[Estimate]) -> Estimate | None:
+    """The mean of estimates that may err together; None of none."""
+    return _mean(found, lambda sizes: math.fsum(sizes) / len(sizes), "mean of the cells, ends as of dependent")
+
+
+def mean_difference(
+    results: DetectionResults, detector: str, against: str, cells: Iterable[Cell], *, independent: bool = True
+) -> Estimate | None:
+    """`detector` minus `against` in the mean over the cells that have both."""
+    each = [one for cell in cells if (one := results.difference(detector, against, cell)) is not None]
+    return (mean_of_datasets if independent else mean_of_cells)(each)
+
+
+def mean_value(
+    results: DetectionResults, detector: str, cells: Iterable[Cell], *, independent: bool = True
+) -> Estimate | None:
+    """The AUROC of a detector in the mean over the cells that have it."""
+    each = [one for cell in cells if (one := results.value(detector, cell)) is not None]
+    return (mean_of_datasets if independent else mean_of_cells)(each)
+
+
+def _mean(found: Sequence[Estimate], combined: Callable[[Sequence[float]], float], method: str) -> Estimate | None:
+    if not found:
+        return None
+    if len(found) == 1:
+        return found[0]
+    value = math.fsum(one.value for one in found) / len(found)
+    under = combined([one.value - one.ci_low for one in found])
+    over = combined([one.ci_high - one.value for one in found])
+    return Estimate(value, value - under, value + over, sum(one.n for one in found), method)

@@ -23,7 +23,7 @@ from anchorscope.catalogue import CONTROLS, intervention_label, interventions_in
 from anchorscope.evidence.measured import probability, true_label_probability
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.item_effects import ItemEffects, item_effects, reference_layers
-from anchorscope.report.items.item_records import item_share, ordered_rules, pathways_of_items
+from anchorscope.report.items.item_records import ordered_rules, pathways_of_items
 from anchorscope.report.palette import display_name
 
 LIMIT = 13_000_000
@@ -181,8 +181,6 @@ def _columns(
         "fold": _column(items, "fold"),
         "layer": [layers[row] for row in rows.tolist()],
         "before": [before.get(row) for row in rows.tolist()],
-        "share": [share and [_rounded(end) for end in share] for share in map(item_share, items.iter_rows(named=True))],
-        "call": _coded(_column(items, "pathway_call")),
         "pathways": {rule: _coded([pathways.get(key, {}).get(rule) for key in keys]) for rule in rules},
     }
 

@@ -71,10 +71,6 @@ class ItemRecord:
     """l* of the item's fold."""
     pathways: Mapping[str, str]
     """Its pathway under every rule; where the two halves of the cross-fitted rule disagree, both are named."""
-    question_share: tuple[float, float, float] | None
-    """The share of its evidence that needs the question's key words, with its interval; an estimate of one item."""
-    pathway_call: str | None
-    """`question`, `answer` or `undetermined`, where items may be called at all."""
     probability_before: float | None
     """What the probe at l* gives "truthful" before anything is cut."""
     effects: tuple[Effect, ...]
@@ -152,19 +148,10 @@ def _record(
         fold=item.get("fold"),
         reference_layer=layer,
         pathways=dict(pathways),
-        question_share=item_share(item),
-        pathway_call=item.get("pathway_call"),
         probability_before=before,
         effects=tuple(_effect(one, place) for one, place in effects),
         further=further,
     )
-
-
-def item_share(item: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """The question share of a row of items.parquet; None where it has none, or the run did not measure it."""
-    found = [item.get(name) for name in ("question_share", "question_share_low", "question_share_high")]
-    known = [float(value) for value in found if value is not None and np.isfinite(value)]
-    return (known[0], known[1], known[2]) if len(known) == len(found) else None
 
 
 def _effect(one: ItemEffects, place: int) -> Effect:

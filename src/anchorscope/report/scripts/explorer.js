@@ -6,11 +6,10 @@
 const EXPLORER_OVERSCAN = 8;
 const EXPLORER_ORDERS = {
   file: "as asked", "delta up": "ΔP at l*, lowest first", "delta down": "ΔP at l*, highest first",
-  "share down": "question share, highest first", "share up": "question share, lowest first",
   "confidence down": "confidence, highest first", "confidence up": "confidence, lowest first", id: "id",
 };
 
-const NO_FILTER = { text: "", dataset: "", pathway: "", call: "", truth: "", status: "" };
+const NO_FILTER = { text: "", dataset: "", pathway: "", truth: "", status: "" };
 
 function explorer(node, data) {
   const store = itemStore(data);
@@ -70,21 +69,20 @@ function explorer(node, data) {
     open(item);
   }
 
-  /** The items behind a line of a chart. Who is in which third is not kept: they are sorted by their own share. */
+  /** The items behind a line of a chart. */
   function showLine(record) {
-    const third = record.group.endsWith("third");
     Object.assign(wanted, NO_FILTER, {
       dataset: record.dataset, status: data.items.status.names.includes("used") ? "used" : "",
       truth: ["true", "false"].includes(record.truth) ? record.truth : "",
       pathway: record.assignment ? record.group : "", rule: record.assignment || wanted.rule,
-      order: third ? `share ${record.group === "lower third" ? "up" : "down"}` : "file",
+      order: "file",
     });
     controls.write(wanted);
     refresh();
     node.scrollIntoView({ block: "start" });
     list.node.focus({ preventScroll: true });
     const elsewhere = record.site !== data.site || record.position !== data.position;
-    announce(`${count.textContent}${third ? ", sorted by their own share" : ""}${elsewhere && record.assignment
+    announce(`${count.textContent}${elsewhere && record.assignment
       ? `, as they are sorted at ${data.site}, ${data.position}` : ""}`);
   }
 
@@ -152,7 +150,6 @@ function explorerControls(store, wanted, refresh, toList) {
     ["dataset", "dataset", entries(data.datasets, data.titles), data.datasets.length > 1],
     ["rule", "rule", entries(store.rules), store.rules.length > 1],
     ["pathway", "pathway", entries(pathways), pathways.length > 0],
-    ["call", "call by share", entries(data.items.call.names), data.items.call.names.length > 0],
     ["truth", "answer", entries(["true", "false"]), true],
     ["status", "status", entries(data.items.status.names), data.items.status.names.length > 1],
     ["order", "sorted by", entries(Object.keys(EXPLORER_ORDERS), Object.values(EXPLORER_ORDERS)), true],

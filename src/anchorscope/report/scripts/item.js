@@ -77,7 +77,6 @@ function itemFacts(store, item) {
   const rows = [
     ["model’s answer", [element("q", { dir: "auto" }, items.answer[item]), " ", truthBadge(items.truth[item])]],
     ["accepted", element("span", { dir: "auto" }, accepted || "–")],
-    ["question share", shareWords(items.share[item], store.call(item))],
     ["other wordings", wordingWords(store.furtherOf(item))],
     ["pathway", pathwayList(store, item)],
     ["subject, relation", [items.subject[item], store.relation(item)].filter(Boolean).join(", ")],
@@ -89,27 +88,14 @@ function itemFacts(store, item) {
     .flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 }
 
-/** What of this item's evidence needs the question; a call is told with how often such calls are wrong. */
-function shareWords(share, call) {
-  if (share === null) return "";
-  const [value, low, high] = share.map((end) => shownNumber(100 * end, 0));
-  const told = `${value} % [${low}, ${high}] of its evidence, an estimate for one item`;
-  if (call === "question" || call === "answer") {
-    return `${told}; called “${call}” (in simulations up to a quarter of such calls are wrong)`;
-  }
-  return call === null ? told : `${told}; ${call}`;
-}
-
-/** The same share over other wordings of the question, where they were asked: all, then odd and even ones apart. */
+/** The evidence that the item loses over other wordings of its question: in all, then in odd and even ones apart. */
 function wordingWords(found) {
-  const shareOf = (quantity, variant) => found.find((one) => one.experiment === "wordings"
-    && one.quantity === quantity && (one.variant || "") === variant)?.value;
-  const ends = ["item_share", "item_share_low", "item_share_high"].map((name) => shareOf(name, ""));
-  if (!Number.isFinite(ends[0])) return "";
-  const [value, low, high] = ends.map((end) => shownNumber(100 * end, 0));
-  const halves = ["odd wordings", "even wordings"].map((name) => [name, shareOf("item_share", name)])
-    .filter(([, share]) => Number.isFinite(share)).map(([name, share]) => `${name} ${shownNumber(100 * share, 0)} %`);
-  return `${value} % [${low}, ${high}] over all${halves.length ? `; ${halves.join(", ")}` : ""}`;
+  const lostIn = (variant) => found.find((one) => one.experiment === "wordings"
+    && one.quantity === "lost" && (one.variant || "") === variant)?.value;
+  if (!Number.isFinite(lostIn(""))) return "";
+  const halves = ["odd wordings", "even wordings"].filter((name) => Number.isFinite(lostIn(name)))
+    .map((name) => `${name} ${shownNumber(lostIn(name), 2)}`);
+  return `evidence lost ${shownNumber(lostIn(""), 2)} in all${halves.length ? `; ${halves.join(", ")}` : ""}`;
 }
 
 function truthBadge(truth) {

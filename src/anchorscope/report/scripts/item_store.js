@@ -89,7 +89,6 @@ function itemStore(data) {
     title: (item) => data.titles[items.dataset[item]],
     status: (item) => named(items.status, item),
     relation: (item) => named(items.relation, item),
-    call: (item) => named(items.call, item),
     pathway: (rule, item) => (items.pathways[rule] ? named(items.pathways[rule], item) : null),
     find: (dataset, id) => places.get(`${dataset}\n${id}`) ?? -1,
     select: (wanted) => selectItems(wanted, size, items, { searched, named, data }),
@@ -108,7 +107,6 @@ function selectItems(wanted, size, items, { searched, named, data }) {
     if (dataset >= 0 && items.dataset[item] !== dataset) continue;
     if (truth !== undefined && items.truth[item] !== truth) continue;
     if (wanted.status && named(items.status, item) !== wanted.status) continue;
-    if (wanted.call && named(items.call, item) !== wanted.call) continue;
     if (wanted.pathway && (!pathways || named(pathways, item) !== wanted.pathway)) continue;
     if (words.length && !words.every((word) => searched(item).includes(word))) continue;
     found.push(item);
@@ -124,7 +122,7 @@ function sortItems(found, order, items, deltaOf) {
     return [...found].sort((a, b) => compare(items.id[a], items.id[b]));
   }
   const valueOf = {
-    delta: deltaOf, confidence: (item) => items.confidence[item], share: (item) => items.share[item]?.[0] ?? null,
+    delta: deltaOf, confidence: (item) => items.confidence[item],
   }[what];
   if (!valueOf) return found;
   const sign = direction === "down" ? -1 : 1;

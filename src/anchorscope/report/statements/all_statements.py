@@ -1,7 +1,7 @@
 """Every check of a run, in the order in which the page shows them, and `read`, which applies them.
 
-The question share comes first: its tested checks answer the question, its controls say whether to believe it. The
-curves of the paper's rule and of the corrected one are described.
+The parts of the evidence come first: two tested questions answer what was asked, controls say whether to trust it. The
+curves of the paper's rule and of its corrected one are described.
 """
 
 import math
@@ -16,12 +16,12 @@ from anchorscope.report.shares import has_shares
 from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHARE_CONTROLS
 from anchorscope.report.statements.curve_statements import APART, CURVES, DATASETS
 from anchorscope.report.statements.number_statements import NUMBERS
-from anchorscope.report.statements.share_statements import SHAPE, TESTED
+from anchorscope.report.statements.share_statements import DESCRIBED, TESTED
 from anchorscope.report.wording import p_value_cell
 from anchorscope.stats.estimate import holm
 
-OF_SHARES = (*TESTED, *SHARE_CONTROLS, *SHAPE)
-"""Checked where the run measured the question share."""
+OF_SHARES = (*TESTED, *SHARE_CONTROLS, *DESCRIBED)
+"""Checked where the run measured the parts of the evidence."""
 OF_CURVES = (*NUMBERS, *CURVE_CONTROLS, *APART, *CURVES)
 """Checked in every run."""
 STATEMENTS = (*OF_SHARES, *OF_CURVES, *DATASETS)

@@ -1,8 +1,9 @@
-"""Controls, checked at every layer: where one fails, the number there must not be interpreted.
+"""Controls: where one fails, the number that it belongs to must not be interpreted.
 
-Hiding random words must do less than a quarter of what hiding the key words does; hiding nothing must remove next to
-nothing, and permuted labels nothing at all. All use bands for all layers at once, so that thirty layers are not thirty
-chances to fail. A control that fails at one layer with 95 % confidence has failed, and the layers are named.
+Controls of the parts are asked over the same band of layers as the parts: random words must do less than a quarter of
+what the key words do and move the states as far, another site of the clean run must hold nearly all of the evidence,
+permuted labels must give nothing. Controls of ΔP are asked at every layer, with intervals that hold for all layers at
+once; one that fails at one layer with 95 % confidence has failed, and the layers are named.
 """
 
 import math
@@ -12,8 +13,8 @@ import polars as pl
 
 from anchorscope.report.palette import Q_ANCHORED
 from anchorscope.report.reading import Check, Measured, Subject, under
-from anchorscope.report.shares import share_at, share_layer
-from anchorscope.report.statements.layer_band import LayerBand, band_of, layer_names, share_band
+from anchorscope.report.shares import result_of, results_of, share_at, share_layer
+from anchorscope.report.statements.layer_band import LayerBand, band_of, layer_names
 from anchorscope.report.verdicts import (
     NEGLIGIBLE_SHARE,
     NOOP_FLIPS,
@@ -83,14 +84,8 @@ def _where(over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]
     return "".join(f"; {word} at {layer_names(layers)}" for word, layers in words.items() if layers)
 
 
-def _share_ratio(subject: Subject) -> Measured:
-    """Of the question share: what random words take, over what the key words take, layer by layer."""
-    knockout, random = (share_band(subject.findings, subject.dataset or "", cut) for cut in ("knockout", "random"))
-    return _small_ratio(knockout, random, NEGLIGIBLE_SHARE)
-
-
 def _curve_ratio(subject: Subject) -> Measured:
-    """The same of ΔP: how much the Q-Anchored line falls, layer by layer."""
+    """How much the Q-Anchored line falls, layer by layer."""
     findings = subject.findings
     rows = findings.curves.filter(
         (pl.col("dataset") == subject.dataset)
@@ -113,43 +108,53 @@ def _curve_ratio(subject: Subject) -> Measured:
     return _small_ratio(knockout, random, SEEN_BY_EYE)
 
 
-def _near_zero(subject: Subject, intervention: str, limit: float) -> Measured:
-    """A share that should not be there, at every layer: fails where it surely lies beyond the limit, either way."""
-    band = share_band(subject.findings, subject.dataset or "", intervention)
-    if band is None:
-        return Measured()
-    place = int(abs(band.value).argmax())
-    over = tuple(layer for layer, value in zip(band.layers, band.value, strict=True) if abs(value) >= NEGLIGIBLE_SHARE)
-    sure = tuple(sorted((*band.surely_below(-limit), *band.surely_above(limit))))
-    within = [layer for place_of, layer in enumerate(band.layers) if _inside(band.pointwise(place_of))]
-    unsure = tuple(layer for layer in band.layers if layer not in (*sure, *within))
-    numbers = f"farthest {estimate(band.estimate(place))} at layer {band.layers[place]}{_where(over, sure, unsure)}"
-    return _of_layers(band.estimate(place), numbers, band.layers[place], over, sure, unsure)
+def _ratio_to_knockout(subject: Subject, control: Estimate | None) -> Measured | None:
+    """What a control takes, over what the key words take, over the band."""
+    findings, dataset = subject.findings, subject.dataset or ""
+    if control is None:
+        return None
+    ratio = size_ratio(control, share_at(findings, dataset))
+    return Measured(ratio, f"needs {estimate(control)}, ratio {estimate(ratio)}", share_layer(findings, dataset))
 
 
-def _inside(found: Estimate) -> bool:
-    return found.ci_low > -NEGLIGIBLE_SHARE and found.ci_high < NEGLIGIBLE_SHARE
+def _random_words(subject: Subject) -> Measured | None:
+    return _ratio_to_knockout(subject, share_at(subject.findings, subject.dataset or "", "random"))
 
 
-def _floor(subject: Subject) -> Measured:
-    """What estimation alone loses: a tenth at most."""
-    return _near_zero(subject, "none", NEGLIGIBLE_SHARE)
-
-
-def _permuted(subject: Subject) -> Measured:
-    """Labels that say nothing: a band that leaves out zero refutes it, and a wide one decides nothing."""
-    return _near_zero(subject, "permuted", 0.0)
+def _floor(subject: Subject) -> Measured | None:
+    """What is not in the clean state of another site, though nothing was cut."""
+    result = result_of(subject.findings, subject.dataset or "", "floor")
+    return _ratio_to_knockout(subject, result.estimate if result else None)
 
 
 def _random_weights(subject: Subject) -> Measured | None:
     """The same items through random weights, where that was run: what they give is in the words alone."""
+    return _ratio_to_knockout(subject, share_at(subject.findings, subject.dataset or "", "random-weights"))
+
+
+def _permuted(subject: Subject) -> Measured | None:
+    """Labels that say nothing: an interval that leaves out zero refutes it, and a wide one decides nothing."""
     findings, dataset = subject.findings, subject.dataset or ""
-    layer = share_layer(findings, dataset)
-    null = share_at(findings, dataset, layer, "random-weights")
-    if null is None:
+    share = share_at(findings, dataset, "permuted")
+    if share is None:
         return None
-    ratio = size_ratio(null, share_at(findings, dataset, layer))
-    return Measured(ratio, f"Λ {estimate(null)} at layer {layer}, ratio {estimate(ratio)}", layer)
+    small = share.ci_low > -NEGLIGIBLE_SHARE and share.ci_high < NEGLIGIBLE_SHARE
+    is_there = abs(share.value) > NEGLIGIBLE_SHARE and share.ci_low * share.ci_high > 0
+    verdict: Verdict = "no" if is_there else "yes" if small else "inconclusive"
+    return Measured(share, f"needs {estimate(share)}", share_layer(findings, dataset), verdict=verdict)
+
+
+def _displacement(subject: Subject) -> Measured | None:
+    """How far the random cut moves the states, over how far the knockout does; medians, without an interval."""
+    findings, dataset = subject.findings, subject.dataset or ""
+    moved = {result.intervention: result.estimate for result in results_of(findings, dataset, "displacement")}
+    if not {"knockout", "random"} <= set(moved):
+        return None
+    ratio = moved["random"].value / moved["knockout"].value
+    measured = Estimate(ratio, math.nan, math.nan, moved["random"].n, "ratio of medians")
+    numbers = f"key words {number(moved['knockout'].value, 2)}, random words {number(moved['random'].value, 2)}"
+    verdict: Verdict = "yes" if ratio >= MATCHED_DISPLACEMENT else "no"
+    return Measured(measured, numbers, share_layer(findings, dataset), verdict=verdict)
 
 
 def _nothing_cut(subject: Subject) -> Measured:
@@ -157,56 +162,56 @@ def _nothing_cut(subject: Subject) -> Measured:
     return Measured(rate, f"{percent(rate)} of {rate.n} items") if rate else Measured()
 
 
-def _of_share(claim: str, topic: str, words: str, measure: Callable[[Subject], Measured | None], fails: str) -> Check:
-    return Check(
-        claim,
-        topic,
-        words,
-        fails,
-        measure,
-        standing="control",
-        key=(None,),
-        unit="share of the evidence" if claim in ("share_floor_small", "share_permuted_zero") else "ratio",
-    )
+def _of_parts(
+    claim: str, topic: str, holds: str, fails: str, measure: Callable[[Subject], Measured | None], unit: str = "ratio"
+) -> Check:
+    def judge(measured: Measured) -> Verdict:
+        return measured.verdict or under(SMALL_RATIO)(measured)
 
+    return Check(claim, topic, holds, fails, measure, judge, standing="control", key=(None,), unit=unit)
 
-_QUARTER = "remove less than a quarter as much as the key words, at every layer"
 
 SHARE_CONTROLS = (
-    _of_share(
+    _of_parts(
         "share_random_small",
         "Random words",
-        f"random words {_QUARTER}",
-        _share_ratio,
-        "Random words remove more than a quarter as much as the key words",
+        "less than a quarter as much of the evidence needs random words as needs the key words",
+        "More than a quarter as much of the evidence needs random words as needs the key words",
+        _random_words,
     ),
-    _of_share(
+    _of_parts(
+        "displacement_matched",
+        "Displacement",
+        "the random cut moves the states at least four fifths as far as the key words' cut",
+        "The random cut moves the states less than four fifths as far as the key words' cut: damage is not controlled",
+        _displacement,
+    ),
+    _of_parts(
         "share_floor_small",
-        "Nothing hidden",
-        "with nothing hidden, less than 10% of the evidence is lost at every layer",
+        "Another site, nothing cut",
+        "the clean state of another site holds nearly all of the evidence",
+        "The clean state of another site lacks more than a quarter as much of the evidence as the cut state does",
         _floor,
-        "With nothing hidden, estimation alone loses more than 10% of the evidence",
     ),
-    _of_share(
+    _of_parts(
         "share_permuted_zero",
         "Permuted labels",
-        "permuted labels show no question share at any layer",
+        "permuted labels give no share",
+        "Permuted labels give a share",
         _permuted,
-        "Permuted labels show a question share",
+        "share of the evidence",
     ),
-    Check(
+    _of_parts(
         "share_random_weights",
         "Random weights",
-        "random weights of the same shape show less than a quarter of the question share",
-        "Random weights of the same shape show more than a quarter of the question share",
+        "random weights of the same shape have less than a quarter of the share",
+        "Random weights of the same shape have more than a quarter of the share",
         _random_weights,
-        under(SMALL_RATIO),
-        standing="control",
-        unit="ratio",
-        key=(None,),
     ),
 )
-"""Of the question share."""
+"""Of the parts."""
+MATCHED_DISPLACEMENT = 0.8
+"""How far a control has to move the states, of what the knockout does, to tell a loss from mere damage."""
 
 CURVE_CONTROLS = (
     Check(

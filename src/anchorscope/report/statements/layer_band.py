@@ -1,13 +1,11 @@
-"""A share along the layers with a band that holds for all of them at once, and what can be read off it.
+"""A number along the layers with intervals that hold for all of them at once.
 
-question_share.csv has an interval per layer. "The highest of thirty layers" is picked after the numbers are seen, and a
-control that is asked at thirty layers has thirty chances to fail. So every interval is widened until all of them hold
+A control that is asked at thirty layers has thirty chances to fail. So every interval is widened until all of them hold
 together in 95 of 100 samples (Bonferroni, each end taken as normal): cautious where layers move together, as they do,
 and in need of nothing but the table. Layers whose interval is wider than the whole scale are left out: there is too
 little evidence to divide by.
 """
 
-import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -15,11 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from anchorscope.report.findings import Findings
-from anchorscope.report.shares import share_rows
 from anchorscope.report.verdicts import WIDEST_SHARE
 from anchorscope.report.wording import listing
-from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import LEVEL, Estimate
 
 POINTWISE = "interval of one layer"
@@ -30,7 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LayerBand:
-    """A share at the layers where it can be measured."""
+    """A number at the layers where it can be measured."""
 
     layers: tuple[int, ...]
     """In order; those without an interval, or with a hopeless one, are not there."""
@@ -72,46 +67,9 @@ class LayerBand:
         """The layers whose whole band lies below."""
         return tuple(layer for layer, high in zip(self.layers, self.high, strict=True) if high < height)
 
-    @property
-    def peak(self) -> Estimate:
-        """The highest share at any layer."""
-        return Estimate(float(self.value.max()), float(self.low.max()), float(self.high.max()), self.n, METHOD)
-
-    @property
-    def peak_layer(self) -> Estimate:
-        """Where it is highest; every layer that may be belongs to the interval."""
-        may_be = np.array(self.layers)[self.high >= self.low.max()]
-        highest = self.layers[int(self.value.argmax())]
-        return Estimate(float(highest), float(may_be.min()), float(may_be.max()), self.n, METHOD)
-
-    @property
-    def rise(self) -> Estimate:
-        """The highest share less that of the first layer."""
-        return self._peak_above(0)
-
-    @property
-    def fall(self) -> Estimate:
-        """The highest share less that of the last layer."""
-        return self._peak_above(-1)
-
-    @property
-    def half_way(self) -> Estimate:
-        """The first layer with at least half of the highest share; infinity where no layer surely has it."""
-        most, least, sure = self.value.max() / 2, self.low.max() / 2, self.high.max() / 2
-        ends = (self._first(self.value >= most), self._first(self.high >= least), self._first(self.low >= sure))
-        return Estimate(*ends, self.n, METHOD)
-
-    def _first(self, reached: NDArray[np.bool_]) -> float:
-        return float(self.layers[int(reached.argmax())]) if reached.any() else math.inf
-
-    def _peak_above(self, place: int) -> Estimate:
-        peak = self.peak
-        low, high = peak.ci_low - float(self.high[place]), peak.ci_high - float(self.low[place])
-        return Estimate(peak.value - float(self.value[place]), max(0.0, low), high, self.n, METHOD)
-
 
 def band_of(rows: pl.DataFrame, widest: float = WIDEST_SHARE) -> LayerBand | None:
-    """The band of a share, from its rows of question_share.csv; None where no layer can be measured.
+    """The band of the column `share` of rows; None where no layer can be measured.
 
     Intervals beyond `widest` are left out.
     """
@@ -125,12 +83,6 @@ def band_of(rows: pl.DataFrame, widest: float = WIDEST_SHARE) -> LayerBand | Non
     layers = tuple(int(layer) for layer in table["layer"].to_numpy()[known])
     n = int(table["n"].max() or 0)  # type: ignore[arg-type]  # a column of whole numbers
     return LayerBand(layers, share, share - wider * (share - low), share + wider * (high - share), n, wider)
-
-
-def share_band(findings: Findings, dataset: str, intervention: str) -> LayerBand | None:
-    """The band of all items under one intervention; layers of too few groups have no honest interval."""
-    rows = share_rows(findings, dataset, intervention, "all", "all")
-    return band_of(rows.filter(pl.col("n_groups") >= FEWEST_GROUPS))
 
 
 def widening(layers: int) -> float:

@@ -37,14 +37,15 @@ def run(
     model: str = "Small", share: float = 0.4, *, datasets: tuple[str, ...] = BOTH, parameters: int = 10**8, **world: Any
 ) -> Findings:
     found = with_random(model_findings(model, layers=30, datasets=datasets, parameters=parameters))
-    return with_shares(found, World(share=share, **world))
+    return with_shares(
+        found, World(**{"together": share, "question": 0.0, "answer": 0.2, "random": 0.05, "half": 0.03} | world)
+    )
 
 
 @pytest.fixture(scope="module")
 def compared() -> Compared:
-    """Two runs with all that there is, of which the larger one fails a control at some layers."""
-    spoilt = {("random", layer): 0.5 for layer in range(24, 30)}
-    large = run("Large", 0.7, parameters=10**9, datasets=("popqa",), spoilt=spoilt)
+    """Two runs with all that there is, of which the larger one fails a control."""
+    large = run("Large", 0.7, parameters=10**9, datasets=("popqa",), random=0.5)
     flags = (Flag("seed: 0 in Small; 1 in Large", "drawn anew", False), Flag("site: a in Small", "elsewhere", True))
     return Compared((run(), large), ("a", "b"), flags=flags, command="anchorscope compare 'my a' b --out both")
 
@@ -80,13 +81,14 @@ def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None
         assert "&lt;img src=x" in page
 
 
-def test_a_failed_control_is_named_with_its_layers_and_decides_trust(compared: Compared) -> None:
+def test_a_failed_control_is_named_and_decides_trust(compared: Compared) -> None:
     readings = {one.model: read(one) for one in compared.runs}
     failed = [row for row in controls_table(compared, readings).rows if row[0] == "no"]
-    assert [(row[1], row[2], row[4]) for row in failed] == [("Large", "PopQA", "layers 24–29")]
+    assert [row[1:3] for row in failed] == [("Large", "PopQA")]
+    assert "needs random words" in failed[0][3]
     trust = comparison_card(compared, readings, read_across(compared.runs)).trust
     assert trust is not None
-    assert trust.verdict == "partly"
+    assert trust.verdict == "no"
     assert "Large" in trust.reason
     assert "1 failed" in trust.reason
 
@@ -109,7 +111,7 @@ def test_tables_have_a_row_for_every_run_and_dataset(compared: Compared) -> None
         assert [row[:2] for row in table.rows] == [("PopQA", "Small"), ("PopQA", "Large"), ("NQ", "Small")]
         assert {len(row) for row in table.rows} == {len(table.head)}
     assert groups_table(compared).rows[0][6] == "−52.0 [−54.5, −49.5]"
-    assert runs_table(compared, readings).rows[1][4] == "70% [62, 78]"
+    assert runs_table(compared, readings).rows[1][4] == "70% [67, 73]"
     old = replace(compared, runs=(model_findings("Old", datasets=("popqa",)),))
     assert runs_table(old, {"Old": read(old.runs[0])}).rows[0][4] == "–"
 
@@ -119,12 +121,12 @@ def test_trends_have_a_column_per_run(compared: Compared) -> None:
     assert table.head[-2:] == ("Small", "Large")
     assert table.rows[0] == (
         "PopQA",
-        "The question share at the tested layer",
+        "What needs question and answer together",
         "yes",
-        "0.30 [0.18, 0.41]",
+        "0.30 [0.26, 0.34]",
         "share of the evidence",
-        "0.40 [0.32, 0.48]",
-        "0.70 [0.62, 0.78]",
+        "0.40 [0.37, 0.43]",
+        "0.70 [0.67, 0.73]",
     )
     assert trends_table([]).rows == ()
 
@@ -147,8 +149,7 @@ def test_the_menu_holds_what_all_runs_have(compared: Compared) -> None:
     data = comparison_data(compared)
     curves, shares = (data["views"][name] for name in ("compare-view", "compare-share"))
     assert _options(curves, "rule") == ["plain", "corrected", "cross-fitted"]
-    entries = {look["entry"] for look in shares["looks"].values() if look.get("quiet")}
-    assert {name[:12] for name in entries} == {"Random words", "Nothing cut ", "Labels permu"}
+    assert _options(shares, "part") == ["together", "question", "answer", "either", "needs-question", "needs-answer"]
     assert {menu["name"]: menu["start"] for menu in curves["menus"]} == {
         "rule": "plain",
         "truth": "all",

@@ -6,8 +6,9 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
+from anchorscope.report.charts.evidence_parts import PartBars
 from anchorscope.report.comparison.compared import Compared
-from anchorscope.report.comparison.run_panels import SharePanels, delta_p_charts
+from anchorscope.report.comparison.run_panels import delta_p_charts
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
@@ -17,9 +18,9 @@ FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 
 @pytest.fixture(scope="module")
 def compared() -> Compared:
-    small = with_shares(model_findings("Small", layers=30, datasets=FOUR), World(share=0.4), World(share=0.5))
+    small = with_shares(model_findings("Small", layers=30, datasets=FOUR), World(together=0.4), World(together=0.5))
     large = with_shares(
-        model_findings("Large", layers=30, depth=-70.0, parameters=10**9, datasets=FOUR), World(share=0.7)
+        model_findings("Large", layers=30, depth=-70.0, parameters=10**9, datasets=FOUR), World(together=0.7)
     )
     noise = model_findings("shape:x", layers=8, depth=-3.0, parameters=10**10, datasets=FOUR[:2], random_weights=True)
     return Compared((with_random(small), with_random(large), noise), ("a", "b", "c"))
@@ -53,7 +54,7 @@ def test_what_is_drawn_is_what_the_runs_have(compared: Compared) -> None:
 
 def test_relative_depth_runs_from_nought_to_one(compared: Compared) -> None:
     relative = replace(compared, relative_depth=True)
-    for chart in (delta_p_charts(relative)[1], SharePanels.from_compared(relative)):
+    for chart in delta_p_charts(relative):
         assert (chart.data["relative_depth"].min(), chart.data["relative_depth"].max()) == (0.0, 1.0)
         axes = chart.plot().axes
         assert [one.get_xlabel() for one in axes] == ["Relative depth"] * 3
@@ -61,14 +62,12 @@ def test_relative_depth_runs_from_nought_to_one(compared: Compared) -> None:
         assert {line.get_xdata()[-1] for line in axes[0].lines if len(line.get_xdata()) == 30} == {1.0}
 
 
-def test_shares_have_a_panel_per_run_on_one_axis_with_all_controls(compared: Compared) -> None:
-    chart = SharePanels.from_compared(compared)
-    figure = chart.plot()
-    assert [axes.get_title() for axes in figure.axes] == ["Small", "Large", "shape:x (RANDOM WEIGHTS)"]
-    assert len({axes.get_ylim() for axes in figure.axes}) == 1
-    lines = [len([line for line in axes.lines if len(line.get_xdata()) == 30]) for axes in figure.axes]
-    assert lines == [4 * 4, 4 * 4, 0]  # knockout, random, nothing cut, permuted
-    assert [text.get_text() for text in figure.axes[2].texts] == ["not measured"]
-    assert "shape:x: not measured" in chart.notes
-    drawn = chart.data.filter((pl.col("run") == "Large") & (pl.col("intervention") == "knockout"))
-    assert drawn["share"].max() == pytest.approx(0.7, abs=0.01)
+def test_every_run_and_dataset_with_parts_has_a_bar(compared: Compared) -> None:
+    chart = PartBars.from_runs(compared.runs)
+    assert chart is not None
+    assert chart.data["bar"].n_unique() == 8  # the noise has none
+    (axes,) = chart.plot().axes
+    assert len(axes.get_yticklabels()) == 8
+    large = chart.data.filter((pl.col("model") == "Large") & (pl.col("part") == "together"))
+    assert large["share"].to_list() == pytest.approx([0.7] * 4)
+    assert chart.data.group_by("bar").agg(pl.col("share").sum())["share"].to_list() == pytest.approx([1.0] * 8)

@@ -1,0 +1,268 @@
+"""need(V): the share of a probe's evidence for the truth that a view V of the run does not hold.
+
+s = ±1 is an answer's label, z the log-odds that a probe of the other half gives it (`half_splits`), V any state of the
+same item: with words cut, before the answer begins, at another site. In the partially linear model (Robinson 1988)
+
+    z = τ′ s + f(V) + noise
+
+τ′ is the evidence that the label adds to what V explains, and τ = Cov(s, z) / Var(s) all of it. Partialling out gives
+
+    τ′ = Σ (s − ŝ)(z − ẑ) / Σ (s − ŝ)²        need(V) = τ′ / τ
+
+where ŝ and ẑ are predicted from V by ridge regression, out of fold. need is 1 where V tells nothing of the evidence and
+0 where it tells all; it's the direct effect over the total effect, 1 less the "proportion mediated" (MacKinnon 2008).
+Both effects are centred and on one scale, so that neither the share of true answers nor the probe's AUC moves them.
+The numerator is the generalised covariance measure (Shah & Peters 2020) with linear regressions.
+
+**One regression for both.** ŝ and ẑ come from the same ridge regression (Frisch–Waugh–Lovell). What estimation adds to
+the residuals then inflates numerator and denominator alike, and cancels. Its penalty is a tenth of the one that
+predicts z best: what a penalty holds back would count as needed (`validate` shows how much).
+
+**Intervals.** The score is orthogonal: errors of ŝ and ẑ matter in second order only (Chernozhukov et al. 2018). So an
+item's influence on need(V) is the derivative of the ratio, plus what the item changes as a teacher of the probes (an
+infinitesimal jackknife). Influences are summed within groups, and the variance of the splits is added; Student's t
+with groups − 1 degrees of freedom. Parts, means over layers and differences are sums of needs, and so are their
+influences: every interval is paired.
+
+Robinson, Econometrica 56 (1988). Chernozhukov et al., Econometrics Journal 21 (2018). Shah & Peters, Annals of
+Statistics 48 (2020). MacKinnon, Introduction to Statistical Mediation Analysis (2008).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from scipy.stats import t as student
+from torch import Tensor
+
+from anchorscope.evidence_parts.half_splits import RIDGE_FOLDS, CleanEvidence, Halves
+from anchorscope.models.process_settings import true_float32
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
+from anchorscope.progress import Progress, Silent
+from anchorscope.stats.estimate import LEVEL
+
+PENALTIES = tuple(float(multiple) for multiple in np.logspace(-5, 4, 19))
+"""Penalties to choose from, as multiples of the number of items times the directions' mean variance."""
+UNDERSMOOTHED = 0.1
+"""Of the penalty that predicts z best."""
+_WORKING_COPIES = 16  # numbers per item and direction that a problem takes at its peak, in units of a chunk's plan
+
+
+class Terms(NamedTuple):
+    """The sums behind need(V), item by item, as means over the splits, and what they vary with."""
+
+    lost: Float[np.ndarray, "problem item"]
+    """(s − ŝ)(z − ẑ): evidence that the view does not explain."""
+    label_left: Float[np.ndarray, "problem item"]
+    """(s − ŝ)²: what the view leaves of the label."""
+    had: Float[np.ndarray, "problem item"]
+    """(s − s̄)(z − z̄): all of the evidence."""
+    label: Float[np.ndarray, "problem item"]
+    """(s − s̄)²: all of the label."""
+    taught: Float[np.ndarray, "problem item"]
+    """How need(V) moves per unit of weight that an item has in teaching the probes."""
+    by_split: Float[np.ndarray, "problem split"]
+    """How far each split alone moves need(V) from the mean of all."""
+
+    def need(self) -> "Share":
+        """need(V) of every problem."""
+        lost, left, had, label = (part.sum(-1, keepdims=True, dtype=np.float64) for part in self[:4])
+        scale = label / (left * had)
+        value = scale * lost
+        of_items = scale * self.lost - value * (self.label_left / left + self.had / had - self.label / label)
+        return Share(value[:, 0], of_items + self.taught, self.by_split)
+
+    def take(self, problems: slice) -> "Terms":
+        """The same of some problems."""
+        return Terms(*(part[problems] for part in self))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A need, or a sum of needs, with all that its interval is made of."""
+
+    value: Float[np.ndarray, " problem"]
+    influence: Float[np.ndarray, "problem item"]
+    by_split: Float[np.ndarray, "problem split"]
+
+    def __add__(self, other: "Share") -> "Share":
+        return Share(self.value + other.value, self.influence + other.influence, self.by_split + other.by_split)
+
+    def __sub__(self, other: "Share") -> "Share":
+        return self + (-1.0) * other
+
+    def __rmul__(self, factor: float) -> "Share":
+        return Share(factor * self.value, factor * self.influence, factor * self.by_split)
+
+    def mean_over(self, problems: Sequence[int]) -> "Share":
+        """The mean over some problems, as one problem."""
+        chosen = list(problems)
+        return Share(*(part[chosen].mean(0, keepdims=True) for part in (self.value, self.influence, self.by_split)))
+
+    def standard_error(self, clusters: NDArray[np.integer]) -> Float[np.ndarray, " problem"]:
+        """Over clusters of items, and over the splits."""
+        names, member = np.unique(clusters, return_inverse=True)
+        sums = np.zeros((len(self.value), len(names)))
+        np.add.at(sums.T, member, self.influence.T)
+        n_splits = self.by_split.shape[-1]
+        of_splits = np.square(self.by_split).sum(-1) / max(1, n_splits * (n_splits - 1))
+        return np.sqrt(np.square(sums).sum(-1) * len(names) / max(1, len(names) - 1) + of_splits)
+
+    def half_width(self, *levels: NDArray[np.integer]) -> Float[np.ndarray, " problem"]:
+        """Half of the interval's width: the widest of those over several levels of clusters."""
+        widths = [
+            self.standard_error(clusters) * student.ppf((1 + LEVEL) / 2, max(1, len(np.unique(clusters)) - 1))
+            for clusters in levels
+        ]
+        return np.max(widths, axis=0)
+
+
+def view_terms(
+    evidence: CleanEvidence,
+    view: Float[Tensor, "problem item direction"],
+    halves: Halves,
+    labels: Bool[np.ndarray, " item"],
+    device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+    title: str = "evidence",
+) -> Terms:
+    """The terms of need(V) for the view's principal directions, all problems (places, layers) in a batch."""
+    device, listener = torch.device(device), progress or Silent()
+    n_problems, n_items, n_directions = view.shape
+    listener.start(title, n_problems)
+    cells = split_cells(halves, device)
+    sign = torch.where(torch.as_tensor(labels, device=device), 1.0, -1.0).double()
+    plan = plan_chunks((n_problems, _WORKING_COPIES * n_items, n_directions), halves.n_splits, device)
+
+    @torch.no_grad()
+    def solve(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
+        some = slice(int(chunk[0]), int(chunk[-1]) + 1)
+        solved = _terms(evidence.take(some).to(device), view[some].to(device).double(), halves, cells, sign)
+        return [part.cpu() for part in solved]
+
+    parts = []
+    with true_float32():
+        for chunk in in_chunks(torch.arange(n_problems)[:, None, None], plan, device, solve):
+            parts.append(chunk)
+            listener.advance(len(chunk[0]))
+    listener.finish()
+    return Terms(*(torch.cat(column).float().numpy() for column in zip(*parts, strict=True)))
+
+
+def _terms(evidence: CleanEvidence, view: Tensor, halves: Halves, cells: "Cells", sign: Tensor) -> list[Tensor]:
+    """The parts of `Terms` for a chunk of problems, on the device."""
+    z = evidence.held_out(halves)
+    s = sign.expand_as(z)
+    ridge = Ridge(view, cells, UNDERSMOOTHED * best_penalty(view, evidence.by_probe.flatten(1, 2)))
+    s_left, z_left = s - ridge.predict(s), z - ridge.predict(z)
+    s_centred, z_centred = (_centre_halves(values, halves) for values in (s, z))
+    products = (s_left * z_left, s_left.square(), s_centred * z_centred, s_centred.square())
+    lost, left, had, label = (product.mean(1).sum(-1)[:, None] for product in products)
+    need = lost * label / (left * had)
+    of_split = [product.sum(-1) for product in products]
+    by_split = need * (of_split[3] / label - of_split[1] / left - of_split[2] / had) + of_split[0] * label / left / had
+    pull = (label / (left * had))[..., None] * (s_left - ridge.adjoint(s_left)) - (need / had)[..., None] * s_centred
+    taught = evidence.response(halves, pull) / halves.n_splits
+    return [*(product.mean(1) for product in products), taught, by_split]
+
+
+def _centre_halves(values: Float[Tensor, "problem split item"], halves: Halves) -> Float[Tensor, "problem split item"]:
+    """Values less the mean of their half: each half is scored by a probe of its own."""
+    first = torch.as_tensor(halves.first, device=values.device)
+    for half in (first, ~first):
+        values = values - half * (values * half).sum(-1, keepdim=True) / half.sum(-1, keepdim=True)
+    return values
+
+
+def best_penalty(
+    states: Float[Tensor, "problem item direction"], targets: Float[Tensor, "problem row item"]
+) -> Float[Tensor, " problem"]:
+    """The ridge penalty with the least leave-one-out error over all rows of the targets, by one decomposition."""
+    centred = states - states.mean(1, keepdim=True)
+    values, vectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+    values, scores = values.clamp(min=0), centred @ vectors
+    unit = values.mean(-1, keepdim=True)  # n times the mean variance
+    targets = targets - targets.mean(-1, keepdim=True)
+    along, squared, directions = targets @ scores, scores.square(), scores.transpose(1, 2)
+    errors = []
+    for multiple in PENALTIES:
+        inverse = 1 / (values + multiple * unit).clamp(min=1e-300)
+        unexplained = (1 - 1 / states.shape[1] - (squared @ inverse[..., None])[..., 0]).clamp(min=1e-6)
+        residual = (targets - (along * inverse[:, None]) @ directions) / unexplained[:, None]
+        errors.append(residual.square().mean((1, 2)))
+    chosen = torch.stack(errors, dim=-1).argmin(-1)
+    return torch.tensor(PENALTIES, dtype=states.dtype, device=states.device)[chosen] * unit[:, 0]
+
+
+class Cells(NamedTuple):
+    """The items of every split, half and fold, as a padded table."""
+
+    items: Int[Tensor, "cell row"]
+    """Item numbers; cells run over splits, then halves, then folds."""
+    real: Float[Tensor, "cell row"]
+    """1 where a row holds an item, 0 where it is padding."""
+    n_splits: int
+
+    def gather(self, values: Float[Tensor, "problem split item"]) -> Float[Tensor, "problem cell row"]:
+        """Values of the items in each cell's own split; 0 at padding."""
+        of_cells = values.repeat_interleave(len(self.items) // self.n_splits, dim=-2)
+        return of_cells.gather(-1, self.items.expand_as(of_cells[..., : self.items.shape[1]])) * self.real
+
+    def scatter(self, values: Float[Tensor, "problem cell row"], n_items: int) -> Float[Tensor, "problem split item"]:
+        """The reverse of `gather`."""
+        split = torch.arange(len(self.items), device=values.device) // (len(self.items) // self.n_splits)
+        real = self.real > 0
+        spread = values.new_zeros(len(values), self.n_splits * n_items)
+        spread[:, (split[:, None] * n_items + self.items)[real]] = values[:, real]
+        return spread.unflatten(-1, (self.n_splits, n_items))
+
+    def others(self, of_cells: Tensor) -> Tensor:
+        """Sums over the other folds of the same half, from sums of each cell along the second axis."""
+        by_fold = of_cells.unflatten(1, (-1, RIDGE_FOLDS))
+        return (by_fold.sum(2, keepdim=True) - by_fold).flatten(1, 2)
+
+
+def split_cells(halves: Halves, device: torch.device) -> Cells:
+    """The items in every split, half and fold."""
+    cell = np.where(halves.first, 0, RIDGE_FOLDS) + halves.folds
+    inside = (cell[:, None] == np.arange(2 * RIDGE_FOLDS)[:, None]).reshape(-1, cell.shape[1])
+    items = np.argsort(~inside, axis=1, kind="stable")[:, : int(inside.sum(1).max())]
+    real = np.take_along_axis(inside, items, axis=1)
+    return Cells(torch.as_tensor(items, device=device), torch.as_tensor(real, device=device).double(), len(cell))
+
+
+class Ridge:
+    """A linear map from any target to what the states of the other folds of the item's half explain of it."""
+
+    def __init__(
+        self, states: Float[Tensor, "problem item direction"], cells: Cells, penalty: Float[Tensor, " problem"]
+    ) -> None:
+        self.cells, self.n_items = cells, states.shape[1]
+        self.rows = states[:, cells.items] * cells.real[..., None]
+        self.sizes = cells.others(cells.real.sum(-1)[None])
+        self.mean = cells.others(self.rows.sum(2)) / self.sizes[..., None]
+        gram = cells.others(self.rows.transpose(2, 3) @ self.rows)
+        gram -= self.sizes[..., None, None] * self.mean[..., :, None] * self.mean[..., None, :]
+        gram.diagonal(dim1=-2, dim2=-1).add_(penalty[:, None, None])
+        centred = (self.rows - self.mean[:, :, None]) * cells.real[..., None]
+        self.weights = torch.cholesky_solve(centred.transpose(2, 3), torch.linalg.cholesky(gram))
+
+    def predict(self, target: Float[Tensor, "problem split item"]) -> Float[Tensor, "problem split item"]:
+        """The target, out of fold."""
+        values = self.cells.gather(target)
+        level = self.cells.others(values.sum(-1)) / self.sizes
+        cross = self.cells.others((values[:, :, None] @ self.rows)[:, :, 0])
+        cross = cross - (self.sizes * level)[..., None] * self.mean
+        return self.cells.scatter(level[..., None] + (cross[:, :, None] @ self.weights)[:, :, 0], self.n_items)
+
+    def adjoint(self, residual: Float[Tensor, "problem split item"]) -> Float[Tensor, "problem split item"]:
+        """The transposed map: how much each item's target counts in the sum of predictions weighted by `residual`."""
+        values = self.cells.gather(residual)
+        along = (self.weights @ values[..., None])[..., 0]
+        constant = self.cells.others(values.sum(-1) / self.sizes - (along * self.mean).sum(-1))
+        spread = (self.rows @ self.cells.others(along)[..., None])[..., 0] + constant[..., None] * self.cells.real
+        return self.cells.scatter(spread, self.n_items)

@@ -1,0 +1,217 @@
+"""What every request passes before its route: who asks, whether the service is ready, how large the body is.
+
+The guard also ends the work for a client that has gone, turns faults into a response without a traceback, and counts
+and logs every request.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from pydantic_core import from_json
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from anchorscope.errors import UserError
+from anchorscope.files import read_regular
+from anchorscope.serve.errors import ServiceError, internal_error, past_deadline
+from anchorscope.serve.service import Service
+
+SHORTEST_KEY = 16
+"""Characters of a key: shorter ones can be guessed."""
+_KEYS_FILE_BYTES = 2**20
+_CLIENT_GONE = 499  # the usual status in logs for clients that did not wait
+_GRACE = 10.0  # seconds beyond the deadline within which a client has to read its answer
+_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+
+
+class Keys:
+    """The keys of a service, kept as hashes and compared in constant time; without any, everyone may ask."""
+
+    def __init__(self, keys: tuple[str, ...] = ()) -> None:
+        self._hashes = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
+
+    def allow(self, authorization: str) -> bool:
+        """Whether a header `Authorization: Bearer KEY` has one of the keys."""
+        scheme, _, key = authorization.strip().partition(" ")
+        given = hashlib.sha256(key.strip().encode()).digest()
+        matches = [hmac.compare_digest(own, given) for own in self._hashes]  # all are compared, whichever matches
+        return not self._hashes or (any(matches) and scheme.lower() == "bearer")
+
+
+def read_keys(path: Path) -> Keys:
+    """The keys of a file; blank lines and those that begin with # are left out."""
+    try:
+        text = read_regular(path, _KEYS_FILE_BYTES).decode("utf-8")
+    except OSError as error:
+        raise UserError(f"--keys-file {str(path)!r} cannot be read ({error.strerror}); give a file of keys.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"--keys-file {str(path)!r} is not UTF-8 text; write one key a line.") from None
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    keys = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    for number, key in keys:
+        if len(key) < SHORTEST_KEY or not key.isascii() or " " in key:
+            raise UserError(
+                f"--keys-file {str(path)!r}, line {number}: a key has at least {SHORTEST_KEY} ASCII letters, digits or "
+                f"signs and no blank; make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            )
+    if not keys:
+        raise UserError(f"--keys-file {str(path)!r} has no key; write one a line, or leave the option out.")
+    return Keys(tuple(key for _, key in keys))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def refuse_no_keys(host: str, keys: Keys) -> None:
+    """A service that other machines can reach needs keys."""
+    if not is_loopback(host) and not keys:
+        raise UserError(
+            f"--host {host!r} lets other machines in, and there are no keys; add --keys-file FILE with one key a line, "
+            f"or leave --host out to serve this machine alone."
+        )
+
+
+class ClientGone(Exception):
+    """Nobody is there to answer."""
+
+
+class Guard:
+    """The outermost layer of the app, a plain ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, service: Service, keys: Keys, is_public: bool) -> None:
+        """Unless `is_public`, only requests that name this machine are answered."""
+        self.app, self.service, self.keys, self.is_public = app, service, keys, is_public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        began, status = time.monotonic(), 0
+
+        async def send_noting_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, send_noting_status)
+        except ClientGone:
+            status = status or _CLIENT_GONE
+        except Exception as error:
+            if not isinstance(error, ServiceError):
+                self.service.log.fault(error, "request")
+                error = internal_error()
+            if not status:  # else the connection ends without its last piece
+                await error.response()(scope, receive, send_noting_status)
+        finally:
+            self._count(scope, status, time.monotonic() - began)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service, headers, path = self.service, Headers(scope=scope), scope["path"]
+        if not self.is_public and not _names_this_machine(headers.get("host", "")):
+            raise ServiceError(403, "host_not_allowed", "This service answers to names of its own machine only.")
+        is_api = path.startswith("/v1/")
+        if (is_api or path == "/metrics") and not self.keys.allow(headers.get("authorization", "")):
+            message = "The key is missing or wrong; send the header Authorization: Bearer KEY."
+            refusal = ServiceError(401, "invalid_api_key", message)
+            refusal.headers["WWW-Authenticate"] = "Bearer"
+            raise refusal
+        if not is_api:  # nothing else takes a body or counts as a request under way
+            return await self._run(scope, receive, send, b"")
+        service.refuse_unready()
+        if service.requests >= service.limits.requests:
+            message = "Too many requests are under way; try again later."
+            raise ServiceError(429, "too_many_requests", message, retry_after=1)
+        service.requests += 1
+        try:
+            body = await self._read_json(receive, headers) if scope["method"] in ("POST", "PUT", "PATCH") else b""
+            await self._run(scope, receive, send, body)
+        finally:
+            service.requests -= 1
+
+    async def _read_json(self, receive: Receive, headers: Headers) -> bytes:
+        """The body, within its limits of bytes and of time; uvicorn reads and drops what is left of a refused one."""
+        limits = self.service.limits
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            text = "The body has to be JSON, with the header Content-Type: application/json."
+            raise ServiceError(415, "unsupported_media_type", text)
+        body, more = bytearray(), True
+        try:
+            async with asyncio.timeout(limits.read_seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > limits.body_bytes:
+                        text = f"The body has more than {limits.body_bytes:,} bytes; send it in parts."
+                        raise ServiceError(413, "body_too_large", text)
+        except TimeoutError:
+            text = f"The body did not arrive within {limits.read_seconds:g} seconds; send it again."
+            refusal = ServiceError(408, "request_timeout", text)
+            refusal.headers["Connection"] = "close"
+            raise refusal from None
+        try:
+            from_json(body, allow_inf_nan=False)  # bounds depth and numbers, which json.loads does not
+        except (ValueError, RecursionError):
+            raise ServiceError(400, "invalid_json", "The body is no JSON, or is nested too deeply.") from None
+        return bytes(body)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        """Runs the app while the client is connected; FastAPI alone would not notice that it has gone."""
+        gone = asyncio.create_task(_wait_until_gone(receive))
+        first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_body_then_wait() -> Message:
+            if first:
+                return first.pop()
+            await asyncio.wait({gone})
+            return {"type": "http.disconnect"}
+
+        async def run_app() -> None:
+            await self.app(scope, receive_body_then_wait, send)
+
+        running = asyncio.create_task(run_app())
+        deadline = self.service.limits.deadline
+        try:
+            await asyncio.wait({gone, running}, timeout=deadline + _GRACE, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return running.result()
+            raise ClientGone if gone.done() else past_deadline(deadline)
+        finally:
+            gone.cancel()
+            running.cancel()
+            await asyncio.gather(gone, running, return_exceptions=True)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        """One log line and the metrics, under the route's own name: an address may hold anything."""
+        route = getattr(scope.get("route"), "path", None) or "other"
+        self.service.metrics.requests.labels(route, str(status)).inc()
+        self.service.metrics.seconds.labels(route).observe(seconds)
+        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        self.service.log.line(f"{method} {route} {status} {seconds * 1000:.1f} ms")
+
+
+def _names_this_machine(host: str) -> bool:
+    """Whether a request names this machine: a page of another site, whose name leads here, does not."""
+    return is_loopback(host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0])
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

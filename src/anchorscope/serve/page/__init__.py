@@ -1,1 +1,0 @@
-"""The page at `/`: ask the model or check an answer, and see what the verdict rests on."""

@@ -1,0 +1,1 @@
+from evidence_parts_fixtures import *  # noqa: F403

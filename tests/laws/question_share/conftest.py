@@ -1,1 +1,0 @@
-from question_share_fixtures import *  # noqa: F403

@@ -1,0 +1,210 @@
+"""Answers decoded together: text, score and warnings are those of `Detector.score`, whatever runs beside."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anchorscope.detectors.answer_batch import (
+    AnswerBatch,
+    AnswerRequest,
+    AnswerText,
+    Draw,
+    Piece,
+    request_for_prompt,
+    request_for_question,
+)
+from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.features import CONFIDENCE
+from anchorscope.detectors.trained import Score
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
+from detector_cases import CLEAN, CUT, added, probe, setting_of, trained_on
+from tiny_models import byte_tokenizer, tiny_model
+
+QUESTIONS = (
+    "Who wrote Dracula?",
+    "What is the capital of Peru?",
+    "???",
+    "Who painted The Night Watch?",
+    "Who?",
+    "In which year did the long war between the two houses of the small kingdom in the north end?",
+)
+CHAT = (
+    "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</{{ m['role'] }}>\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+SPOKEN = [*range(ord("a"), ord("q")), *b"  \n\xc3\xa9"]
+"""Bytes that the model below says: letters, spaces, line breaks, and the two halves of é."""
+PAIR = "oc"
+"""Two letters that are one token."""
+
+
+@cache
+def talker() -> LanguageModel:
+    """A tiny model that says letters, spaces, line breaks, and half letters too."""
+    model, tokenizer = tiny_model("llama"), byte_tokenizer()
+    tokenizer.chat_template = CHAT
+    tokenizer.add_tokens([PAIR])
+    bytes_as_text = [bytes([one]).decode("latin-1") for one in SPOKEN]
+    wanted = {tokenizer(one, add_special_tokens=False)["input_ids"][-1] for one in (PAIR, *bytes_as_text)}
+    with torch.no_grad():
+        head = model.get_output_embeddings().weight
+        for token in set(range(len(head))) - wanted:
+            head[token] = 0.3 * head[sorted(wanted)[token % len(wanted)]]  # never the highest of all
+    return wrap(model, tokenizer, name="talker")
+
+
+@cache
+def detectors() -> dict[str, Detector]:
+    """Detectors that read in decoding all they need, nothing of it, or a part of it; at every position."""
+    lm = talker()
+    every = (
+        probe(),
+        probe(("knockout", *CLEAN[1:])),
+        probe(CUT, 3),
+        probe(("question-only", "residual", 3)),
+        probe(("answer-only", "mlp", 1)),
+        probe(("boost-question-1", "mlp", 2)),
+    )
+    columns = (*CONFIDENCE, "knockout_log_prob_min", "answer_tokens")
+    made = {
+        "probe": trained_on(lm),
+        "probe, answer_end": trained_on(lm, setting=setting_of(lm, "answer_end")),
+        "before the answer": trained_on(
+            lm, setting=setting_of(lm, "answer_before"), fitted=added((probe(), probe(("question-only", "mlp", 2), 4)))
+        ),
+        "confidence": trained_on(lm, fitted=added((), CONFIDENCE), range=None),
+        "knockout": trained_on(lm, fitted=added((probe(CUT),), ("knockout_log_prob_mean",)), range=None),
+        "everything": trained_on(lm, fitted=added(every, columns)),
+        "chat": trained_on(lm, setting=setting_of(lm, "final", "chat"), fitted=added(every, columns)),
+        "outside": replace(trained_on(lm), range=replace(trained_on(lm).range, limit=0.0, longest=10)),  # type: ignore[type-var]
+    }
+    return {name: Detector(one, lm) for name, one in made.items()}
+
+
+@cache
+def offline(name: str, question: str) -> Score:
+    return detectors()[name].score(question)
+
+
+def same(found: Score | None, wanted: Score) -> None:
+    assert found is not None
+    assert (found.question, found.answer, found.verdict, found.warnings) == (
+        wanted.question,
+        wanted.answer,
+        wanted.verdict,
+        wanted.warnings,
+    )
+    for one, other in (
+        (found.log_odds, wanted.log_odds),
+        (found.truth_probability, wanted.truth_probability),
+        (found.pathway_score, wanted.pathway_score),
+    ):
+        assert one == (other if other is None else pytest.approx(other, abs=1e-4))
+
+
+def run(*requests: AnswerRequest) -> list[tuple[str, Piece]]:
+    """The text and the last piece of each answer of a batch."""
+    batch, texts, last = AnswerBatch(talker(), requests, 2048), [""] * len(requests), {}
+    while not batch.is_over:
+        for piece in batch.step():
+            texts[piece.row] += piece.text
+            assert piece.row not in last or last[piece.row].reason is None, "nothing comes after the last piece"
+            last[piece.row] = piece
+    return [(texts[row], last[row]) for row in range(len(requests))]
+
+
+def request(question: str, name: str = "everything", most: int | None = None, **draw: Any) -> AnswerRequest:
+    return request_for_question(detectors()[name], question, most, Draw(**draw))
+
+
+@pytest.mark.parametrize("name", list(detectors()))
+def test_together_and_alone_answers_are_those_of_offline_scoring(name: str) -> None:
+    for questions in (QUESTIONS, QUESTIONS[1:2]):
+        for question, (text, last) in zip(questions, run(*(request(one, name) for one in questions)), strict=True):
+            wanted = offline(name, question)
+            same(last.score, wanted)
+            assert text == wanted.answer
+            assert last.reason == ("length" if any("truncated" in one for one in wanted.warnings) else "stop")
+
+
+def test_every_answer_has_its_own_length_and_a_dropped_one_disturbs_nobody() -> None:
+    alone = [run(request(question, "probe", most))[0][0] for most, question in enumerate(QUESTIONS, 1)]
+    batch = AnswerBatch(talker(), [request(one, "probe", most) for most, one in enumerate(QUESTIONS, 1)], 64)
+    texts = [""] * len(QUESTIONS)
+    while not batch.is_over:
+        for piece in batch.step():
+            texts[piece.row] += piece.text
+        batch.drop(4)
+    assert texts[:4] + texts[5:] == alone[:4] + alone[5:]
+
+
+def test_a_seed_gives_the_same_answer_in_any_batch() -> None:
+    drawn = {"temperature": 1.2, "top_p": 0.9}
+    wanted = request(QUESTIONS[1], most=12, seed=11, **drawn)
+    ((text, last),) = run(wanted)
+    others = [request(question, most=20, seed=number, **drawn) for number, question in enumerate(QUESTIONS)]
+    *rest, (beside, last_beside) = run(*others, wanted)
+    assert beside == text
+    same(last_beside.score, last.score)
+    assert len({one for one, _ in rest}) > 2
+    unseeded = [request(QUESTIONS[1], most=12, **drawn) for _ in range(4)]
+    assert len({one for one, _ in run(*unseeded)}) > 1
+
+
+def test_a_stop_text_ends_the_answer_before_it_and_the_shorter_one_is_scored() -> None:
+    for seed in range(3):
+        ((whole, _),) = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed))
+        stop = whole[2:4]
+        ((text, last),) = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed, stop=("zz", stop)))
+        assert (text, last.reason) == (whole[: whole.find(stop)].strip(), "stop")
+        assert last.score is not None
+        assert last.score.answer == text
+
+
+@settings(max_examples=40)
+@given(
+    st.text(alphabet="ab é😀\n", max_size=40),
+    st.lists(st.integers(1, 5), max_size=30),
+    st.booleans(),
+    st.sampled_from([(), ("ab",), ("b a", "é")]),
+)
+def test_pieces_are_whole_letters_and_together_the_text(
+    said: str, steps: list[int], strips: bool, stop: tuple[str, ...]
+) -> None:
+    tokenizer = talker().tokenizer
+    ids = tokenizer(said, add_special_tokens=False)["input_ids"]
+    text, pieces, done = AnswerText(tokenizer, stop, strips, False, 1000), [], 0
+    for n in steps:
+        done += n
+        pieces.append(text.take(ids[:done], over=False))
+    pieces.append(text.take(ids, over=True))
+    wanted = said[: min((place for one in stop if (place := said.find(one)) >= 0), default=len(said))]
+    assert "".join(pieces) == (wanted.strip() if strips else wanted)
+    assert not any("\ufffd" in piece for piece in pieces)
+    assert text.stopped == (len(wanted) < len(said))
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "message"),
+    [
+        ("Who " + "x" * 3000, {}, "may take 3,.* tokens, and the model reads at most 2,048"),
+        (" ", {}, "is empty"),
+        ("Who?", {"most": 0}, "at most 0 tokens"),
+        ("Who?", {"temperature": -1.0}, "temperature is -1"),
+        ("Who?", {"top_p": 0.0}, r"top_p is 0\.0"),
+        ("Who?", {"stop": ("",)}, "stop text is empty"),
+    ],
+)
+def test_impossible_requests_are_refused(question: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as refusal:
+        request(question, "probe", **options)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(UserError, match="may take 2,200 tokens"):
+        request_for_prompt(talker(), tuple(range(200)), 2000)
