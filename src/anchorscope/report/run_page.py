@@ -86,7 +86,6 @@ def _parts_figure() -> SectionFigure:
         "evidence_parts",
         "Four parts of the probe's evidence, stacked over the layers, a panel per dataset",
         "Black lines: what needs the key words, and what needs random words.",
-        title="What the evidence rests on, layer by layer",
     )
 
 

@@ -110,7 +110,7 @@ def comparison_card(
     """How much needs question and answer together, compared, and whether the controls allow to say so."""
     share = next((one for one in across if one.key and one.claim == "across:share_together"), None)
     if share is not None and share.more["values"] and share.estimate is not None:
-        sentence = f"{share.sentence}: {share.value} ({share.numbers.partition(': ')[2]})."
+        sentence = f"{share.sentence}: {share.numbers.partition(': ')[2]}; change {share.value}."
     else:
         real = [run for run in compared.runs if not run.random_weights]
         sentence = " ".join(f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in real)
