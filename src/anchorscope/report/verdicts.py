@@ -62,8 +62,6 @@ SIGNIFICANT = 0.05
 """p-values of the tested readings, after Holm's correction over all of a run."""
 NEGLIGIBLE_SHARE = 0.1
 """Of the evidence. A share, a difference of shares or a floor of estimation below it is of no account."""
-GOOD_WIDTH = 0.1
-"""Either side of a share or of a difference of shares: narrow enough to tell a fifth of the evidence from none."""
 WIDEST_SHARE = 1.0
 """An interval as wide as the whole scale: such a layer has too little evidence for a share, and is left out."""
 SMALL_RATIO = 0.25
@@ -120,19 +118,14 @@ def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
     return "no" if estimate.ci_high < low or estimate.ci_low > high else "inconclusive"
 
 
-def above_zero(
-    estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE, both_ways: bool = False
-) -> Verdict:
-    """Is it larger than zero? Yes by its corrected p-value; no where its interval leaves room only for a trifle.
-
-    A difference has to be a trifle both ways: one that surely goes the wrong way is no sign that there is none.
-    """
+def above_zero(estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE) -> Verdict:
+    """Is it larger than zero? Yes by its corrected p-value; no where its interval leaves room only for a trifle."""
     if estimate is None or math.isnan(corrected_p):
         return "inconclusive"
     if corrected_p < SIGNIFICANT and estimate.value > 0:
         return "yes"
     small = has_interval(estimate) and estimate.ci_high < negligible
-    return "no" if small and (not both_ways or estimate.ci_low > -negligible) else "inconclusive"
+    return "no" if small else "inconclusive"
 
 
 def gained(estimate: Estimate | None, negligible: float = NEGLIGIBLE_AUROC) -> Verdict:
