@@ -43,8 +43,8 @@ FAINT = 0.5
 
 TRANSFER = (
     "The share of the training answers is what the same probe loses when it reads the states without the key words: "
-    "how far it carries over (transfer). It is not a part of the evidence: there a regression is fitted to those states "
-    "again, and only what it does not find counts as lost."
+    "how far it carries over (transfer). It is not a part of the evidence: there a regression is fitted to those "
+    "states again, and only what it does not find counts as lost."
 )
 """What `lost_share` of the training answers is, and is not."""
 
