@@ -1,6 +1,7 @@
 """A finished run, read from its folder: what `compare`, `show` and the report need, without a model and torch."""
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,9 +120,11 @@ class FinishedRun:
 
     @cached_property
     def card(self) -> AnswerCard:
-        """The answer card, as written or, for older runs, from the tables."""
+        """The answer card as it was written; computed again where the run was moved or has none of this format."""
         if ANSWER in self.manifest["sha256"]:
-            return card_from_record(json.loads(self.place(ANSWER).read_text(encoding="utf-8")))
+            record = json.loads(self.place(ANSWER).read_text(encoding="utf-8"))
+            if "trust" in record and Path(record["folder"]).resolve() == self.path.resolve():
+                return card_from_record(record)
         return answer_card(self.findings, read(self.findings))
 
     @property
@@ -188,7 +191,12 @@ class FinishedRun:
 
     @property
     def _again(self) -> str:
-        return f"anchorscope run {(self.home or self.path) / 'recipe.toml'} --out NEW_FOLDER"
+        """What repeats the run; a model that was given in memory can only be passed in Python."""
+        if self.manifest.get("model", {}).get("source") == LOADED:
+            options = "".join(f", {name}={value!r}" for name, value in self._options.items())
+            return f"anchorscope.run(model, tokenizer=tokenizer, out='NEW_FOLDER'{options})"
+        recipe = shlex.quote(str((self.home or self.path) / "recipe.toml"))
+        return f"anchorscope run {recipe} --out NEW_FOLDER"
 
     def _unusable_error(self, what: str) -> UserError:
         return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {self._again}")

@@ -22,7 +22,8 @@ _JOINERS = "\u200c\u200d"  # they make letters of some scripts, and steer nothin
 _bars: list[Bars] = []  # on the screen: a bar hides the cursor, so an error has to take it down
 _LEAST_WIDTH = 60  # columns: with fewer there's no room for a bar beside the words
 _WIDEST_CARD = 100  # columns
-_VERDICT_STYLES = {"holds": "bold green", "does not hold": "bold red", "undecided": "bold yellow"}
+_VERDICT_STYLES = {"yes": "bold green", "no": "bold red", "inconclusive": "bold yellow", "not measured": "dim"}
+_TRUST_STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
 
 
 def say(text: str, quiet: bool = False) -> None:
@@ -208,7 +209,7 @@ class TimeLeft:
 
 
 def print_card(card: "AnswerCard", console: Console) -> None:
-    """The answer card: the sentence, a line with ✓ ✗ ? per tile, warnings, next steps."""
+    """The answer card: the sentence, whether to trust it, the numbers, warnings, next steps."""
     console.print(card_text(card, console.width), soft_wrap=True, highlight=False)
 
 
@@ -229,7 +230,12 @@ def card_text(card: "AnswerCard", width: int) -> Text:
 
     add(card.model, "dim", indent="")
     add(card.sentence, "bold", indent="")
-    add("")
+    if card.trust is not None:
+        add(f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}.", _TRUST_STYLES[card.trust.verdict])
+    if card.bars:
+        add("")
+    for bar in card.bars:
+        add(f"{bar.label}: {bar.text}", "", "  ")
     for tile in card.tiles:
         n_before, figure = len(lines), harmless(tile.figure)
         add(tile.label, "", f"{tile.mark} ")
@@ -237,12 +243,14 @@ def card_text(card: "AnswerCard", width: int) -> Text:
         fits = len(lines[-1]) + len(figure) + 2 <= width
         lines[-1].append("  " if fits else "\n    ").append(figure, "bold")
         add(tile.detail, "dim", "    ")
-    for title, entries in (("Before you believe it", card.warnings), ("What to do next", card.next_steps)):
-        if entries:
-            lines += [Text(), Text(title, "bold")]
-        for entry in entries:
-            before, colon, command = entry.partition(": anchorscope ")
-            add(before + (":" if colon else ""), "", "  - ")
-            if colon:
-                lines.append(Text(f"      anchorscope {harmless(command)}"))
+    if card.warnings:
+        lines += [Text(), Text("Before you believe it", "bold")]
+    for warning in card.warnings:
+        add(warning, "", "  - ")
+    if card.next_steps:
+        lines += [Text(), Text("Next steps", "bold")]
+    for step in card.next_steps:
+        add(step.why, "", "  - ")
+        if step.command:
+            lines.append(Text(f"      {harmless(step.command)}"))
     return Text("\n").join(lines)

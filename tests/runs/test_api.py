@@ -56,8 +56,7 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscop
 
 
 def test_the_next_steps_of_a_model_in_memory_are_calls_in_python(made: anchorscope.Run) -> None:
-    (step,) = (step for step in made.card.next_steps if step.startswith("Rule out"))
-    call = step.partition(": ")[2]
+    (call,) = (step.command for step in made.card.next_steps if step.why.startswith("Rule out"))
     asked = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(anchorscope, "run", lambda *given, **options: asked.update(options, model=given))
@@ -65,6 +64,7 @@ def test_the_next_steps_of_a_model_in_memory_are_calls_in_python(made: anchorsco
     assert (asked["model"], asked["tokenizer"], asked["evidence"]) == (("m",), "t", "matched,wordings")
     assert asked["out"] == str(made.path)
     assert asked["folds"] == 2
+    assert made._finished.findings.command.startswith("anchorscope.run(model, tokenizer=tokenizer, out='NEW_FOLDER'")
     assert asked["datasets"] == made._finished.recipe.datasets
 
 
@@ -103,7 +103,7 @@ def test_the_card_is_what_a_notebook_shows(finished: Path) -> None:
     run = anchorscope.open_run(finished)
     shown = html.unescape(run._repr_html_())
     assert run.card.sentence in shown
-    assert all(tile.figure in shown and tile.label in shown for tile in run.card.tiles)
+    assert all(bar.text in shown and bar.label in shown for bar in run.card.bars)
     assert "<script" not in shown
 
 

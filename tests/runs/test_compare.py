@@ -113,6 +113,14 @@ def test_weights_and_versions_are_looked_at(tmp_path: Path) -> None:
     assert "torch 1 in small; torch 2 in shape" in said["versions"].text
 
 
+def test_a_copy_of_a_run_is_noticed(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "a", model_findings(datasets=("popqa",)), fingerprint="same")
+    shutil.copytree(first, tmp_path / "b")
+    assert "same-results" in found([first, tmp_path / "b"])
+    other = write_run(tmp_path / "c", model_findings(datasets=("popqa",), depth=-30.0), fingerprint="same")
+    assert "same-results" not in found([first, other])
+
+
 def test_at_least_two_different_folders_are_needed(tmp_path: Path) -> None:
     runs = pair(tmp_path)
     (tmp_path / "link").symlink_to(runs[0], target_is_directory=True)
@@ -157,9 +165,7 @@ def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison
     assert sorted(path.name for path in made.path.iterdir()) == sorted(FILES)
     figures = {path.name for path in (made.path / "figures").iterdir()}
     assert figures == {
-        f"{name}.{kind}"
-        for name in ("delta_p", "delta_p_corrected", "trends_delta_p")
-        for kind in ("png", "svg", "pdf", "csv")
+        f"{name}.{kind}" for name in ("delta_p", "delta_p_corrected") for kind in ("png", "svg", "pdf", "csv")
     }
     files = {path.relative_to(made.path).as_posix(): path for path in made.path.rglob("*") if path.is_file()}
     del files["comparison.json"]

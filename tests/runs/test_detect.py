@@ -110,7 +110,7 @@ def test_the_files_of_the_contract_are_there_and_sealed(detected: Detection) -> 
     }
     assert str(out.parent) not in (out / "detection.json").read_text()
     verdicts = {one["verdict"] for one in json.loads((out / "observations.json").read_text())}
-    assert verdicts - {None} <= {"holds", "does not hold", "undecided"}  # what only tells a number has none
+    assert verdicts - {None} <= {"yes", "no", "inconclusive"}  # what only tells a number has none
     assert verdicts - {None}
 
 

@@ -1,21 +1,17 @@
 """One page of every kind from made-up numbers, and a measure of contrasts."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from anchorscope.progress import Silent
 from anchorscope.report import render, validation_page
-from anchorscope.report.answer_card import answer_card
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.detection import detection_page
 from anchorscope.report.findings import Findings
-from anchorscope.report.statements import read
-from anchorscope.report.study import study_page
-from anchorscope.report.study.studied import ShownRun, Studied
+from anchorscope.report.wording import Table
 from compared_runs import model_findings
 from detection_synthetic import World, write_world
 from report_further_synthetic import confusion, recovery
@@ -85,16 +81,12 @@ def _validation(folder: Path) -> Path:
 
 
 def _study(folder: Path) -> Path:
-    runs = [with_shares(model_findings(name, layers=30)) for name in ("small", "large")]
-    cards = [answer_card(one, read(one)) for one in runs]
-    shown = [
-        ShownRun(one.model, one.model, "few-shot", 0, "done", None, f"runs/{one.model}/report.html", one, card)
-        for one, card in zip(runs, cards, strict=True)
-    ]
-    failed = ShownRun("large-seed1", "large", "few-shot", 1, "failed", "12 true answers; ask more questions")
-    study_page.write_study_page(
-        Studied("sizes", (*shown, replace(shown[0], name="small-seed1", seed=1), failed)), folder, Silent()
-    )
+    runs = tuple(with_shares(model_findings(name, layers=30)) for name in ("small", "large"))
+    rows = (("small-0", "done", "small", ""), ("large-1", "failed", "large", "12 true answers; ask more questions"))
+    all_runs = Table(("run", "state", "model", "error"), rows, 4)
+    pages = {run.model: f"runs/{run.model}/report.html" for run in runs}
+    compared = Compared(runs, ("a", "b"), kind="study", title="sizes", all_runs=all_runs, pages=pages)
+    comparison_page.write_comparison(compared, folder, Silent())
     return folder / "report.html"
 
 
@@ -110,6 +102,6 @@ PAGES: dict[str, Callable[[Path], Path]] = {
 def write_page(kind: str, folder: Path) -> Path:
     """A page without its printed figures, which take the time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (comparison_page, detection_page, validation_page, study_page):
+        for module in (comparison_page, detection_page, validation_page):
             patch.setattr(module, "save_all", lambda *_: None)
         return PAGES[kind](folder)

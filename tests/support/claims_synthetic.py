@@ -1,13 +1,11 @@
 """Finished runs whose curves and draws are made by hand: every answer about them is known."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
-from anchorscope.report.earlier_readings.claims import CLAIMS
-from anchorscope.report.earlier_readings.judging import Judged, judge
 from anchorscope.report.findings import Findings
 from report_synthetic import curve_rows, make_findings
 
@@ -75,14 +73,3 @@ DOWN = falling_to(-80, 1.0)
 def four(q: np.ndarray | Mapping[str, np.ndarray], a: np.ndarray = FLAT, **options: object) -> Findings:
     """A run on the paper's datasets, with one Q-Anchored curve for all or one for each."""
     return run_with({name: (q[name] if isinstance(q, dict) else q, a) for name in PAPER}, **options)
-
-
-def judged(claim: str, *runs: Findings) -> Judged:
-    """One claim on these runs."""
-    (found,) = judge(runs, [one for one in CLAIMS if one.id == claim])
-    return found
-
-
-def verdicts(*runs: Findings, only: Collection[str] = ()) -> dict[str, str]:
-    """The verdicts of all claims, or of some, under the plain rule."""
-    return {one.claim.id: one.plain.verdict for one in judge(runs, [c for c in CLAIMS if not only or c.id in only])}

@@ -53,6 +53,10 @@ class World:
             ("knockout", "either"): either,
             ("knockout", "needs-question"): self.share,
             ("knockout", "needs-answer"): self.together + self.answer,
+            ("random", "together"): 0.02,
+            ("random", "question"): self.random - 0.02,
+            ("random", "answer"): self.together + self.answer - 0.02,
+            ("random", "either"): 1 - self.random - self.together - self.answer + 0.02,
             ("random", "needs-question"): self.random,
             ("permuted", "needs-question"): self.permuted,
         }

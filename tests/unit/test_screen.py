@@ -10,8 +10,13 @@ from anchorscope import screen as screen_module
 from anchorscope.cli.terminal import user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import PlannedStep
-from anchorscope.report.answer_card import AnswerCard, Tile
-from anchorscope.screen import ScreenProgress, TimeLeft, card_text
+from anchorscope.report.answer_card import AnswerCard, Bar, NextStep, Tile, Trust
+from anchorscope.screen import ScreenProgress, TimeLeft, card_text, duration
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.1, "1 s"), (25.4, "25 s"), (150, "2 min"), (7800, "2 h 10 min")])
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 @pytest.fixture
@@ -87,27 +92,30 @@ def test_what_is_there_already_is_not_counted_and_a_later_plan_goes_on_counting(
 
 
 COMMAND = "anchorscope run runs/a-rather-long-name/recipe.toml --out runs/a-rather-long-name --random-cuts 20"
+PARTS = {"together": 0.48, "question": 0.2, "answer": 0.34, "either": -0.02}
 CARD = AnswerCard(
     model="m\x1b[2J[red]x",
     sentence="About 70\u00a0% of the probe's evidence needs the question's key words (random words: 15\u00a0%).",
     tiles=(
-        Tile("Does the probe know more than confidence and words?", "+0.07 [0.03, 0.11] AUC", "Yes: Λ.", "holds"),
-        Tile("How much?", "70\u00a0% [60, 80]", "Layer 20.", "undecided"),
-        Tile("What failed?", "1 of 5 controls", "Random words.", "does not hold"),
+        Tile("Does the probe know more than confidence and words?", "+0.07 [0.03, 0.11] AUC", "Yes: Λ.", "yes"),
+        Tile("How much?", "70\u00a0% [60, 80]", "Layer 20.", "inconclusive"),
+        Tile("What failed?", "1 of 5 controls", "Random words.", "no"),
     ),
     warnings=("All 400 answers were supplied.",),
-    next_steps=(f"Look at more random cuts: {COMMAND}", "Ask more questions."),
+    next_steps=(NextStep("Look at more random cuts:", COMMAND), NextStep("Ask more questions.")),
+    trust=Trust("partly", "2 of 6 controls passed"),
+    bars=(Bar("Key words hidden", PARTS, 0.34, 0.64), Bar("Random words hidden", PARTS, None, None, control=True)),
 )
 
 
 @pytest.mark.parametrize("width", [20, 80, 300])
 def test_every_word_of_the_card_is_there_in_every_width(width: int) -> None:
     text = card_text(CARD, width).plain
-    lines, words = text.splitlines(), text.split()
+    lines, words = text.splitlines(), text.replace(":", " ").split()
     longest = max(map(len, words))
     assert all(len(line) <= max(min(width, 100), longest + 6) for line in lines if COMMAND not in line)
-    for part in (CARD.sentence, *CARD.warnings, *(tile.label for tile in CARD.tiles)):
-        assert set(part.split()) <= set(words)
+    for part in (CARD.sentence, *CARD.warnings, *(one.label for one in (*CARD.tiles, *CARD.bars))):
+        assert set(part.replace(":", " ").split()) <= set(words)
     assert [line.split()[0] for line in lines if line[:2] in ("✓ ", "✗ ", "? ")] == ["✓", "?", "✗"]
     assert f"      {COMMAND}" in lines, "a command can be pasted"
     assert "\x1b" not in text

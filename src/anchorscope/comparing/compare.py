@@ -1,7 +1,7 @@
-"""`compare`, told from top to bottom: open the runs, see whether they may stand side by side, write the page.
+"""`compare` from top to bottom: open the runs, check that they can be compared, write the page.
 
-Nothing is measured anew: everything comes from the run folders, without a model. The folder is written beside its place
-and renamed, so that it is there whole or not at all.
+Nothing is measured again: everything comes from the run folders, without a model. The folder is written under another
+name and renamed, so that it is there whole or not at all.
 """
 
 import contextlib
@@ -85,6 +85,7 @@ def compare(
         assignment=assignment,
         relative_depth=relative_depth,
         flags=tuple(Flag(one.words, one.reason, one.refused) for one in found),
+        same_weights=len({one.run.manifest["model"]["fingerprint"] for one in named}) == 1 < len(named),
         command=_command(
             paths,
             Path(out),

@@ -199,8 +199,14 @@ def _weights(runs: Sequence[NamedRun]) -> list[Difference]:
     for shared in dict.fromkeys(prints.values()):
         same = {name: shared[:16] for name, value in prints.items() if value == shared}
         if len(same) > 1:
-            words = f"the very same weights (fingerprint {shared[:16]}): {', '.join(same)}"
+            words = f"the same weights (fingerprint {shared[:16]}): {', '.join(same)}"
             found.append(Difference("same-weights", False, same, words, FOUND["same-weights"].reason))
+    curves = {one.name: str(one.run.manifest["sha256"].get("curves.csv")) for one in runs}
+    for shared in dict.fromkeys(curves.values()):
+        same = {name: "the same" for name, value in curves.items() if value == shared}
+        if len(same) > 1:
+            words = f"the same results: {', '.join(same)}"
+            found.append(Difference("same-results", False, same, words, FOUND["same-results"].reason))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which differences between runs matter when their charts stand side by side: the one table that says so.
+"""Which differences between runs matter when they are compared: the one table that says so.
 
 A chart with a panel per model is read as if the model were all that changes. So whatever changes *what is measured* is
 refused unless the user allows it by name; what changes *how well* it is measured is shown as a flag; the rest is left
@@ -13,11 +13,12 @@ OPTIONS: dict[str, Rule] = {name: option_of(field).compared for name, field in R
 """Every option of a run, as its field in `Recipe` says."""
 
 FOUND: dict[str, Rule] = {
-    "datasets": refuse("the runs have no dataset in common, so that nothing is measured on the same questions"),
-    "some-datasets": flag("readings across models use only what all runs have"),
+    "datasets": refuse("the runs have no dataset in common, so nothing is measured on the same questions"),
+    "some-datasets": flag("checks across models use only what all runs have"),
     "questions": flag("part of a difference may come from the questions"),
     "random-weights": flag("such a model knows nothing: its chart is noise, and it is left out of every trend"),
     "same-weights": flag("these panels show one model"),
+    "same-results": flag("one is a copy of the other, or an exact repetition: they are no independent evidence"),
     "versions": flag("numbers may differ for that reason alone"),
 }
 """What is found in the results themselves and not in the recipes."""

@@ -43,8 +43,8 @@ FAINT = 0.5
 
 TRANSFER = (
     "The share of the training answers is what the same probe loses when it reads the states without the key words: "
-    "how far it carries over (transfer). It is not the question share Λ: there a regression is fitted to those states "
-    "anew, and only what it does not find counts as lost."
+    "how far it carries over (transfer). It is not a part of the evidence: there a regression is fitted to those "
+    "states again, and only what it does not find counts as lost."
 )
 """What `lost_share` of the training answers is, and is not."""
 
@@ -237,7 +237,7 @@ def item_evidence(probes: LayerProbes, clean: Layers, cut: Layers) -> tuple[Laye
 def _training(probes: LayerProbes) -> dict[str, Any]:
     """The same of the answers of training, where numbers are means over many.
 
-    The share is what the clean probe loses on cut states, its transfer, and not the question share Λ.
+    The share is what the clean probe loses on cut states, its transfer, and not a part of the evidence.
     """
     lost = None
     if probes.cut_means is not None:

@@ -199,9 +199,9 @@ def _panels(data: pl.DataFrame) -> list[Forest]:
 def _accuracy(rows: pl.DataFrame) -> section.Said | None:
     """Whether the share of true answers differs; equal only if the interval is narrow enough."""
     gap = find(rows, measure="accuracy", aspect="difference")
-    apart = "holds" in (above(gap, 0.0), below(gap, 0.0))
-    same = between(gap, -section.SMALL_GAP, section.SMALL_GAP) == "holds"
-    verdict: Verdict = "does not hold" if same else "holds" if apart else "undecided"
+    apart = "yes" in (above(gap, 0.0), below(gap, 0.0))
+    same = between(gap, -section.SMALL_GAP, section.SMALL_GAP) == "yes"
+    verdict: Verdict = "no" if same else "yes" if apart else "inconclusive"
     return section.number(gap, verdict, section.whole_percent, "Q − A, weighted")
 
 

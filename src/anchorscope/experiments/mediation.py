@@ -250,7 +250,7 @@ def _carries(rows: pl.DataFrame) -> section.Said | None:
         return None
     best = gaps.row(-1, named=True)
     small = gaps.filter(pl.col("ci_high") >= NEGLIGIBLE_SHARE).height == 0
-    verdict: Verdict = "holds" if proved else "does not hold" if small else "undecided"
+    verdict: Verdict = "yes" if proved else "no" if small else "inconclusive"
     until = f" (until layer {max(proved)})" if proved else ""
     what = f"beyond the control at layer {best['layer']}{until}:"
     return section.number(row_estimate(best), verdict, estimate, what)

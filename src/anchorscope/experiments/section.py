@@ -103,9 +103,9 @@ class Answer:
             if (answer := self.of(headline(select(rows, dataset=name)))) is not None
         }
         verdict = all_of([answer.verdict for answer in answers.values()])
-        words: Mapping[Verdict, str] = {"holds": self.holds, "does not hold": self.fails, "undecided": self.undecided}
+        words: Mapping[Verdict, str] = {"yes": self.holds, "no": self.fails, "inconclusive": self.undecided}
         if not answers:
-            return f"{self.undecided}: this run has no such number.", "undecided"
+            return f"{self.undecided}: this run has no such number.", "inconclusive"
         decide = {name: answer.numbers for name, answer in answers.items() if answer.verdict == verdict}
         numbers = [
             text if len(findings.datasets) == 1 else f"{display_name(name)}: {text}" for name, text in decide.items()
@@ -116,7 +116,8 @@ class Answer:
 
 
 def whole_percent(share: Estimate | None) -> str:
-    return estimate(share, 0, 100.0, "\u00a0%")
+    """A share in a sentence."""
+    return estimate(share, 0, 100.0, "%")
 
 
 def three_digits(area: Estimate | None) -> str:

@@ -1,23 +1,109 @@
-"""The answer card: what a run found, whether to believe it, what to do next, in ten seconds.
+"""The answer of a run: one sentence, whether to trust it and why, the picture, the numbers, and what to do next.
 
-One sentence, four tiles (does the probe know more than confidence and words; how much of its evidence needs question
-and answer together; how much more needs the key words than random words; what failed), each with its number, interval
-and verdict, then warnings and next steps. Every word comes from the readings of the run, so that the card cannot say
-more than they do. The page, the terminal, a notebook and `anchorscope view` show the same card.
+Every word comes from the run's readings and tables, so the card can't say more than they do. The page, the terminal, a
+notebook, `anchorscope view` and answer.json show the same card. Shares are quoted only of datasets that have enough
+evidence to divide (`shares.why_silent`).
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from anchorscope.report.card_tiles import CardWords
-from anchorscope.report.card_tiles import Tile as Tile
-from anchorscope.report.findings import Findings
-from anchorscope.report.next_steps import next_steps
+from anchorscope.report.findings import Findings, auc_of, nested_auc
+from anchorscope.report.looks import PART_LOOKS
 from anchorscope.report.page_writer import fragment
 from anchorscope.report.palette import display_name
-from anchorscope.report.statements.statement import Reading
-from anchorscope.report.wording import listing
+from anchorscope.report.reading import MARKS, Reading, finite
+from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, result_of, share_at, share_layer, why_silent
+from anchorscope.report.statements.layer_band import layer_names
+from anchorscope.report.verdicts import Verdict, has_interval
+from anchorscope.report.wording import MISSING, as_percent, estimate, listing, number, spanned
+from anchorscope.stats.estimate import Estimate
+
+MOST_STEPS = 3
+"""Next steps on a card; a longer list is not read."""
+RANDOM_WEIGHTS = "RANDOM WEIGHTS"
+"""How the warning begins that the card gives in its own words."""
+UNAVAILABLE = "not available on "
+"""How a warning begins that an experiment can't be run on a dataset."""
+NOISE = "This model has random weights: it was never trained, so every number here is noise."
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whether to believe the answer."""
+
+    verdict: Literal["yes", "partly", "no"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the answer, for programs."""
+
+    name: str
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+    unit: str
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """Something to do now; `command` is empty where no command does it."""
+
+    why: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of the picture: the four parts of the evidence, which sum to 1."""
+
+    label: str
+    parts: dict[str, float]
+    low: float | None
+    """Interval of the first part."""
+    high: float | None
+    control: bool = False
+
+    @property
+    def text(self) -> str:
+        """29% [20, 38] together, 20% question alone, 40% answer alone, 11% either."""
+        ends = "" if self.low is None or self.high is None else f" [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+        first, *rest = (f"{as_percent(share)}{{}} {SHORT_NAMES[part]}" for part, share in self.parts.items())
+        return ", ".join([first.format(ends.replace("-", "−")), *(text.format("") for text in rest)])
+
+    @property
+    def segments(self) -> list[dict[str, Any]]:
+        """The parts as they are drawn: a part below zero has no width."""
+        whole = sum(max(0.0, share) for share in self.parts.values())
+        return [
+            {"name": part, "colour": PART_LOOKS[part].colour, "width": 100 * share / whole, "text": as_percent(share)}
+            for part, share in self.parts.items()
+            if share > 0
+        ]
+
+
+SHORT_NAMES = {"together": "together", "question": "question alone", "answer": "answer alone", "either": "either"}
+"""The parts in a legend."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A question with its number and verdict, on the detectors' page."""
+
+    label: str
+    figure: str
+    detail: str
+    verdict: Verdict
+
+    @property
+    def mark(self) -> str:
+        """The verdict as one sign."""
+        return MARKS[self.verdict]
 
 
 @dataclass(frozen=True)
@@ -25,26 +111,39 @@ class AnswerCard:
     """What a run says first."""
 
     model: str
-    """Whose answers."""
     sentence: str
-    """The answer."""
-    tiles: tuple[Tile, ...]
-    """How sure."""
-    warnings: tuple[str, ...]
-    """What to know before believing it."""
-    next_steps: tuple[str, ...]
-    """What to do now."""
+    trust: Trust | None = None
+    numbers: tuple[Number, ...] = ()
+    warnings: tuple[str, ...] = ()
+    next_steps: tuple[NextStep, ...] = ()
+    tiles: tuple[Tile, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    folder: str = ""
+    """Where the run was when the commands were written."""
+
+    @property
+    def legend(self) -> list[tuple[str, str, str]]:
+        """Name, colour and words of every part, for the bars."""
+        return [(part, PART_LOOKS[part].colour, words) for part, words in SHORT_NAMES.items()]
 
     def record(self) -> dict[str, Any]:
         """As answer.json holds it."""
         return asdict(self)
 
 
-def card_from_record(found: dict[str, Any]) -> AnswerCard:
+def card_from_record(record: dict[str, Any]) -> AnswerCard:
     """The card that answer.json holds."""
-    tiles = tuple(Tile(**one) for one in found["tiles"])
-    told = {name: tuple(found[name]) for name in ("warnings", "next_steps")}
-    return AnswerCard(found["model"], found["sentence"], tiles, **told)
+    return AnswerCard(
+        record["model"],
+        record["sentence"],
+        Trust(**record["trust"]) if record.get("trust") else None,
+        tuple(Number(**one) for one in record.get("numbers", ())),
+        tuple(record.get("warnings", ())),
+        tuple(NextStep(**one) for one in record.get("next_steps", ())),
+        tuple(Tile(**one) for one in record.get("tiles", ())),
+        tuple(Bar(**one) for one in record.get("bars", ())),
+        record.get("folder", ""),
+    )
 
 
 def card_html(card: AnswerCard) -> str:
@@ -52,32 +151,285 @@ def card_html(card: AnswerCard) -> str:
     return fragment("card", {"card": card})
 
 
-RANDOM_WEIGHTS = "RANDOM WEIGHTS"
-"""How the one begins that the card tells in its own words."""
-UNAVAILABLE = "not available on "
-"""How a warning begins that an experiment cannot be made on a dataset."""
-NOISE = "Random weights: this model was never trained, and every number here is noise."
-
-
-def answer_card(findings: Findings, observations: Sequence[Reading]) -> AnswerCard:
+def answer_card(findings: Findings, readings: Sequence[Reading]) -> AnswerCard:
     """The card of a run."""
-    said = CardWords(findings, observations)
-    sentence = said.answer()
-    tiles = (said.probe_tile(), said.together_tile(), said.question_tile(), said.controls_tile())
+    return AnswerCard(
+        findings.model,
+        answer_sentence(findings, readings),
+        trust_in(findings, readings),
+        _numbers(findings, readings),
+        _warnings(findings),
+        next_steps(findings, readings),
+        bars=_bars(findings),
+        folder=findings.folder,
+    )
+
+
+# The sentence
+
+
+def _spoken(findings: Findings) -> list[str]:
+    """The datasets whose shares are quoted."""
+    return [name for name in findings.datasets if why_silent(findings, name) is None and not findings.random_weights]
+
+
+def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
+    """What the evidence rests on, how much of it needs the key words, and random words; where nothing is said."""
     if findings.random_weights:
-        sentence = NOISE
-    return AnswerCard(findings.model, sentence, tiles, _warnings(findings), next_steps(findings, observations))
+        return NOISE
+    spoken = _spoken(findings)
+    if not spoken:
+        return _no_answer(findings)
+    parts = {part: _over(findings, spoken, part) for part in PARTS}
+    several = len(findings.datasets) > 1
+    where = f" ({listing([display_name(name) for name in spoken])})" if several else ""
+    hardly = all(_verdict(readings, name, "needs_both") == "no" for name in spoken)
+    unclear = [display_name(name) for name in spoken if _verdict(readings, name, "needs_both") == "inconclusive"]
+    sentences = [
+        f"{f'Hardly any ({parts[TOGETHER]})' if hardly else parts[TOGETHER]} of the probe's evidence{where} needs "
+        f"question and answer together; the question alone carries {parts['question']}, the answer alone "
+        f"{parts['answer']}, either of them {parts['either']}.",
+        f"{_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
+        f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words{_beyond_random(findings, spoken)}.",
+    ]
+    if unclear:
+        names = f" on {listing(unclear)}" if several else ""
+        sentences.append(f"The first share may be zero{names}: the test is inconclusive.")
+    silent = [name for name in findings.datasets if name not in spoken]
+    sentences += [f"No shares of {display_name(name)}: {why_silent(findings, name)}." for name in silent]
+    return " ".join(sentences)
+
+
+def _over(findings: Findings, datasets: Sequence[str], part: str, intervention: str = "knockout") -> str:
+    """A share over the band; the first part of a single dataset has its interval, several have their range."""
+    shares = [share for name in datasets if (share := share_at(findings, name, intervention, part)) is not None]
+    if len(shares) == 1 and part == TOGETHER:
+        return _with_interval(shares[0])
+    return spanned((_on_scale(share.value) for share in shares), as_percent) or MISSING
+
+
+def _beyond_random(findings: Findings, datasets: Sequence[str]) -> str:
+    """The difference to the control."""
+    results = [result_of(findings, name, "above_random", NEEDS_QUESTION) for name in datasets]
+    gaps = [result.estimate for result in results if result is not None]
+    if not gaps:
+        return ""
+    if len(gaps) > 1:
+        return f": a difference of {spanned((gap.value for gap in gaps), _as_points)} points"
+    ends = f" (95% CI {_as_points(gaps[0].ci_low)} to {_as_points(gaps[0].ci_high)})" if has_interval(gaps[0]) else ""
+    return f": a difference of {_as_points(gaps[0].value)} points{ends}"
+
+
+def _as_points(share: float) -> str:
+    return number(100 * share, 0)
+
+
+def _no_answer(findings: Findings) -> str:
+    """Why there is no share to quote, and whether the probe is worth anything."""
+    reasons: dict[str, list[str]] = {}
+    for name in findings.datasets:
+        reasons.setdefault(why_silent(findings, name) or "", []).append(display_name(name))
+    whys = [
+        f"{reason}{f' ({listing(names)})' if len(findings.datasets) > 1 else ''}" for reason, names in reasons.items()
+    ]
+    probes = [auc for name in findings.datasets if (auc := nested_auc(findings, name)) is not None]
+    confidence = [auc for name in findings.datasets if (auc := auc_of(findings, name, "confidence-mean", None))]
+    beaten = ""
+    if probes and confidence and max(one.value for one in probes) < max(one.value for one in confidence):
+        best = [number(max(one.value for one in some), 2) for some in (probes, confidence)]
+        beaten = f" The probe (AUC {best[0]}) is worse than the model's own confidence ({best[1]})."
+    return f"Inconclusive: the parts of the probe's evidence can't be estimated: {'; '.join(whys)}.{beaten}"
+
+
+def _with_interval(share: Estimate) -> str:
+    """48% (95% CI 34–64)."""
+    value, low, high = map(_on_scale, (share.value, share.ci_low, share.ci_high))
+    return as_percent(value) + (f" (95% CI {_as_points(low)}–{_as_points(high)})" if has_interval(share) else "")
+
+
+def _on_scale(share: float) -> float:
+    """As part of a whole: noise beyond an end of the scale is that end."""
+    return min(1.0, max(0.0, share)) if share == share else share
+
+
+# Trust
+
+
+def _verdict(readings: Sequence[Reading], dataset: str, claim: str) -> Verdict | None:
+    wanted = (dataset, None, claim)
+    return next((one.verdict for one in readings if (one.dataset, one.assignment, one.claim) == wanted), None)
+
+
+def controls_in(readings: Sequence[Reading]) -> list[Reading]:
+    """The controls that count: those of the parts and of the paper's chart."""
+    return [reading for reading in readings if reading.standing == "control" and reading.key and reading.dataset]
+
+
+def counted_controls(controls: Sequence[Reading]) -> str:
+    """2 of 6 controls passed, 3 inconclusive, 1 failed."""
+    if not controls:
+        return "no control was measured"
+    words: dict[Verdict, str] = {"inconclusive": "inconclusive", "not measured": "not measured", "no": "failed"}
+    verdicts = [reading.verdict for reading in controls]
+    parts = [f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts]
+    passed = f"{verdicts.count('yes')} of {len(controls)} controls passed"
+    return ", ".join([passed, *parts])
+
+
+def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
+    """One verdict with its reason: a control that fails where the answer is read counts most."""
+    controls = controls_in(readings)
+    counted = counted_controls(controls)
+    if findings.random_weights:
+        return Trust("no", "random weights carry no evidence")
+    if not _spoken(findings):
+        return Trust("no", f"there is no answer to trust yet; {counted}")
+    failed = [reading for reading in controls if reading.verdict == "no"]
+    at_tested = [reading for reading in failed if _fails_where_tested(findings, reading)]
+    if at_tested:
+        return Trust("no", f"{_failure(findings, at_tested[0])}; {counted}")
+    if failed:
+        return Trust("partly", f"{_failure(findings, failed[0])}; {counted}")
+    beyond = {_verdict(readings, name, "share_beyond_random") for name in _spoken(findings)}
+    if beyond != {"yes"}:
+        return Trust("partly", f"the key words may carry no more than random words do; {counted}")
+    return Trust("yes" if all(reading.verdict == "yes" for reading in controls) and controls else "partly", counted)
+
+
+def _fails_where_tested(findings: Findings, reading: Reading) -> bool:
+    return not reading.failing or share_layer(findings, reading.dataset or "") in reading.failing
+
+
+def _failure(findings: Findings, reading: Reading) -> str:
+    """What has failed, and where."""
+    dataset = f" on {display_name(reading.dataset or '')}" if len(findings.datasets) > 1 else ""
+    where = f" at {layer_names(reading.failing)}" if reading.failing else ""
+    return f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}{dataset}"
 
 
 def _warnings(findings: Findings) -> tuple[str, ...]:
     """What a reader has to know first: the same of several datasets once, and what could not be done as a count."""
-    found: dict[str, list[str]] = {NOISE: []} if findings.random_weights else {}
+    texts: dict[str, list[str]] = {}
     for warning in findings.warnings:
         name = next((one for one in findings.datasets if warning.startswith(f"{one}: ")), "")
         if not warning.startswith((UNAVAILABLE, RANDOM_WEIGHTS)):
-            found.setdefault(warning.removeprefix(f"{name}: "), []).append(display_name(name) if name else "")
-    told = [f"{listing(names)}: {text}" if any(names) else text for text, names in found.items()]
+            texts.setdefault(warning.removeprefix(f"{name}: "), []).append(display_name(name) if name else "")
+    lines = [f"{listing(names)}: {text}" if any(names) else text for text, names in texts.items()]
     if absent := findings.unavailable.height:
-        what = "1 thing" if absent == 1 else f"{absent} things"
-        told.append(f"{what} cannot be said on these questions; “Further evidence” names them")
-    return tuple(told)
+        checks = "1 check is" if absent == 1 else f"{absent} checks are"
+        lines.append(f"{checks} not available on these questions; “Further evidence” lists them")
+    return tuple(lines)
+
+
+# Numbers and the picture
+
+_NAMES = {
+    "needs_both": "evidence that needs question and answer together",
+    "share_beyond_random": "more that needs the key words than random words",
+    "adds_to_confidence": "AUC gained over the model's own confidence",
+    "auc_above_nulls": "AUC gained over the best probe that sees less",
+}
+_SHARES = {
+    "question alone": ("question", "knockout"),
+    "answer alone": ("answer", "knockout"),
+    "either of them": ("either", "knockout"),
+    "needs the question's key words": (NEEDS_QUESTION, "knockout"),
+    "needs random words": (NEEDS_QUESTION, "random"),
+}
+
+
+def _numbers(findings: Findings, readings: Sequence[Reading]) -> tuple[Number, ...]:
+    """The numbers of the answer, dataset by dataset, with unit, interval and verdict."""
+    numbers = []
+    for dataset in findings.datasets:
+        where = f" ({display_name(dataset)})" if len(findings.datasets) > 1 else ""
+        for claim, name in _NAMES.items():
+            reading = next((one for one in readings if (one.dataset, one.claim) == (dataset, claim)), None)
+            if reading is not None:
+                numbers.append(_number(f"{name}{where}", reading.estimate, reading.unit, reading.verdict))
+        for name, (part, cut) in _SHARES.items() if dataset in _spoken(findings) else ():
+            share = share_at(findings, dataset, cut, part)
+            numbers.append(_number(f"evidence: {name}{where}", share, "share of the evidence"))
+        numbers.append(_number(f"AUC of the probe{where}", nested_auc(findings, dataset), "AUC"))
+        confidence = auc_of(findings, dataset, "confidence-mean", None)
+        numbers.append(_number(f"AUC of the model's own confidence{where}", confidence, "AUC"))
+    return tuple(number for number in numbers if number.value is not None)
+
+
+def _number(name: str, value: Estimate | None, unit: str, verdict: Verdict | None = None) -> Number:
+    if value is None:
+        return Number(name, None, None, None, unit, verdict)
+    return Number(name, finite(value.value), finite(value.ci_low), finite(value.ci_high), unit, verdict)
+
+
+def _bars(findings: Findings) -> tuple[Bar, ...]:
+    """The parts over the band, of a single dataset beside those under random words; none without one to quote."""
+    spoken = _spoken(findings)
+    if len(findings.datasets) > 1:
+        return tuple(bar for name in spoken if (bar := _bar(findings, name, display_name(name))))
+    bars = [_bar(findings, name, words, cut) for name in spoken for cut, words in _BARS.items()]
+    return tuple(bar for bar in bars if bar)
+
+
+_BARS = {"knockout": "Key words hidden", "random": "Random words hidden"}
+
+
+def _bar(findings: Findings, dataset: str, label: str, intervention: str = "knockout") -> Bar | None:
+    shares = {part: share for part in PARTS if (share := share_at(findings, dataset, intervention, part)) is not None}
+    if set(shares) != set(PARTS):
+        return None
+    first = shares[TOGETHER]
+    values = {part: share.value for part, share in shares.items()}
+    return Bar(label, values, finite(first.ci_low), finite(first.ci_high), intervention != "knockout")
+
+
+# Next steps
+
+
+def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextStep, ...]:
+    """At most three, the most useful first."""
+    if findings.random_weights:
+        return (NextStep("Run it with trained weights."),)
+    folder = findings.folder or "RUN"
+    made = set(findings.experiments["experiment"].to_list()) if findings.experiments.height else set()
+    steps = _layers_to_leave_out(readings, len(findings.datasets) > 1)
+    if not _spoken(findings):
+        steps.append(NextStep("Ask more questions: these are too few for an answer."))
+    if "matched" not in made:
+        again = command_again(findings, folder, evidence="matched,wordings")
+        steps.append(NextStep("Rule out that the wording alone explains it:", again))
+    if any(one.claim == "adds_to_confidence" and one.verdict == "yes" for one in readings):
+        again = command_again(findings, folder, keep="states,states-cut,detection")
+        detect = shlex.join(["anchorscope", "detect", folder, "--out", f"{folder}-detectors"])
+        steps.append(NextStep("Train a hallucination detector:", f"{again} && {detect}"))
+    return tuple(steps[:MOST_STEPS])
+
+
+def command_again(findings: Findings, folder: str, **options: str) -> str:
+    """What adds something to the run: a command, or a call in Python where no command line can name the model."""
+    if findings.options is not None:
+        named = "".join(f", {name}={value!r}" for name, value in {**findings.options, **options}.items())
+        return f"anchorscope.run(model, tokenizer=tokenizer, out={folder!r}{named})"
+    words = ["anchorscope", "run", f"{folder}/recipe.toml", "--out", folder]
+    return shlex.join([*words, *(word for name, value in options.items() for word in (f"--{name}", value))])
+
+
+def _layers_to_leave_out(readings: Sequence[Reading], several: bool) -> list[NextStep]:
+    """Layers at which random words do more than a quarter of what the key words do."""
+    controls = [one for one in readings if one.claim == "random_small" and one.key and one.failing]
+    failing = {layer for control in controls for layer in control.failing or ()}
+    if failing and several:
+        return [NextStep("Do not interpret the layers where random words fail as a control (see “Can I trust it?”).")]
+    if failing:
+        where = layer_names(tuple(failing))
+        return [NextStep(f"Do not interpret ΔP at {where}: random words change too much there.")]
+    return []
+
+
+def number_text(value: Number) -> str:
+    """A number in words: shares in percent, others with two digits."""
+    ends = [end for end in (value.ci_low, value.ci_high) if end is not None]
+    low, high = ends if len(ends) == 2 else (float("nan"), float("nan"))
+    shown = Estimate(value.value or 0.0, low, high, 0, "")
+    share = value.unit == "share of the evidence"
+    return estimate(shown, 0, 100.0, "%") if share else estimate(shown, 2)

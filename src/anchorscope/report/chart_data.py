@@ -106,8 +106,8 @@ def delta_p_chart(
         menus,
         group_looks(datasets),
         panels,
-        mark_words="l* of a fold: the layer that sorts its items",
-        point_words="at the layer that is tested: quoted in the text",
+        mark_words="l*: the layer that sorts the items",
+        point_words="tested layer",
         relative=relative,
         note="" if whole else "Further curves are in curves.csv.",
     )

@@ -1,7 +1,7 @@
-"""A page made of sections: text, figures, tables and answers, one after the other, as HTML and as plain text.
+"""A page made of sections: text, charts, tables, readings and folded parts, as HTML and as plain text.
 
-The calibration's page and the detectors' are made of nothing else; the further experiments of a run's page are such
-sections too. What a section holds is data; how it looks is said once, in templates/parts.*.j2.
+Every page is a `SectionsPage`: run, comparison, study, detectors, calibration. A section holds data; how it looks is
+defined once, in templates/parts.*.j2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-from anchorscope.report.answer_card import AnswerCard, card_html
+from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.page_writer import FRAME_SCRIPTS, write_page
 from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import Table
 
 Tables = tuple[tuple[str, Table], ...]
-"""Each with the line that stands above it, which may be empty."""
+"""Each with the line above it, which may be empty."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,11 @@ class SectionFigure:
     caption: str
     narrow: bool = False
     """Whether it is not drawn over the whole width."""
+    live: str = ""
+    """The id of the interactive chart that takes its place where scripts run."""
+    title: str = ""
+    text: tuple[str, ...] = ()
+    """Paragraphs below it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Section:
     tables: Tables = ()
     figures: tuple[SectionFigure, ...] = ()
     answer: str = ""
-    """What came out, in one sentence; among others, a section with one is folded behind it."""
+    """What came out, in one sentence; a folded part with one shows it."""
     verdict: Verdict | None = None
     docs: str = ""
     """The page of the docs that says how it is computed."""
@@ -57,6 +60,12 @@ class Section:
     """Folded parts at its end."""
     live: str = ""
     """The id of what a script draws in place of the tables."""
+    parts: tuple["Section", ...] = ()
+    """Open parts, after its own content."""
+    code: str = ""
+    """Something to copy."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Name → address of another page in the same folder."""
 
 
 def filled(*tables: tuple[str, Table]) -> Tables:
@@ -71,13 +80,17 @@ class SectionsPage:
     kicker: str
     title: str
     lead: Sequence[str]
-    """Sentences that come first."""
+    """Sentences that come first, after the card."""
     sections: Sequence[Section]
     command: str = ""
     """What repeats it."""
     files: Mapping[str, str] = field(default_factory=dict)
     card: AnswerCard | None = None
-    """Stands above the sentences."""
+    """The answer, above everything else."""
+    figures: tuple[SectionFigure, ...] = ()
+    """Charts of the first screen, beside the card's picture."""
+    short_title: str = ""
+    """Of the browser's tab."""
 
 
 def write_sections_page(
@@ -87,9 +100,7 @@ def write_sections_page(
     scripts: Sequence[str] = FRAME_SCRIPTS,
     data: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write NAME.html and NAME.md; the figures must already lie in out/figures."""
-    content = {"page": page, "card": Markup(card_html(page.card)) if page.card else ""}
-    write_page("sections.html", content, out, scripts=scripts, data=data)
-    write_page("sections.md", content, out)
-    for kind in ("html", "md"):
-        (out / f"sections.{kind}").rename(out / f"{name}.{kind}")
+    """Write NAME.html and NAME.md; the figures must already be in out/figures."""
+    content = {"page": page, "card": page.card}
+    write_page("sections.html", content, out, name=f"{name}.html", scripts=scripts, data=data)
+    write_page("sections.md", content, out, name=f"{name}.md")

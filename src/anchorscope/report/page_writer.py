@@ -40,7 +40,7 @@ CHART_SCRIPTS = (
 """What every page with a chart needs, in the order in which they build on each other."""
 REPORT_SCRIPTS = (*CHART_SCRIPTS, "item_store", "item", "item_list", "explorer")
 """The scripts of report.html."""
-STYLES = ("chart", "explorer", "compare", "detection", "sections", "print")
+STYLES = ("chart", "explorer", "detection", "print")
 """Style sheets beside the page's own."""
 
 _DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
@@ -51,14 +51,15 @@ _SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but th
 
 
 def write_page(
-    name: str,
+    template: str,
     content: Mapping[str, Any],
     out: Path,
     *,
+    name: str,
     scripts: Sequence[str] = FRAME_SCRIPTS,
     data: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write NAME from its template NAME.j2, as HTML with figures, scripts and data inside or as Markdown.
+    """Write NAME from TEMPLATE.j2, as HTML with figures, scripts and data inside or as Markdown.
 
     A template of HTML extends page.html.j2. The scripts find the data by their names, as `pageData(NAME)`.
     """
@@ -74,7 +75,7 @@ def write_page(
         }
     else:
         page = _environment(autoescape=False, finalize=_plain_text)
-    (out / name).write_text(page.get_template(f"{name}.j2").render(content), encoding="utf-8")
+    (out / name).write_text(page.get_template(f"{template}.j2").render(content), encoding="utf-8")
 
 
 def fragment(name: str, content: Mapping[str, Any]) -> str:

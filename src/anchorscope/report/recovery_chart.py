@@ -50,7 +50,7 @@ class RecoveryChart(Display):
         data = data.with_columns(pl.col("truth").fill_null("all"))
         notes = (
             "AUC of an experiment's score for items whose truth was planted in the question, against those where it "
-            "was planted in the answer; 0.5 is guessing, 1 perfect, below 0.5 the wrong way round. Lines: 95 % "
+            "was planted in the answer; 0.5 is guessing, 1 perfect, below 0.5 the wrong way round. Lines: 95% "
             "intervals.",
         )
         return cls(data, notes, title)

@@ -7,12 +7,13 @@ from typing import Any
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
-from anchorscope.report.charts.delta_p import DeltaPChart, ReferenceLayerChart, TruthSplitChart
+from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.findings import Findings
 from anchorscope.report.panel_figure import experiment_charts
+from anchorscope.report.reading import Reading
 from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.all_statements import read
 
@@ -26,27 +27,23 @@ def figures_of(findings: Findings) -> list[Display]:
         DeltaPChart.from_findings(findings),
         ProbeAucChart.from_findings(findings),
         SurvivingSignalChart.from_findings(findings),
-        TruthSplitChart.from_findings(findings),
-        ReferenceLayerChart.from_findings(findings),
         *(chart.from_findings(findings) for chart in experiment_charts() if chart.was_made(findings)),
     ]
 
 
-def write_all(
-    findings: Findings, out: Path, progress: Progress | None = None, report: bool = True
-) -> list[dict[str, Any]]:
+def write_all(findings: Findings, out: Path, progress: Progress | None = None, report: bool = True) -> list[Reading]:
     """Write observations.json and answer.json and, with `report`, figures, report.md and report.html."""
     out.mkdir(parents=True, exist_ok=True)
-    observations = read(findings)
-    _write_json(out / "observations.json", observations)
-    _write_json(out / "answer.json", answer_card(findings, observations).record())
+    readings = read(findings)
+    _write_json(out / "observations.json", [reading.record() for reading in readings])
+    _write_json(out / "answer.json", answer_card(findings, readings).record())
     if report:
         listener, figures = progress or Silent(), figures_of(findings)
         listener.start("figures", len(figures))
         save_all(figures, out, listener)
         listener.finish()
-        write_report(findings, observations, out)
-    return observations
+        write_report(findings, readings, out)
+    return readings
 
 
 def _write_json(place: Path, content: Any) -> None:

@@ -1,36 +1,39 @@
-"""The page of a run: everything its templates show, put together.
-
-Answer card, chart, "Can I trust it?", items, detectors, further evidence, appendix: the answer first, then how sure,
-then why.
-"""
+"""The page of a run: the answer, the charts, whether to trust it, items, further evidence, how it was made."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from anchorscope.report import run_tables as tables
-from anchorscope.report import share_tables
-from anchorscope.report.answer_card import AnswerCard, answer_card
+from anchorscope.report.answer_card import AnswerCard, answer_card, number_text
 from anchorscope.report.chart_data import page_data
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, nested_auc, summary_of
 from anchorscope.report.items.explorer_data import item_data
-from anchorscope.report.methods_text import bibtex, methods_paragraph
-from anchorscope.report.page_sections import Section, filled
-from anchorscope.report.page_words import chart_words, label_words, run_line, shift_words
-from anchorscope.report.page_writer import REPORT_SCRIPTS, write_page
-from anchorscope.report.palette import display_name
+from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
+from anchorscope.report.page_writer import REPORT_SCRIPTS
+from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.panel_figure import catalogued_sections
-from anchorscope.report.shares import has_shares
-from anchorscope.report.statements.statement import Reading
-from anchorscope.report.wording import Table
+from anchorscope.report.reading import Reading, readings_table, verdicts_table
+from anchorscope.report.shares import has_shares, share_layer
+from anchorscope.report.wording import (
+    MISSING,
+    Table,
+    as_percent,
+    count,
+    listing,
+    number,
+    points,
+    short_percent,
+    spanned,
+)
+from anchorscope.stats.estimate import Estimate
 
 FILES = {
     "report.html, report.md": "this page, and the same as plain text",
-    "answer.json": "the answer card, for programs",
-    "observations.json": "every reading with number, interval and verdict, for programs",
-    "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
+    "answer.json": "the answer, for programs",
+    "observations.json": "every check with number, interval and verdict, for programs",
+    "figures/": "every figure as PNG, SVG and PDF, with its numbers as CSV",
     "evidence_parts.csv": "the parts of the evidence per layer and over the band, with controls",
     "evidence_items.parquet": "the terms of every item behind them",
     "evidence_tests.csv": "numbers beside the parts: differences to the control, displacement, AUCs",
@@ -46,75 +49,225 @@ FILES = {
     "recipe.toml": "the full configuration; running it repeats this run",
     "manifest.json": "versions, seeds, hashes, times; written last",
 }
-"""What lies in the folder; docs/run-folder.md has the columns."""
+"""The files of a run folder; docs/run-folder.md lists their columns."""
 
 POSITION_NOTES = {
     "final": "The probe reads the answer's last token, which has seen question and answer.",
-    "answer_end": "The probe reads the last token of the entity in the answer; a rule that does not look at the label "
-    "says which that is.",
-    "answer_before": "The probe reads the token just before the answer's entity, which has not seen the answer: "
-    "A-Anchored here means a verdict that needs neither the cut words nor the answer.",
+    "answer_end": "The probe reads the last token of the entity in the answer, found without looking at the label.",
+    "answer_before": "The probe reads the token before the answer's entity, which has not seen the answer: A-Anchored "
+    "here means a verdict that needs neither the key words nor the answer.",
 }
 """What each probe position can show."""
+WRONG_TRUE, WRONG_FALSE = 0.044, 0.014
+"""Share of wrong labels among answers that the grading rules call true (5 of 114) and false (4 of 291), on answers that
+they had not seen (docs/grading.md)."""
 
 
-def write_report(findings: Findings, observations: Sequence[Reading], out: Path) -> None:
-    """Write report.html and report.md; the figures must already lie in out/figures."""
-    content = _content(findings, observations, answer_card(findings, observations))
+def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> None:
+    """Write report.html and report.md; the figures must already be in out/figures."""
+    card = answer_card(findings, readings)
+    page = SectionsPage(
+        "anchorscope",
+        f"{findings.model}: does its sense of truth come from the question or from the answer?",
+        (),
+        _sections(findings, readings, card),
+        findings.command,
+        {name: words for name, words in FILES.items() if findings.experiments.height or "experiment" not in name},
+        card,
+        (*([_parts_figure()] if has_shares(findings) else []), _delta_p_figure()),
+        findings.model,
+    )
     data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
-    write_page("report.html", content, out, scripts=REPORT_SCRIPTS, data=data)
-    write_page("report.md", content, out)
+    write_sections_page(page, out, "report", REPORT_SCRIPTS, data)
 
 
-def _content(findings: Findings, observations: Sequence[Reading], card: AnswerCard) -> dict[str, Any]:
-    return {
-        "findings": findings,
-        "card": card,
-        "run_line": run_line(findings),
-        "has_shares": has_shares(findings),
-        "chart_words": chart_words(findings, observations),
-        "position_note": POSITION_NOTES.get(findings.position, ""),
-        "shares": share_tables.share_table(findings),
-        "share_layers": share_tables.layers_table(findings),
-        "share_tests": share_tables.tests_table(findings),
-        "ladder": share_tables.ladder_table(findings),
-        "reference": tables.reference_table(findings),
-        "label_words": label_words(findings),
-        "shift_words": shift_words(findings),
-        "trust": tables.trust_table(findings),
-        "probes": tables.probe_table(findings),
-        "surviving": tables.surviving_table(findings),
-        "moved": tables.moved_table(findings),
-        "detectors": tables.detectors_table(findings),
-        "experiments": experiment_sections(findings),
-        **(readings := _readings(observations)),
-        "sure_by_dataset": tables.statements_table(findings, readings["sure"]),
-        "described_by_dataset": tables.statements_table(findings, readings["described"]),
-        "methods": methods_paragraph(findings),
-        "bibtex": bibtex(findings),
-        "counts": tables.counts_table(findings),
-        "steps": tables.steps_table(findings),
-        "files": {
-            name: words
-            for name, words in FILES.items()
-            if findings.experiments.height or not name.startswith("experiment")
-        },
-    }
+def _parts_figure() -> SectionFigure:
+    return SectionFigure(
+        "evidence_parts",
+        "Four parts of the probe's evidence, stacked over the layers, a panel per dataset",
+        "Black lines: what needs the key words, and what needs random words.",
+    )
 
 
-def _readings(observations: Sequence[Reading]) -> dict[str, Any]:
-    """The readings by what they are."""
-    judged = [one for one in observations if one["standing"] != "by construction"]
-    first = [one for one in judged if one["key"] and one["standing"] != "description"]
-    return {
-        "sure": [
-            *(one for one in first if one["standing"] == "tested"),
-            *(one for one in first if one["standing"] == "control"),
-        ],
-        "described": [one for one in judged if one["key"] and one["standing"] == "description"],
-        "other_readings": [one for one in judged if not one["key"]],
-        "built_in": [one for one in observations if one["standing"] == "by construction"],
-    }
+def _delta_p_figure() -> SectionFigure:
+    return SectionFigure(
+        "delta_p",
+        "Mean change of the probability of the true label per layer, for Q-Anchored and A-Anchored items, plain and "
+        "corrected for the shift",
+        "ΔP in percentage points, with 95% intervals.",
+        live="delta-p-view",
+        title="The paper's chart: ΔP when the key words are hidden",
+    )
+
+
+def _sections(findings: Findings, readings: Sequence[Reading], card: AnswerCard) -> list[Section]:
+    further = experiment_sections(findings)
+    return [
+        _charts_section(findings, readings),
+        _trust_section(findings, readings, card),
+        Section("items", "Items", live="explorer"),
+        *([Section("further", "Further evidence", (_FURTHER,), more=tuple(further))] if further else []),
+        _methods_section(findings, readings),
+    ]
+
+
+_FURTHER = (
+    "Other ways to ask the same question, on the items, probes and groups of the chart, with 95% intervals. All "
+    "numbers are in experiments.csv."
+)
+
+
+def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
+    parts = (
+        "The probe's evidence for the truth has four parts, which sum to 100%: what only question and answer together "
+        "carry (the match: the only part that can be knowledge of the fact), what the question alone tells (hard "
+        "topics), what the answer alone tells (plausible strings, confidence), and what either tells. They are "
+        "averaged over a band of layers that is fixed before any share is computed: all layers whose AUC is within one "
+        "standard error of the best.",
+    )
+    lines = (
+        "ΔP is the change of the true label's probability under the same cut, in percentage points. Solid, Q-Anchored: "
+        "answers whose verdict flips at l* (the ticks). Dashed, A-Anchored: answers whose verdict stays. "
+        f"{_lines_words(findings)}",
+        "Two lines are no evidence of two pathways: items are sorted by what the cut does to them, so one group lies "
+        "below the other under every such rule, even in a simulated model with one pathway (−40 against −1). "
+        f"{_confounded_words(findings, readings)}",
+    )
+    note = (
+        "“On the line” is what the chart draws: all folds at one layer. “At each fold's l*” reads every fold at the "
+        "layer where its items were sorted, as the paper does; it is lower because sorting by flips at a layer selects "
+        f"what is low there. {POSITION_NOTES.get(findings.position, '')}"
+    )
+    more = [Section("", "ΔP under every rule", (note,), filled(("", tables.reference_table(findings))))]
+    layers = Section(
+        "parts",
+        "Each part per layer, beside its controls",
+        tables=filled(("", tables.share_layers_table(findings))),
+        live="share-view",
+    )
+    shown = has_shares(findings)
+    text = (*(parts if shown else ()), *lines)
+    return Section("chart", "How to read the charts", text, parts=(layers,) if shown else (), more=tuple(more))
+
+
+def _trust_section(findings: Findings, readings: Sequence[Reading], card: AnswerCard) -> Section:
+    single = len(findings.datasets) == 1
+    checks = [reading for reading in readings if reading.key and reading.standing in ("tested", "control")]
+    checks.sort(key=lambda reading: reading.standing != "tested")
+    each = readings_table(checks, subjects=not single)
+    numbers = Table(
+        ("number", "value", "verdict"),
+        tuple((one.name[:1].upper() + one.name[1:], number_text(one), one.verdict or "") for one in card.numbers),
+    )
+    tests = Section(
+        "checks",
+        "Tests and controls",
+        (
+            "Tests have p-values corrected together (Holm). Controls of the parts are checked over the same band of "
+            "layers, those of ΔP at every layer with a joint band.",
+        ),
+        filled(("", each if single else verdicts_table(checks, findings.datasets))),
+        more=() if single else (Section("", "Each with its numbers", (), filled(("", each))),),
+    )
+    probes = Section(
+        "probes",
+        "Is the probe any good, and what survives the cut?",
+        figures=(
+            SectionFigure(
+                "probe_auc",
+                "AUC per layer of the probes at each site, with baselines as level lines",
+                "AUC out of fold: 0.5 is guessing.",
+                narrow=single,
+                live="probe-view",
+            ),
+            SectionFigure(
+                "surviving_signal",
+                "AUC per layer: untouched, random words hidden, key words hidden with the same and with a new probe",
+                "“Trained again”: a new probe on the masked states.",
+                narrow=single,
+                live="surviving-view",
+            ),
+        ),
+        more=(
+            Section(
+                "",
+                "The numbers: probes and baselines, before and after the cut",
+                ("Every fold at its own reference layer, chosen on the other folds.",),
+                filled(("", tables.probe_table(findings)), ("", tables.surviving_table(findings))),
+            ),
+        ),
+    )
+    share = filled(
+        ("The parts over the band, and under every control", tables.share_table(findings)),
+        ("What else reads truth: AUC in half splits", tables.truth_readers_table(findings)),
+    )
+    bars = SectionFigure(
+        "evidence_bars", "Four parts of the probe's evidence, one bar per dataset", "Means over the band of layers."
+    )
+    parts = [
+        tests,
+        *([Section("share", "The parts and their controls", (), share, (bars,))] if has_shares(findings) else []),
+        probes,
+        Section("labels", "Are the labels right?", (label_words(findings),)),
+        _sorting_section(findings),
+    ]
+    return Section(
+        "trust",
+        "Can I trust it?",
+        tuple(f"{warning}." for warning in card.warnings),
+        filled(("", numbers)),
+        parts=tuple(parts),
+    )
+
+
+def _sorting_section(findings: Findings) -> Section:
+    text = (
+        "Without its question an answer gives a probe less reason to say “true”, so the cut can push all verdicts "
+        "towards “false”: true answers flip, false ones have nowhere to go. " + shift_words(findings)
+    )
+    groups = Section(
+        "",
+        "The groups: who is in them, and sorted at other layers",
+        (
+            "The corrected rule makes the groups alike in true answers by design. Kappa: agreement of the verdicts "
+            "before and after the cut beyond chance.",
+            "Sorting by flips at one layer lowers the curve there in any case. A trough that moves with the sorting "
+            "layer comes from the sorting, one that stays comes from the model.",
+        ),
+        filled(("", tables.groups_table(findings)), ("", tables.moved_table(findings))),
+    )
+    return Section("sorting", "Does the paper's rule sort by label?", (text,), more=(groups,))
+
+
+def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section:
+    several = len(findings.datasets) > 1
+    described = [one for one in readings if one.standing == "description"]
+    built_in = [one for one in readings if one.standing == "by construction"]
+    all_checks = Section(
+        "",
+        "All checks",
+        (
+            "A check is “yes” or “no” only if its whole 95% interval lies on one side of the threshold. Statements "
+            "about a whole curve use a band for all layers. These are not corrected for how many there are.",
+        ),
+        filled(
+            ("", readings_table(described, subjects=several)),
+            ("Without a verdict: the sorting rule causes these by itself", readings_table(built_in, subjects=several)),
+            ("Numbers beside the parts, p-values not corrected", tables.share_tests_table(findings)),
+        ),
+    )
+    return Section(
+        "methods",
+        "Methods",
+        (run_line(findings),),
+        facts=findings.facts,
+        more=(
+            all_checks,
+            Section("", "From questions to items", (), filled(("", tables.counts_table(findings)))),
+            Section("", "Methods paragraph and BibTeX, to copy", (methods_paragraph(findings),), code=bibtex(findings)),
+            Section("", "Time and memory", (), filled(("", tables.steps_table(findings)))),
+        ),
+    )
 
 
 def experiment_sections(findings: Findings) -> list[Section]:
@@ -124,12 +277,174 @@ def experiment_sections(findings: Findings) -> list[Section]:
 
 
 def _unavailable_section(findings: Findings) -> Section | None:
-    """What was asked for and cannot be done on this run."""
+    """What was asked for and can't be done on this run."""
     reasons = findings.unavailable.select(pl.col("dataset", "experiment", "reason").fill_null("–"))
     rows = tuple((display_name(dataset), experiment, reason) for dataset, experiment, reason in reasons.iter_rows())
     if not rows:
         return None
-    what = "1 thing" if len(rows) == 1 else f"{len(rows)} things"
-    answer = f"{what} cannot be said on this model and these questions, each for its reason."
+    checks = "1 check is" if len(rows) == 1 else f"{len(rows)} checks are"
     table = Table(("dataset", "experiment", "reason"), rows, 3)
+    answer = f"{checks} not available on this model and these questions."
     return Section("unavailable", "Not available", (), filled(("", table)), answer=answer)
+
+
+# Sentences that depend on the numbers
+
+
+def run_line(findings: Findings) -> str:
+    """What was run: whose answers, how many, how many are used."""
+    names = listing([display_name(dataset) for dataset in findings.datasets])
+    asked, used, true = (_total(findings, column) for column in ("asked", "used", "used_true"))
+    supplied = sum(findings.supplied.values())
+    if not supplied:
+        opening = f"{findings.model} answered {count(asked)} questions ({names})"
+    elif asked is not None and supplied >= asked:
+        opening = f"{count(supplied)} answers were supplied, not written by {findings.model} ({names})"
+    else:
+        opening = f"{count(supplied)} of {count(asked)} answers were supplied, the model wrote the rest ({names})"
+    return (
+        f"{opening}; {count(used)} are used, {count(true)} of them true. Evidence is the log-odds of truth that a "
+        f"linear probe reads from the model's states ({findings.site} output, position “{findings.position}”). Key "
+        "words say what the question asks about; hiding them means cutting attention to them."
+    )
+
+
+def _total(findings: Findings, column: str) -> int | None:
+    return int(findings.counts[column].sum()) if column in findings.counts.columns else None
+
+
+def _lines_words(findings: Findings) -> str:
+    """Where the drawn ΔP lines are at the tested layer."""
+    lines = []
+    for dataset in findings.datasets:
+        layer = share_layer(findings, dataset)
+        q, a = (tables.drawn_at(findings, dataset, "plain", group, layer) for group in GROUPS)
+        name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
+        lines.append(f"{name}{points(q)} and {points(a)} (layer {layer})")
+    return f"Under the plain rule the Q- and A-Anchored lines are at {'; '.join(lines)}."
+
+
+def _confounded_words(findings: Findings, readings: Sequence[Reading]) -> str:
+    """How far the plain groups are the true and the false answers under another name."""
+    sorted_by_label = {
+        one.dataset
+        for one in readings
+        if (one.assignment, one.claim, one.verdict) == ("plain", "sorts_by_label", "yes")
+    }
+    true = {
+        name: [_summary(findings, name, "true_share", group=group) for group in GROUPS] for name in findings.datasets
+    }
+    known = [name for name, shares in true.items() if all(shares)]
+    named = [name for name in known if name in sorted_by_label] or known
+    if not named:
+        return ""
+    spans = [spanned((one.value for name in named if (one := true[name][place])), as_percent) for place in (0, 1)]
+    where = f" on {listing([display_name(name) for name in named])}" if len(findings.datasets) > 1 else ""
+    opening = f"The paper's rule is confounded{where}:" if sorted_by_label else f"Under the paper's rule{where}"
+    return f"{opening} {spans[0]} of its Q-Anchored answers are true, {spans[1]} of its A-Anchored ones."
+
+
+def label_words(findings: Findings) -> str:
+    """What wrong labels would do to the numbers."""
+    known = {"supplied_labels", "asked"} <= set(findings.counts.columns)
+    if known and 0 < int(findings.counts["asked"].sum()) <= int(findings.counts["supplied_labels"].sum()):
+        return "All labels were supplied. Wrong labels pull an AUC towards 0.5; the parts are ratios and hardly move."
+    aucs = [nested_auc(findings, dataset) for dataset in findings.datasets]
+    best = max((auc.value for auc in aucs if auc is not None), default=None)
+    text = (
+        f"Labels are graded by rules; of answers checked by hand, {as_percent(WRONG_TRUE)} of those called true and "
+        f"{as_percent(WRONG_FALSE)} of those called false were wrong. Random errors pull an AUC towards 0.5"
+    )
+    if best is not None:
+        clean = min(1.0, 0.5 + (best - 0.5) / (1 - WRONG_TRUE - WRONG_FALSE))
+        text += f" (that many would make {number(clean, 2)} look like {number(best, 2)})"
+    return f"{text}; the parts are ratios and hardly move."
+
+
+def shift_words(findings: Findings) -> str:
+    """How far the cut moves all verdicts one way, and what is left without that."""
+    moved, left = [], []
+    for dataset in findings.datasets:
+        before, after = (_summary(findings, dataset, f"mean_probability_{when}") for when in ("before", "after"))
+        flips, shuffled = (
+            _summary(findings, dataset, name, "corrected", Q_ANCHORED) for name in ("group_share", "null_share")
+        )
+        name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
+        ends = (MISSING if end is None else number(end.value, 2) for end in (before, after))
+        moved.append(f"{name}{' to '.join(ends)}")
+        left.append(f"{name}{short_percent(flips)} (with shuffled scores {short_percent(shuffled)})")
+    return (
+        f'The cut changes the mean probability of "true" from {", ".join(moved)}. Corrected for that shift, these '
+        f"shares of the items flip: {', '.join(left)}."
+    )
+
+
+def _summary(
+    findings: Findings, dataset: str, quantity: str, rule: str = "plain", group: str | None = None
+) -> Estimate | None:
+    return summary_of(findings, dataset, quantity, assignment=rule, intervention="knockout", group=group)
+
+
+# What a paper can say of the run
+
+BIBTEX = """@inproceedings{luo2026two,
+  title     = {Two Pathways to Truthfulness: On the Intrinsic Encoding of {LLM} Hallucinations},
+  author    = {Luo, Wen and Peng, Guangyue and Li, Wei and Wei, Shaohang and Song, Feifan and Wang, Liang and
+               Yang, Nan and Zhang, Xingxing and Jin, Jing and Wei, Furu and Wang, Houfeng},
+  booktitle = {Proceedings of the 64th Annual Meeting of the Association for Computational Linguistics
+               (Volume 1: Long Papers)},
+  pages     = {25580--25626},
+  year      = {2026},
+  eprint    = {2601.07422},
+  archiveprefix = {arXiv}
+}
+@software{anchorscope,
+  title   = {anchorscope: where a language model's sense of truth comes from},
+  author  = {{The anchorscope contributors}},
+  version = {VERSION},
+  year    = {2026},
+  license = {Apache-2.0}
+}"""
+"""The paper whose method this follows, and this program; CITATION.cff has the same."""
+
+
+def methods_paragraph(findings: Findings) -> str:
+    """The run in the words of a methods section."""
+    facts = findings.facts
+    names = listing([display_name(dataset) for dataset in findings.datasets])
+    shown = [
+        f"{name.capitalize()}: {facts[name]}."
+        for name in ("prompt", "answers", "balance", "exact tokens")
+        if name in facts
+    ]
+    sentences = [
+        f"Answers of {facts.get('model', findings.model)} on {names}.",
+        *shown,
+        f"Linear probes (L2-regularised logistic regression) read the {findings.site} output of each of "
+        f"{findings.n_layers} layers at the position “{findings.position}”; reference layers were chosen on the other "
+        "folds.",
+        "Attention from all later tokens to the question's key words was cut in every layer up to the one that is "
+        "read. The probe's evidence is divided into four parts by the direct effect of a partially linear model: what "
+        "the state with the key words cut, the state before the answer, and both side by side leave of it, estimated "
+        "by half-splits with ridge regressions out of fold; controls are cuts of random words of equal attention, "
+        "another site of the clean run, and permuted labels.",
+    ]
+    if "statistics" in facts:
+        sentences.append(
+            f"Statistics: {facts['statistics']}; intervals are 95% bootstrap intervals over groups, and p-values of "
+            "the tested questions are corrected by Holm's method."
+        )
+    if version := _version(findings):
+        sentences.append(f"anchorscope {version}.")
+    return " ".join(sentences)
+
+
+def bibtex(findings: Findings) -> str:
+    """What to cite."""
+    return BIBTEX.replace("VERSION", _version(findings) or "0.1.0")
+
+
+def _version(findings: Findings) -> str:
+    """Of anchorscope, from the list of versions."""
+    versions = findings.facts.get("versions", "").split(", ")
+    return next((one.split(" ", 1)[1] for one in versions if one.startswith("anchorscope ")), "")

@@ -1,21 +1,26 @@
-"""The tables of a run's page, as plain text in cells: both templates (HTML and Markdown) draw the same ones."""
+"""The tables of a run's page: parts of the evidence, probes and what survives the cut, groups, counts and times."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.card_tiles import MARKS
-from anchorscope.report.charts.delta_p import shift_title
 from anchorscope.report.charts.line_chart import drawable
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
 from anchorscope.report.looks import BASELINES
-from anchorscope.report.page_words import drawn_at
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.shares import share_layer
-from anchorscope.report.statements.statement import Reading, short_number
-from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate, number, percent, points
+from anchorscope.report.shares import (
+    CONTROLS,
+    NEEDS,
+    PARTS,
+    band_layers,
+    results_of,
+    share_at,
+    share_layer,
+    share_rows,
+    truth_readers,
+)
+from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate, number, p_value_cell, percent, points
 from anchorscope.stats.estimate import Estimate
 
 _COUNTS = {
@@ -34,15 +39,103 @@ _COUNTS = {
     "groups": "groups",
     "relations": "relations",
 }
+_CUTS = {"knockout": "key words hidden"} | CONTROLS
+_QUANTITIES = {
+    "above_random": "{}: more than under random words",
+    "floor": "not in the clean state of another site",
+    "displacement": "how far the cut moves states: {}",
+    "directions": "principal directions of every view",
+}
 
 
 def counts_table(findings: Findings) -> Table:
     """What became of the questions."""
-    known = [key for key in _COUNTS if key in findings.counts.columns]
+    columns = [key for key in _COUNTS if key in findings.counts.columns]
     rows = tuple(
-        (display_name(row["dataset"]), *(count(row[key]) for key in known)) for row in findings.counts.to_dicts()
+        (display_name(row["dataset"]), *(count(row[key]) for key in columns)) for row in findings.counts.to_dicts()
     )
-    return Table(("dataset", *(_COUNTS[key] for key in known)), rows)
+    return Table(("dataset", *(_COUNTS[key] for key in columns)), rows)
+
+
+def share_table(findings: Findings) -> Table:
+    """The parts over the band, under the knockout and every control."""
+    rows = []
+    for cut, cut_words in _CUTS.items():
+        for part, part_words in (PARTS | NEEDS).items():
+            shares = [share_at(findings, name, cut, part) for name in findings.datasets]
+            if any(shares):
+                cells = (NOTHING if share is None else estimate(share) for share in shares)
+                rows.append((cut_words, part_words, *cells))
+    heads = [f"{display_name(name)}, layers {band_layers(findings, name)}" for name in findings.datasets]
+    return Table(("", "share of the evidence", *heads), tuple(rows), 2)
+
+
+def share_tests_table(findings: Findings) -> Table:
+    """The numbers beside the parts, one per row."""
+    rows = []
+    for dataset in findings.datasets:
+        for quantity, words in _QUANTITIES.items():
+            for result in results_of(findings, dataset, quantity):
+                value = count(round(result.estimate.value)) if quantity == "directions" else estimate(result.estimate)
+                p = p_value_cell(result.p_value) if quantity in ("above_random", "floor") else NOTHING
+                what = words.format((PARTS | NEEDS).get(result.group, result.intervention))
+                rows.append((display_name(dataset), what, value, p, count(result.estimate.n)))
+    return Table(("dataset", "quantity", "value", "p", "items"), tuple(rows), 2)
+
+
+def share_layers_table(findings: Findings) -> Table:
+    """The parts layer by layer: the numbers behind the chart."""
+    columns = {words: ("knockout", part) for part, words in PARTS.items()}
+    columns |= {f"{words}, {CONTROLS['random']}": ("random", part) for part, words in NEEDS.items()}
+    lines = []
+    for dataset in findings.datasets:
+        cells = [
+            {row["layer"]: _with_interval(row) for row in share_rows(findings, dataset, *key).iter_rows(named=True)}
+            for key in columns.values()
+        ]
+        lines += [
+            (display_name(dataset), str(layer), *(column.get(layer, NOTHING) for column in cells))
+            for layer in sorted(set().union(*cells))
+        ]
+    return Table(("dataset", "layer", *columns), tuple(lines))
+
+
+def _with_interval(row: dict[str, float | None]) -> str:
+    share, *ends = (row[name] for name in ("share", "ci_low", "ci_high"))
+    shown = [number(end, 2) for end in ends if end is not None]
+    return number(share or 0.0, 2) + (f" [{', '.join(shown)}]" if len(shown) == 2 else "")
+
+
+def truth_readers_table(findings: Findings) -> Table:
+    """AUC of the probe beside probes that see less."""
+    readers = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
+    names = dict.fromkeys(name for by_name in readers.values() for name in by_name)
+    rows = [
+        (name, *(estimate(by_name[name], 3) if name in by_name else NOTHING for by_name in readers.values()))
+        for name in names
+    ]
+    return Table(("AUC", *(display_name(name) for name in readers)), tuple(rows))
+
+
+def drawn_at(findings: Findings, dataset: str, rule: str, group: str, layer: int | None) -> Estimate | None:
+    """ΔP of the drawn line at one layer."""
+    wanted = {
+        "dataset": dataset,
+        "site": findings.site,
+        "position": findings.position,
+        "intervention": "knockout",
+        "assignment": rule,
+        "group": group,
+        "truth": "all",
+        "layer": -1 if layer is None else layer,
+    }
+    rows = findings.curves.filter(*(pl.col(name) == value for name, value in wanted.items()))
+    rows = rows.filter(pl.col("delta_p").is_finite())
+    if not rows.height:
+        return None
+    row = rows.row(0, named=True)
+    low, high = (float("nan") if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
+    return Estimate(row["delta_p"], low, high, row["n"], "bootstrap over groups")
 
 
 def reference_table(findings: Findings) -> Table:
@@ -53,35 +146,34 @@ def reference_table(findings: Findings) -> Table:
         for assignment, rule in RULES.items():
             cells = []
             for group in GROUPS:
-                own = summary_of(
-                    findings, dataset, "delta_p_reference", assignment=assignment, intervention="knockout", group=group
-                )
-                drawn = drawn_at(findings, dataset, assignment, group, layer)
-                cells += [points(drawn), points(own), count(own.n) if own else MISSING]
+                own = _summary(findings, dataset, "delta_p_reference", assignment, group)
+                line = drawn_at(findings, dataset, assignment, group, layer)
+                cells += [points(line), points(own), count(own.n) if own else MISSING]
             rows.append((display_name(dataset), rule, MISSING if layer is None else str(layer), *cells))
-    head = (
-        "dataset",
-        "rule",
-        "layer",
-        *(cell for group in ("Q", "A") for cell in (f"{group} on the line", f"{group} at each fold's l*", "items")),
-    )
-    return Table(head, tuple(rows), 2)
+    groups = (f"{group} {column}" for group in ("Q", "A") for column in ("on the line", "at each fold's l*", "items"))
+    return Table(("dataset", "rule", "layer", *groups), tuple(rows), 2)
 
 
-def trust_table(findings: Findings) -> Table:
-    """The numbers that say how far the groups can be trusted, plain beside corrected."""
+def groups_table(findings: Findings) -> Table:
+    """Who is in the groups, under the plain and the corrected rule."""
     rows = []
     for dataset in findings.datasets:
-        for assignment in [name for name in RULES if name != "cross-fitted"]:
-
-            def of(quantity: str, group: str | None = None, rule: str = assignment, name: str = dataset) -> Any:
-                return summary_of(findings, name, quantity, assignment=rule, intervention="knockout", group=group)
-
-            true = [percent(of("true_share", group)) for group in GROUPS]
-            shares = [percent(of(quantity, Q_ANCHORED)) for quantity in ("group_share", "null_share")]
-            rows.append((display_name(dataset), RULES[assignment], *true, *shares, estimate(of("kappa"))))
+        for rule in ("plain", "corrected"):
+            true = [percent(_summary(findings, dataset, "true_share", rule, group)) for group in GROUPS]
+            shares = [
+                percent(_summary(findings, dataset, quantity, rule, Q_ANCHORED))
+                for quantity in ("group_share", "null_share")
+            ]
+            kappa = estimate(_summary(findings, dataset, "kappa", rule))
+            rows.append((display_name(dataset), RULES[rule], *true, *shares, kappa))
     head = ("dataset", "rule", "true among Q", "true among A", "Q share", "Q share if shuffled", "kappa")
     return Table(head, tuple(rows), 2)
+
+
+def _summary(
+    findings: Findings, dataset: str, quantity: str, rule: str = "plain", group: str | None = None
+) -> Estimate | None:
+    return summary_of(findings, dataset, quantity, assignment=rule, intervention="knockout", group=group)
 
 
 def probe_table(findings: Findings) -> Table:
@@ -89,13 +181,14 @@ def probe_table(findings: Findings) -> Table:
     sites = sorted(findings.probe_scores.filter(pl.col("kind") == "transfer")["site"].drop_nulls().unique().to_list())
 
     def row(label: str, kind: str, site: str | None) -> tuple[str, ...]:
-        found = [
+        aucs = (
             nested_auc(findings, dataset, kind=kind, site=site) if site else auc_of(findings, dataset, kind, None)
             for dataset in findings.datasets
-        ]
-        return (label, *(estimate(one, 3) for one in found))
+        )
+        return (label, *(estimate(auc, 3) for auc in aucs))
 
     rows = [row(f"probe at {site}", "nested", site) for site in sites]
+    rows.append(row(f"probe at {findings.site} and confidence", "nested+confidence", findings.site))
     rows.append(row(f"probe at {findings.site}, within relations", "nested-within-relation", findings.site))
     rows += [row(f"baseline: {label}", kind, None) for kind, label in BASELINES.items()]
     return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
@@ -103,45 +196,19 @@ def probe_table(findings: Findings) -> Table:
 
 def surviving_table(findings: Findings) -> Table:
     """AUC under the interventions, every fold at its own l*, headline site; and what permuted labels would give."""
-    plan = {
+    kinds = {
         "untouched": ("nested", "clean"),
-        "random tokens cut, same probe": ("nested", "random"),
-        "question cut, same probe": ("nested", "knockout"),
-        "question cut, probe trained again": ("nested-refit", "knockout"),
+        "random words hidden, same probe": ("nested", "random"),
+        "key words hidden, same probe": ("nested", "knockout"),
+        "key words hidden, probe trained again": ("nested-refit", "knockout"),
     }
     rows = []
-    for label, (kind, intervention) in plan.items():
-        found = [nested_auc(findings, dataset, intervention, kind=kind) for dataset in findings.datasets]
-        rows.append((label, *(estimate(one, 3) for one in found)))
-    chance = [summary_of(findings, dataset, "auc_permuted", group="refit") for dataset in findings.datasets]
-    rows.append(("the same with permuted labels: chance", *(estimate(one, 3) for one in chance)))
+    for label, (kind, intervention) in kinds.items():
+        aucs = (nested_auc(findings, dataset, intervention, kind=kind) for dataset in findings.datasets)
+        rows.append((label, *(estimate(auc, 3) for auc in aucs)))
+    chance = (summary_of(findings, dataset, "auc_permuted", group="refit") for dataset in findings.datasets)
+    rows.append(("the same with permuted labels: chance", *(estimate(auc, 3) for auc in chance)))
     return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
-
-
-def controls_table(findings: Findings) -> Table:
-    """What the controls did at l*."""
-    rows = []
-    for dataset in findings.datasets:
-        name = display_name(dataset)
-
-        def of(quantity: str, what: str, group: str | None = None, of_set: str = dataset) -> Any:
-            return summary_of(findings, of_set, quantity, assignment="plain", intervention=what, group=group)
-
-        for group in GROUPS:
-            for label, quantity in (("", "delta_p_reference"), (", as many tokens as E_Q", "delta_p_matched")):
-                found = of(quantity, "random", group)
-                rows.append((name, f"random: ΔP of {group}{label}", points(found), count(found.n if found else None)))
-        for what, words in (
-            ("random", "random: flips"),
-            ("none", "nothing cut: flips"),
-            ("knockout", "knockout: flips"),
-        ):
-            found = of("flip_rate", what)
-            rows.append((name, words, percent(found), count(found.n if found else None)))
-        noise = of("noise_log_odds_p99", "none")
-        shown = MISSING if noise is None else f"{noise.value:.2g}"
-        rows.append((name, "nothing cut: 99 % of log-odds move by less than", shown, count(noise.n if noise else None)))
-    return Table(("dataset", "control", "value", "items"), tuple(rows), 2)
 
 
 def moved_table(findings: Findings) -> Table:
@@ -151,58 +218,19 @@ def moved_table(findings: Findings) -> Table:
     shifts = sorted(curves["shift"].unique().to_list())
     rows = []
     for dataset in findings.datasets:
-        cells = []
-        for shift in shifts:
-            rows_here = curves.filter((pl.col("dataset") == dataset) & (pl.col("shift") == shift)).sort("delta_p")
-            cells.append(_lowest_cell(rows_here))
-        rows.append((display_name(dataset), *cells))
-    return Table(("lowest Q-Anchored ΔP", *(shift_title(shift) for shift in shifts)), tuple(rows))
+        own = curves.filter(pl.col("dataset") == dataset)
+        lowest = [own.filter(pl.col("shift") == shift).sort("delta_p").head(1).to_dicts() for shift in shifts]
+        cells = [f"{number(row['delta_p'], 1)} at layer {row['layer']}" for found in lowest for row in found]
+        rows.append((display_name(dataset), *(cells if len(cells) == len(shifts) else [NOTHING] * len(shifts))))
+    heads = (f"sorted at l* {'+' if shift > 0 else '−'} {abs(shift)}" if shift else "sorted at l*" for shift in shifts)
+    return Table(("lowest Q-Anchored ΔP", *heads), tuple(rows))
 
 
 def steps_table(findings: Findings) -> Table:
     """Seconds and memory of every step."""
-    rows = []
-    for row in findings.steps.to_dicts():
+
+    def cells(row: dict[str, Any]) -> tuple[str, str, str]:
         memory = row.get("peak_memory_mb")
-        rows.append((row["step"], number(row["seconds"], 1), MISSING if memory is None else number(memory, 0)))
-    return Table(("step", "seconds", "peak memory, MB"), tuple(rows))
+        return row["step"], number(row["seconds"], 1), MISSING if memory is None else number(memory, 0)
 
-
-def _lowest_cell(rows: pl.DataFrame) -> str:
-    if not rows.height:
-        return "no items"
-    row = rows.row(0, named=True)
-    return f"{number(row['delta_p'], 1)} at layer {row['layer']}"
-
-
-def detectors_table(findings: Findings) -> Table:
-    """What the run's own numbers say of detecting wrong answers: confidence, probe, and both together."""
-    rows = []
-    for label, measure in _DETECTORS.items():
-        rows.append((label, *(estimate(measure(findings, dataset), 3) for dataset in findings.datasets)))
-    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
-
-
-_DETECTORS: dict[str, Callable[[Findings, str], Estimate | None]] = {
-    "the model's own confidence": lambda findings, dataset: auc_of(findings, dataset, "confidence-mean", None),
-    "probe": lambda findings, dataset: nested_auc(findings, dataset),
-    "probe and confidence": lambda findings, dataset: nested_auc(findings, dataset, kind="nested+confidence"),
-}
-
-
-def statements_table(findings: Findings, readings: Sequence[Reading]) -> Table:
-    """Of several datasets: a line per statement, with each dataset's verdict and number."""
-    rows: dict[tuple[str | None, str], dict[str, Reading]] = {}
-    for one in readings:
-        if one["dataset"] is not None:
-            rows.setdefault((one["assignment"], one["claim"]), {})[one["dataset"]] = one
-    told = []
-    for (rule, _), found in rows.items():
-        first = next(iter(found.values()))
-        what = first["statement"] + (f" ({RULES[rule]})" if rule else "")
-        cells = (
-            f"{MARKS[found[name]['verdict']]} {short_number(found[name])}" if name in found else NOTHING
-            for name in findings.datasets
-        )
-        told.append((what[:1].upper() + what[1:], *cells))
-    return Table(("", *map(display_name, findings.datasets)), tuple(told))
+    return Table(("step", "seconds", "peak memory, MB"), tuple(cells(row) for row in findings.steps.to_dicts()))

@@ -105,7 +105,7 @@ def _rule_table(counts: pl.DataFrame) -> Table:
         for place, planted in enumerate(PLANTED):
             if matrix[place].sum():
                 cells = [
-                    f"{count(int(n))} ({number(100 * share, 0)}\u00a0%)"
+                    f"{count(int(n))} ({number(100 * share, 0)}%)"
                     for n, share in zip(matrix[place], shares[place], strict=True)
                 ]
                 rows.append((words, planted, *cells, count(int(matrix[place].sum()))))

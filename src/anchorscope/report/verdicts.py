@@ -1,16 +1,16 @@
-"""From an interval to a verdict: the thresholds of every statement, and the rules that judge by them.
+"""From an interval to a verdict: the thresholds of every check, and the rules that judge by them.
 
-Readings of a run (`above`, `below`, `between`) go by the interval alone: one holds if the whole interval lies on its
-side of the threshold, does not hold if the whole interval lies on the other side, and is undecided otherwise; without
-an interval it is undecided. Differences and ratios of two estimates take the widest interval that the two allow. That
-is cautious: it needs no joint bootstrap and can only turn a verdict into "undecided".
+Most checks (`above`, `below`, `between`) use the interval alone: yes if the whole interval is on the claim's side of
+the threshold, no if it is on the other side, inconclusive otherwise or without an interval. Differences and ratios of
+two estimates take the widest interval that the two allow. That is cautious: it needs no joint bootstrap and can only
+turn a verdict into "inconclusive".
 
-The few readings that answer the question itself (`above_zero`) have p-values, corrected for their number (Holm). They
-do not hold only where the interval leaves no room for anything that matters.
+The few checks that answer the question itself (`above_zero`) have p-values, corrected for their number (Holm). They are
+"no" only where the interval leaves no room for anything that matters.
 
-Claims of earlier readers (`inside`) need the value itself on the claim's side as well, so that two claims that exclude
-each other can never both hold, however odd the draws are; an interval that only touches the threshold refutes. Changes
-from model to model (`one_direction`) are refuted as well where they surely are too small to be seen.
+Claims of earlier descriptions (`inside`) need the value itself on the claim's side as well, so that two claims that
+exclude each other are never both confirmed; an interval that only touches the threshold refutes. Changes from model to
+model (`one_direction`) are refuted too where they are too small to be seen with 95 % confidence.
 """
 
 import math
@@ -20,15 +20,15 @@ from typing import Literal
 
 from anchorscope.stats.estimate import LEVEL, Estimate
 
-Verdict = Literal["holds", "does not hold", "undecided"]
+Verdict = Literal["yes", "no", "inconclusive", "not measured"]
 NO_VERDICT = "no verdict, so by construction"
 """In the place of a verdict, where the rule that sorts the items brings a statement about by itself."""
-WORST_FIRST: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
+WORST_FIRST: tuple[Verdict, ...] = ("no", "not measured", "inconclusive", "yes")
 """What speaks most against a statement comes first."""
 
 # Thresholds, in points of ΔP where nothing else is said; none was chosen after a curve was seen. A word means the
 # same in a reading of this report and in a claim of earlier readers; only a number that an earlier reader gave
-# stands with the claims (`earlier_readings/claims.py`).
+# stands with the claims (`comparison/claims.py`).
 
 NEAR_ZERO = 5.0
 """Starts near zero. In the first layers little has been cut yet, and random cuts alone move a curve
@@ -62,8 +62,6 @@ SIGNIFICANT = 0.05
 """p-values of the tested readings, after Holm's correction over all of a run."""
 NEGLIGIBLE_SHARE = 0.1
 """Of the evidence. A share, a difference of shares or a floor of estimation below it is of no account."""
-GOOD_WIDTH = 0.1
-"""Either side of a share or of a difference of shares: narrow enough to tell a fifth of the evidence from none."""
 WIDEST_SHARE = 1.0
 """An interval as wide as the whole scale: such a layer has too little evidence for a share, and is left out."""
 SMALL_RATIO = 0.25
@@ -96,52 +94,47 @@ _COMBINED = "widest interval of the two"
 def above(estimate: Estimate | None, threshold: float) -> Verdict:
     """Is it larger than the threshold?"""
     if estimate is None or not has_interval(estimate):
-        return "undecided"
+        return "inconclusive"
     if estimate.ci_low > threshold:
-        return "holds"
-    return "does not hold" if estimate.ci_high < threshold else "undecided"
+        return "yes"
+    return "no" if estimate.ci_high < threshold else "inconclusive"
 
 
 def below(estimate: Estimate | None, threshold: float) -> Verdict:
     """Is it smaller than the threshold?"""
     if estimate is None or not has_interval(estimate):
-        return "undecided"
+        return "inconclusive"
     if estimate.ci_high < threshold:
-        return "holds"
-    return "does not hold" if estimate.ci_low > threshold else "undecided"
+        return "yes"
+    return "no" if estimate.ci_low > threshold else "inconclusive"
 
 
 def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
     """Does it lie between the two?"""
     if estimate is None or not has_interval(estimate):
-        return "undecided"
+        return "inconclusive"
     if low < estimate.ci_low and estimate.ci_high < high:
-        return "holds"
-    return "does not hold" if estimate.ci_high < low or estimate.ci_low > high else "undecided"
+        return "yes"
+    return "no" if estimate.ci_high < low or estimate.ci_low > high else "inconclusive"
 
 
-def above_zero(
-    estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE, both_ways: bool = False
-) -> Verdict:
-    """Is it larger than zero? Yes by its corrected p-value; no where its interval leaves room only for a trifle.
-
-    A difference has to be a trifle both ways: one that surely goes the wrong way is no sign that there is none.
-    """
+def above_zero(estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE) -> Verdict:
+    """Is it larger than zero? Yes by its corrected p-value; no where its interval leaves room only for a trifle."""
     if estimate is None or math.isnan(corrected_p):
-        return "undecided"
+        return "inconclusive"
     if corrected_p < SIGNIFICANT and estimate.value > 0:
-        return "holds"
+        return "yes"
     small = has_interval(estimate) and estimate.ci_high < negligible
-    return "does not hold" if small and (not both_ways or estimate.ci_low > -negligible) else "undecided"
+    return "no" if small else "inconclusive"
 
 
 def gained(estimate: Estimate | None, negligible: float = NEGLIGIBLE_AUROC) -> Verdict:
     """Is there a gain? No where the interval leaves room only for one of no account."""
     if estimate is None or not has_interval(estimate):
-        return "undecided"
+        return "inconclusive"
     if estimate.ci_low > 0:
-        return "holds"
-    return "does not hold" if estimate.ci_high < negligible else "undecided"
+        return "yes"
+    return "no" if estimate.ci_high < negligible else "inconclusive"
 
 
 def p_from_interval(found: Estimate) -> float:
@@ -154,18 +147,18 @@ def inside(estimate: Estimate, over: float, under: float) -> Verdict:
     """Does it lie between the two, the value as well as the interval? An edge that is only touched is not inside."""
     there = over < estimate.value < under
     if there and estimate.ci_low > over and estimate.ci_high < under:
-        return "holds"
+        return "yes"
     apart = estimate.ci_high <= over or estimate.ci_low >= under
-    return "does not hold" if not there and apart else "undecided"
+    return "no" if not there and apart else "inconclusive"
 
 
 def one_direction(change: Estimate, turned: bool, negligible: float) -> Verdict:
     """Is a change one at all? `turned` says that a step on the way surely went the other way."""
     if not has_interval(change):
-        return "undecided"
+        return "inconclusive"
     if turned or (change.ci_low > -negligible and change.ci_high < negligible):
-        return "does not hold"
-    return "holds" if surely(change, 1 if change.value >= 0 else -1) else "undecided"
+        return "no"
+    return "yes" if surely(change, 1 if change.value >= 0 else -1) else "inconclusive"
 
 
 def surely(change: Estimate, sign: int) -> bool:
@@ -175,9 +168,9 @@ def surely(change: Estimate, sign: int) -> bool:
 
 def all_of(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict on "it is so for each of these": one that fails refutes it, one that is open leaves it open."""
-    if "does not hold" in verdicts:
-        return "does not hold"
-    return "holds" if verdicts and all(verdict == "holds" for verdict in verdicts) else "undecided"
+    if "no" in verdicts:
+        return "no"
+    return "yes" if verdicts and all(verdict == "yes" for verdict in verdicts) else "inconclusive"
 
 
 def has_interval(estimate: Estimate) -> bool:

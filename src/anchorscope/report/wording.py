@@ -39,12 +39,12 @@ def points(found: Estimate | None) -> str:
 
 def percent(found: Estimate | None) -> str:
     """A share as a percentage."""
-    return estimate(found, 1, 100.0, "\u00a0%")
+    return estimate(found, 1, 100.0, "%")
 
 
 def as_percent(value: float) -> str:
-    """48 %."""
-    return f"{number(100 * value, 0)}\u00a0%"
+    """48%."""
+    return f"{number(100 * value, 0)}%"
 
 
 def short_percent(found: Estimate | None) -> str:
@@ -53,8 +53,18 @@ def short_percent(found: Estimate | None) -> str:
 
 
 def count(value: object) -> str:
-    """A whole number with thin groups of three, or "not available"."""
-    return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else MISSING
+    """A whole number with commas between thousands, or "not available"."""
+    return f"{value:,}" if isinstance(value, int) else MISSING
+
+
+def parameters_text(parameters: int) -> str:
+    """A model's size as people say it: 135 M, 1.2 B."""
+    if parameters <= 0:
+        return "size unknown"
+    billions = parameters / 1e9
+    if billions >= 0.9995:
+        return f"{number(billions, 1 if billions < 9.95 else 0)}\u00a0B"
+    return f"{number(parameters / 1e6, 0)}\u00a0M" if parameters >= 1e6 else f"{number(parameters / 1e3, 0)}\u00a0k"
 
 
 def listing(names: Sequence[str]) -> str:

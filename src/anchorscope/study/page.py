@@ -1,10 +1,13 @@
-"""The page of a study, made from the folders of its runs: nothing is measured anew."""
+"""The page of a study: the comparison's page for the first finished run of every model, and a table of all runs."""
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import polars as pl
 
 from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.comparing.differences import NamedRun, differences
@@ -13,14 +16,31 @@ from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.progress import Progress
-from anchorscope.report.comparison.compared import Flag
-from anchorscope.report.study.studied import ShownRun, Studied
-from anchorscope.report.study.study_page import write_study_page
+from anchorscope.report.comparison.compared import Compared, Flag
+from anchorscope.report.comparison.comparison_page import write_comparison
+from anchorscope.report.findings import Findings, nested_auc, summary_of
+from anchorscope.report.palette import Q_ANCHORED
+from anchorscope.report.shares import share_at
+from anchorscope.report.wording import NOTHING, Table, as_percent, number, spanned
+from anchorscope.stats.estimate import Estimate
 from anchorscope.study.grid import Study
 from anchorscope.study.states import DONE, FAILED, RunState, Status, status_of
 from anchorscope.study.study_folder import FILE, RUNS, StudyFolder, open_study
 
 PAGE = "report.html"
+_DAMAGED = "damaged"
+_MEASURES = ("needs_question", "needs_random", "auc", "q_anchored")
+_SCHEMA: dict[str, type[pl.DataType]] = {
+    "run": pl.String,
+    "model": pl.String,
+    "prompt": pl.String,
+    "seed": pl.Int64,
+    "state": pl.String,
+    "dataset": pl.String,
+    "items": pl.Int64,
+    **{f"{name}{end}": pl.Float64 for name in _MEASURES for end in ("", "_low", "_high")},
+    "error": pl.String,
+}
 
 
 def report_study(study: Study, source: Path, out: Path, progress: Progress) -> Path:
@@ -36,14 +56,18 @@ def write_page_of(study: Study, folder: StudyFolder, progress: Progress) -> None
     """The page, where some run is done and the page is not there yet."""
     status = status_of(study, folder.path)
     made_from = _made_from(status, folder)
-    if status.count(DONE) and not folder.has_page(made_from):
-        studied = _studied(study, status, folder)
+    if not status.count(DONE) or folder.has_page(made_from):
+        return
+    finished = {run.name: opened for run in status.runs if run.state == DONE and (opened := _opened(run.folder))}
+    states = [_with_damage(run, finished) for run in status.runs]
+    if finished:
         with folder.new_page(made_from) as made:
-            write_study_page(studied, made, progress)
+            summary_table(states, finished).write_csv(made / "summary.csv")
+            write_comparison(_compared(study, states, finished, folder), made, progress)
 
 
 def _made_from(status: Status, folder: StudyFolder) -> str:
-    """Changes with anything that the page shows. What is under way is told as not done."""
+    """Changes with anything that the page shows; a run in progress counts as not done."""
     runs = [
         [run.name, run.state, run.error, sha256(folder.run(run.name) / MANIFEST)]
         if run.state == DONE
@@ -53,41 +77,97 @@ def _made_from(status: Status, folder: StudyFolder) -> str:
     return canonical_hash([status.name, runs])
 
 
-def _studied(study: Study, status: Status, folder: StudyFolder) -> Studied:
-    shown: list[ShownRun] = []
-    first: dict[str, FinishedRun] = {}
-    for run in status.runs:
-        finished = _opened(folder.run(run.name)) if run.state == DONE else None
-        if finished is not None:
-            first.setdefault(run.model, finished)
-        shown.append(_shown(run, finished))
-    return Studied(study.name, tuple(shown), _flags(first), _command(folder.path))
-
-
-def _opened(place: Path) -> FinishedRun | None:
+def _opened(place: str) -> FinishedRun | None:
     try:
-        return open_finished(place)
-    except UserError:  # damaged since; `anchorscope verify` tells more
+        return open_finished(Path(place))
+    except UserError:  # damaged since; `anchorscope verify` says more
         return None
 
 
-def _shown(run: RunState, finished: FinishedRun | None) -> ShownRun:
-    state, error = run.state, run.error
-    if state == DONE and finished is None:
-        state, error = "damaged", f"Not what was written; see: anchorscope verify {shlex.quote(run.folder)}"
-    page = f"{RUNS}/{run.name}/{PAGE}" if finished is not None and (Path(run.folder) / PAGE).is_file() else None
-    if finished is None:
-        return ShownRun(run.name, run.model, run.prompt, run.seed, state, error, page)
-    findings = replace(finished.findings, model=run.model)
-    return ShownRun(run.name, run.model, run.prompt, run.seed, state, error, page, findings, finished.card)
+def _with_damage(run: RunState, finished: Mapping[str, FinishedRun]) -> RunState:
+    if run.state != DONE or run.name in finished:
+        return run
+    return replace(run, state=_DAMAGED, error=f"damaged; see: anchorscope verify {shlex.quote(run.folder)}")
 
 
-def _flags(first: dict[str, FinishedRun]) -> tuple[Flag, ...]:
-    """In what the first runs of the models differ beside the model."""
+def _compared(
+    study: Study, states: list[RunState], finished: Mapping[str, FinishedRun], folder: StudyFolder
+) -> Compared:
+    first: dict[str, FinishedRun] = {}
+    for run in states:
+        if run.name in finished:
+            first.setdefault(run.model, finished[run.name])
+    pages = {name: f"{RUNS}/{name}/{PAGE}" for name, run in finished.items() if (run.path / PAGE).is_file()}
+    return Compared(
+        runs=tuple(replace(run.findings, model=model) for model, run in first.items()),
+        folders=tuple(f"{RUNS}/{run.path.name}" for run in first.values()),
+        flags=_flags(first),
+        command=_command(folder.path),
+        kind="study",
+        title=study.name,
+        all_runs=runs_table(states, finished),
+        note=_failed_note(states),
+        pages=pages,
+    )
+
+
+def _failed_note(states: list[RunState]) -> str:
+    failed = [run.name for run in states if run.state in (FAILED, _DAMAGED)]
+    if not failed:
+        return ""
+    runs = "1 run failed and is" if len(failed) == 1 else f"{len(failed)} runs failed and are"
+    return f"{runs} not in any number here: {', '.join(failed)}."
+
+
+def _flags(first: Mapping[str, FinishedRun]) -> tuple[Flag, ...]:
+    """In what the first runs of the models differ besides the model."""
     if len(first) < 2:
         return ()
-    named: Sequence[NamedRun] = [NamedRun(model, run.path.name, run) for model, run in first.items()]
+    named = [NamedRun(model, run.path.name, run) for model, run in first.items()]
     return tuple(Flag(one.words, one.reason, one.refused) for one in differences(named, REFUSABLE))
+
+
+def runs_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -> Table:
+    """Every run, whatever became of it, with its numbers over its datasets."""
+    rows = []
+    for run in states:
+        findings = finished[run.name].findings if run.name in finished else None
+        numbers = [_numbers(findings, name) for name in findings.datasets] if findings else []
+        share, auc = ([one[name].value for one in numbers if name in one] for name in ("needs_question", "auc"))
+        cells = (spanned(share, as_percent) or NOTHING, spanned(auc, lambda value: number(value, 2)) or NOTHING)
+        rows.append((run.name, run.state, run.model, run.prompt, str(run.seed), *cells, run.error or ""))
+    head = ("run", "state", "model", "prompt", "seed", "needs the key words", "AUC of the probe", "error")
+    return Table(head, tuple(rows), len(head))
+
+
+def summary_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -> pl.DataFrame:
+    """A row per finished run and dataset; one for every other run."""
+    rows: list[dict[str, Any]] = []
+    for run in states:
+        about = {name: getattr(run, name) for name in ("model", "prompt", "seed", "state", "error")} | {"run": run.name}
+        if run.name not in finished:
+            rows.append(about)
+            continue
+        findings = finished[run.name].findings
+        used = {row["dataset"]: row.get("used") for row in findings.counts.to_dicts()}
+        for dataset in findings.datasets:
+            numbers: dict[str, float] = {}
+            for name, value in _numbers(findings, dataset).items():
+                numbers |= {name: value.value, f"{name}_low": value.ci_low, f"{name}_high": value.ci_high}
+            rows.append({**about, "dataset": dataset, "items": used.get(dataset), **numbers})
+    whole = [dict.fromkeys(_SCHEMA) | row for row in rows]
+    return pl.DataFrame(whole, schema=_SCHEMA).with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def _numbers(findings: Findings, dataset: str) -> dict[str, Estimate]:
+    asked = {"assignment": "plain", "intervention": "knockout", "group": Q_ANCHORED}
+    values = (
+        share_at(findings, dataset),
+        share_at(findings, dataset, "random"),
+        nested_auc(findings, dataset),
+        summary_of(findings, dataset, "group_share", **asked),
+    )
+    return {name: value for name, value in zip(_MEASURES, values, strict=True) if value is not None}
 
 
 def _command(out: Path) -> str:

@@ -81,7 +81,7 @@ def test_the_share_comes_first_with_its_controls_on_one_axis(page) -> None:
     panels = page.locator(SHARE_PANELS)
     assert panels.count() == 3
     counted = [panels.nth(panel).locator("svg.lines .plot .series").count() for panel in range(3)]
-    assert counted == [8, 8, 0]  # two datasets: key words, random, nothing cut, permuted
+    assert counted == [6, 6, 0]  # two datasets: key words, random, permuted
     ticks = [panels.nth(panel).locator("svg.lines .tick.y").all_text_contents() for panel in range(2)]
     assert ticks[0] == ticks[1]
     names = page.locator(f"{SHARES} .legend button.toggle").all_inner_texts()

@@ -17,6 +17,18 @@ from report_synthetic import LAYERS, make_findings
 MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
 CONTROL = "\x00\x1b\u2028]]>" + "x" * 200
 CHART = "#delta-p-view .chart"
+FIRST_SCREEN = """() => {
+  const texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT), shown = [];
+  while (texts.nextNode()) {
+    const owner = texts.currentNode.parentElement, range = document.createRange();
+    range.selectNodeContents(texts.currentNode);
+    const box = range.getBoundingClientRect();
+    const visible = owner.checkVisibility({ opacityProperty: true }) && box.height && box.top < innerHeight;
+    if (visible && !owner.closest("svg, code, style, script")) shown.push(texts.currentNode.data);
+  }
+  return shown.join(" ");
+}"""
+"""The words of the first screen, without the labels of axes and without commands."""
 
 
 def _crossed_at_headline(findings):
@@ -91,7 +103,7 @@ def _readout(page, view="#delta-p-view") -> dict[str, float]:
 
 
 def _choose(page, label: str, value: str, view="#delta-p-view") -> None:
-    page.locator(view).get_by_role("group", name=label).get_by_role("radio", name=value, exact=True).check()
+    _more(page, view).get_by_role("group", name=label).get_by_role("radio", name=value, exact=True).check()
 
 
 def _at_layer(page, layer: int, view="#delta-p-view") -> dict[str, float]:
@@ -129,6 +141,24 @@ def test_the_readout_says_what_the_table_says(page, findings):
     interval = page.locator(f"{CHART} .readout .interval").first.inner_text()
     low, high = (float(end) for end in interval.replace("−", "-").strip("[]").split(", "))
     assert (low, high) == (pytest.approx(values[0] - 3, abs=0.11), pytest.approx(values[0] + 3, abs=0.11))
+
+
+def test_the_readout_does_not_cover_the_chart(page):
+    _at_layer(page, 12)
+    plot = page.locator(f"{CHART} svg.lines .plot").bounding_box()
+    readout = page.locator(f"{CHART} .readout").bounding_box()
+    assert readout["y"] >= plot["y"] + plot["height"] - 30  # the axis's label may be covered
+    assert readout["x"] >= 0
+
+
+def test_the_first_screen_is_the_answer(report, open_page):
+    for width, height in ((1440, 900), (390, 844)):
+        opened = open_page(report, viewport={"width": width, "height": height})
+        shown = opened.evaluate(FIRST_SCREEN)
+        assert len(shown.split()) <= 120, shown
+        assert "Trust it?" in shown
+        assert opened.locator(".answer-card .bars").bounding_box()["y"] < height
+        assert opened.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_keyboard_moves_the_cursor_and_the_pointer_too(page):
@@ -179,7 +209,7 @@ def test_a_view_can_be_linked(page, report, open_page):
     fragment = page.url.split("#")[1]
     assert "dp-rule=corrected" in fragment
     other = open_page(report, fragment)
-    assert other.locator("#delta-p-view").get_by_role("radio", name="corrected").is_checked()
+    assert _more(other).get_by_role("radio", name="corrected").is_checked()
     assert other.locator(f"{CHART} .series:not(.quiet)").count() == 3
     assert other.locator(CHART).evaluate("node => node.getBoundingClientRect().top < innerHeight")  # it opens there
     _reset(other)

@@ -66,21 +66,21 @@ def test_tables_are_whole(sections):
 
 
 VERDICTS = {
-    "interventions": ("holds", "template tokens cut: 6"),
-    "exact-tokens": ("undecided", "58"),
-    "patching": ("holds", "−17.3"),
-    "answer-only": ("holds", "−22.4"),
-    "edges": ("does not hold", "36"),
-    "zeroing": ("undecided", "69"),
-    "layers": ("undecided", "deepest: layer 6 [5, 7]"),
-    "heads": ("undecided", "head 2"),
-    "dose": ("does not hold", "20"),
-    "mediation": ("holds", "(until layer"),
-    "saliency": ("holds", "0.620"),
-    "boundary": ("holds", "23"),
-    "self-awareness": ("holds", "0.610"),
-    "matched": ("holds", "0.70"),
-    "wordings": ("does not hold", "0.45"),
+    "interventions": ("yes", "template tokens cut: 6"),
+    "exact-tokens": ("inconclusive", "58"),
+    "patching": ("yes", "−17.3"),
+    "answer-only": ("yes", "−22.4"),
+    "edges": ("no", "36"),
+    "zeroing": ("inconclusive", "69"),
+    "layers": ("inconclusive", "deepest: layer 6 [5, 7]"),
+    "heads": ("inconclusive", "head 2"),
+    "dose": ("no", "20"),
+    "mediation": ("yes", "(until layer"),
+    "saliency": ("yes", "0.620"),
+    "boundary": ("yes", "23"),
+    "self-awareness": ("yes", "0.610"),
+    "matched": ("yes", "0.70"),
+    "wordings": ("no", "0.45"),
 }
 
 
@@ -108,13 +108,13 @@ def test_an_answer_needs_every_dataset_and_its_interval(further):
     rows = only(further, "wordings").experiments
     high = pl.when(pl.col("dataset") == "popqa").then(0.4).otherwise(0.0)
     raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
-    assert answered(raised)[0] == "does not hold"  # of one dataset it holds, of the other it does not
-    assert answered(rows.with_columns(ci_low=pl.lit(None, pl.Float64)))[0] == "undecided"
+    assert answered(raised)[0] == "no"  # of one dataset it holds, of the other it does not
+    assert answered(rows.with_columns(ci_low=pl.lit(None, pl.Float64)))[0] == "inconclusive"
     verdict, answer = answered(rows.with_columns(n=pl.lit(2, pl.Int64)))
-    assert verdict == "undecided"
+    assert verdict == "inconclusive"
     assert "PopQA: 0.45, n = 2" in answer  # so few have no interval
     verdict, answer = answered(rows.filter(pl.col("truth") != "all"))
-    assert verdict == "undecided"
+    assert verdict == "inconclusive"
     assert answer.endswith("is undecided: this run has no such number.")
 
 

@@ -68,7 +68,7 @@ def test_everything_that_is_told_is_written(written):
     assert card.sentence in (folder / "report.md").read_text(encoding="utf-8")
     records = json.loads((folder / "observations.json").read_text(encoding="utf-8"))
     assert len({one["id"] for one in records}) == len(records) > 20
-    assert {one["verdict"] for one in records} <= {"holds", "does not hold", "undecided", None}
+    assert {one["verdict"] for one in records} <= {"yes", "no", "inconclusive", None}
 
 
 def test_the_page_is_one_file_with_its_own_script(written):

@@ -20,21 +20,14 @@ from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCRIPTS
 from anchorscope.report.page_writer import CHART_SCRIPTS, REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.palette import dataset_styles
-from anchorscope.report.run_page import FILES
+from anchorscope.report.run_page import BIBTEX, FILES, methods_paragraph
 from anchorscope.report.shares import share_layer
 from anchorscope.report.statements.all_statements import read
+from repo import ROOT
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
-FIGURES = (
-    "evidence_parts",
-    "evidence_bars",
-    "delta_p",
-    "probe_auc",
-    "surviving_signal",
-    "truth_split",
-    "delta_p_reference",
-)
+FIGURES = ("evidence_parts", "evidence_bars", "delta_p", "probe_auc", "surviving_signal")
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -142,19 +135,19 @@ def test_data_in_the_page_are_the_tables(findings, written):
 def test_the_page_carries_this_runs_numbers(written):
     for name in ("report.html", "report.md"):
         text = (written / name).read_text(encoding="utf-8")
-        for wanted in ("Can I trust it?", "98\u00a0%", "0.50 to 0.17", "anchorscope run"):
+        for wanted in ("Can I trust it?", "98%", "0.50 to 0.17", "anchorscope run"):
             assert wanted in text, (name, wanted)
-        assert "not available" not in text[: text.index("Appendix</h2>" if name.endswith("html") else "## Described")]
-        assert "nan" not in re.sub(r"base64,[^\"]*", "", text).lower().split()
+        assert "not available" not in text[: text.index("Methods</h2>" if name.endswith("html") else "## Methods")]
+        assert "nan" not in re.sub(r"base64,[^\"]*|Yang, Nan", "", text).lower().split()
     page = (written / "report.html").read_text(encoding="utf-8")
     assert all(file in page for file in FILES if not file.startswith("experiment"))
-    assert "14\u202f267" in page
+    assert "14,267" in page
     assert "−52.0" in page
 
 
 def test_observations_file_equals_the_readings(findings, written):
     saved = json.loads((written / "observations.json").read_text(encoding="utf-8"))
-    assert saved == read(findings)
+    assert saved == [reading.record() for reading in read(findings)]
     assert len({entry["id"] for entry in saved}) == len(saved)
     for entry in saved:
         assert {
@@ -171,6 +164,24 @@ def test_observations_file_equals_the_readings(findings, written):
         } <= set(entry)
         words = {None} if entry["standing"] == "by construction" else {"holds", "does not hold", "undecided"}
         assert entry["verdict"] in words
+
+
+def test_the_answer_is_numbers(findings, written):
+    saved = json.loads((written / "answer.json").read_text(encoding="utf-8"))
+    assert {"sentence", "trust", "numbers", "next_steps"} <= set(saved)
+    assert set(saved["trust"]) == {"verdict", "reason"}
+    for number in saved["numbers"]:
+        assert set(number) == {"name", "value", "ci_low", "ci_high", "unit", "verdict"}
+        assert isinstance(number["value"], float)
+    assert all(set(step) == {"why", "command"} for step in saved["next_steps"])
+
+
+def test_the_methods_paragraph_cuts_in_the_right_direction_and_names_all_authors(findings):
+    assert "from all later tokens to the question's key words" in methods_paragraph(findings)
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    authors = re.findall(r"family-names: (\w+), given-names: (\w+)", cited)
+    assert len(authors) == 11
+    assert all(f"{family}, {given}" in BIBTEX for family, given in authors)
 
 
 def test_the_room_needs_no_torch():

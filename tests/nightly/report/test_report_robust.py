@@ -51,7 +51,7 @@ def test_missing_numbers_are_said_and_do_not_crash(tmp_path):
         steps=findings.steps.clear(),
     )
     observations = read(bare)
-    assert {entry["verdict"] for entry in observations if entry["standing"] != "by construction"} == {"undecided"}
+    assert {one.verdict for one in observations if one.standing != "by construction"} == {"not measured"}
     write_report(bare, observations, tmp_path)
     assert "not available" in (tmp_path / "report.html").read_text(encoding="utf-8")
     for display in figures_of(bare):

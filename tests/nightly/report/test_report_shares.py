@@ -1,12 +1,16 @@
 """Readings of the parts in worlds whose answer is known: no match, a control that fails, too few answers."""
 
+from dataclasses import replace
+
 import numpy as np
+import polars as pl
 import pytest
 
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
 from anchorscope.report.shares import PARTS, band_numbers, has_shares, share_at, why_silent
-from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements import all_statements
+from report_readings import read
 from report_shares import LAYER, World, run_with_shares
 
 GOOD = World(random=0.05, half=0.03)
@@ -20,23 +24,23 @@ def readings(*worlds, datasets=("atlas",), dataset="atlas"):
 
 def card(*worlds, datasets=("atlas",)):
     findings = run_with_shares(*worlds, datasets=datasets)
-    return answer_card(findings, read(findings))
+    return answer_card(findings, all_statements.read(findings))
 
 
 def test_a_clear_match_holds_with_its_number_and_its_p_value():
     found = readings(World())
     needed = found["needs_both"]
-    assert (needed["verdict"], needed["standing"], needed["unit"]) == ("holds", "tested", "share of the evidence")
+    assert (needed["verdict"], needed["standing"], needed["unit"]) == ("yes", "tested", "share of the evidence")
     assert (needed["value"], needed["layer"], needed["n"]) == (pytest.approx(0.3), LAYER, 360)
     assert "0.30 [0.24, 0.36] over layers 15–19" in needed["text"]
     assert needed["p_corrected"] >= needed["p_value"]
-    assert found["share_beyond_random"]["verdict"] == "holds"
+    assert found["share_beyond_random"]["verdict"] == "yes"
 
 
 def test_a_world_without_a_match_is_said_to_have_none():
     found = readings(NULL)
-    assert found["needs_both"]["verdict"] == "does not hold"
-    assert found["share_beyond_random"]["verdict"] == "does not hold"
+    assert found["needs_both"]["verdict"] == "no"
+    assert found["share_beyond_random"]["verdict"] == "no"
 
 
 @pytest.mark.parametrize(
@@ -50,23 +54,25 @@ def test_a_world_without_a_match_is_said_to_have_none():
     ],
 )
 def test_each_control_can_fail_and_only_where_it_does(world, claim):
-    assert readings(World(random=0.05, random_weights=0.02, half=0.03))[claim]["verdict"] == "holds"
-    assert readings(world)[claim]["verdict"] == "does not hold"
+    assert readings(World(random=0.05, random_weights=0.02, half=0.03))[claim]["verdict"] == "yes"
+    assert readings(world)[claim]["verdict"] == "no"
 
 
-def test_no_tick_stands_beside_a_failed_control_of_the_same_number():
-    good, bad = card(GOOD), card(World(random=0.30))
-    assert [tile.verdict for tile in good.tiles[1:3]] == ["holds", "holds"]
-    assert [tile.verdict for tile in bad.tiles[1:3]] == ["does not hold", "does not hold"]
-    assert "a control does not hold" in bad.sentence
-    assert "a control does not hold" not in good.sentence
+def test_a_failed_control_of_the_same_number_forbids_trust():
+    good, bad = card(GOOD).trust, card(World(random=0.30)).trust
+    assert good is not None
+    assert bad is not None
+    assert "failed" not in good.reason
+    assert (bad.verdict, "needs random words" in bad.reason) == ("no", True)
 
 
 def test_the_sentence_names_all_parts_and_the_control():
     sentence = card(GOOD).sentence
-    assert "30\u00a0% [27, 33] needs question and answer together" in sentence
-    assert "the question alone carries 12\u00a0%, the answer alone 48\u00a0%, either of them 10\u00a0%" in sentence
-    assert "42\u00a0% needs the question's key words, 5\u00a0% needs random words" in sentence
+    assert "30% (95% CI 27–33) of the probe's evidence needs question and answer together" in sentence
+    assert "the question alone carries 12%, the answer alone 48%, either of them 10%" in sentence
+    assert (
+        "42% needs the question's key words, 5% random words: a difference of 37 points (95% CI 34 to 40)" in sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,15 +88,15 @@ def test_the_sentence_names_all_parts_and_the_control():
 def test_too_little_gives_a_reason_and_no_share(world, reason):
     findings = run_with_shares(world)
     assert reason in (why_silent(findings, "atlas") or "")
-    sentence = answer_card(findings, read(findings)).sentence
+    sentence = answer_card(findings, all_statements.read(findings)).sentence
     assert reason in sentence
     assert "%" not in sentence
-    assert {one["verdict"] for one in read(findings) if one["claim"] == "needs_both"} <= {"undecided"}
+    assert {one["verdict"] for one in read(findings) if one["claim"] == "needs_both"} <= {"not measured"}
 
 
 def test_one_silent_dataset_does_not_silence_the_other():
     sentence = card(World(), World(n=120), datasets=("popqa", "nq")).sentence
-    assert "30\u00a0%" in sentence
+    assert "30% (95% CI 24–36) of the probe's evidence (PopQA)" in sentence
     assert "120 used answers" in sentence
 
 
@@ -118,3 +124,27 @@ def test_a_layer_without_evidence_is_left_blank():
     chart = EvidencePartsChart.from_findings(findings)
     wide = chart._of_layers(chart.data.with_columns(ci_high=chart.data["share"] + 2), "knockout", "together")
     assert np.isnan(wide).all()
+
+
+def test_a_control_that_was_not_measured_is_no_pass():
+    findings = run_with_shares(GOOD)
+    bare = replace(findings, curves=findings.curves.clear(), summary=findings.summary.clear())
+    controls = {one["claim"]: one["verdict"] for one in read(bare) if one["standing"] == "control" and one["key"]}
+    assert (controls["random_small"], controls["noop"]) == ("not measured", "not measured")
+
+
+def test_better_than_every_probe_that_sees_less_needs_all_of_them():
+    findings = run_with_shares(World())
+    tests = findings.evidence_tests
+    other = (pl.col("quantity") == "auc") & (pl.col("group") != "probe")
+    numbers = {"value": 0.55, "ci_low": 0.52, "ci_high": 0.58}
+    low = tests.with_columns(pl.when(other).then(value).otherwise(name).alias(name) for name, value in numbers.items())
+
+    def verdict(rows):
+        found = read(replace(findings, evidence_tests=rows))
+        return next(one["verdict"] for one in found if one["claim"] == "auc_above_nulls")
+
+    assert verdict(low) == "yes"
+    assert verdict(low.filter(pl.col("group").fill_null("") != "answer only")) == "inconclusive"
+    wide = low.with_columns(ci_high=pl.when(pl.col("group") == "answer only").then(0.95).otherwise("ci_high"))
+    assert verdict(wide) == "inconclusive"

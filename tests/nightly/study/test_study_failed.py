@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from anchorscope.cli.main import app
-from anchorscope.report.study import study_page
+from anchorscope.report.comparison import comparison_page
 from anchorscope.study import runner
 from whole_runs import watching
 
@@ -20,7 +20,7 @@ WriteStudy = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_page, "save_all", lambda *_: None)
+    monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
 
 
 def invoke(*words: object) -> Result:
@@ -44,7 +44,7 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
 
     page = (out / "report.html").read_text(encoding="utf-8")
     assert 'href="runs/tiny-llama/report.html"' not in page  # this one was made without its page
-    assert "1 run failed, and is not in any number here" in page
+    assert "1 run failed and is not in any number here" in page
     assert line.split(";")[0] in (out / "report.md").read_text(encoding="utf-8").replace("\\", "")
     table = pl.read_csv(out / "summary.csv")
     assert table["state"].to_list() == ["failed", "done"]

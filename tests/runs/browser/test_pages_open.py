@@ -66,7 +66,7 @@ def test_the_newest_card_is_open_and_reports_open(open_served: OpenServed, addre
     assert page.locator("article").count() == 2
     assert page.locator("details[open]").count() == 1
     page.locator("details:not([open]) summary").click()
-    assert page.locator("details[open] .tile:visible").count() == 8
+    assert page.locator("details[open] .bars:visible").count() == 2
     assert fits(page)
     page.locator("article a").first.click()
     assert page.locator("h1").inner_text().startswith("Report ")

@@ -103,7 +103,8 @@ def test_a_list_and_a_search(folder):
     assert len(listed.splitlines()) == 10
     said = open_finished(folder).card
     assert said.sentence.split()[0] in card
-    assert all(f"{tile.mark} {tile.label}" in card for tile in said.tiles)
+    assert said.trust is not None
+    assert f"Trust it? {said.trust.verdict.capitalize()}" in card
     assert json.loads(ask(folder, "--json").stdout)["answer"] == json.loads(json.dumps(said.record()))
     assert "10 of 84 items; narrow down with:" in result.stderr
     assert f"open one with: anchorscope show {folder} popqa/popqa-0" in result.stderr

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = home / "runs"
     older = write_run(runs / "older", make_findings(("popqa",)))
     findings = run_with_shares(datasets=("popqa",))
-    card = answer_card(findings, read(findings))
+    folder = str(runs / "deep" / "new & <b>")
+    card = answer_card(replace(findings, folder=folder), read(findings))
     newer = write_run(runs / "deep" / "new & <b>", findings, answer=json.dumps(card.record()))
     (newer / "report.html").write_text("<!doctype html><title>the report</title>")
     (newer / ".lock").write_text(SECRET)
@@ -80,9 +82,7 @@ def test_everything_is_listed_newest_first_with_its_card(runs: Path) -> None:
     new = found["deep/new & <b>"]
     assert (new["kind"], new["finished"], new["page"]) == ("run", True, "report.html")
     assert new["answer"] == json.loads((runs / "deep" / "new & <b>" / "answer.json").read_text())
-    assert found["older"]["answer"]["tiles"] == json.loads(
-        json.dumps(open_finished(runs / "older").card.record()["tiles"])
-    )
+    assert found["older"]["answer"] == json.loads(json.dumps(open_finished(runs / "older").card.record()))
     half = found["half"]
     assert (half["finished"], half["answer"], half["about"]) == (False, None, "popqa")
     assert half["command"] == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"

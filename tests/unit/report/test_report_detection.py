@@ -30,8 +30,8 @@ def changed(**truth: float) -> dict[str, float]:
 
 def test_confidence_helps_and_pathways_do_not(tmp_path):
     found = verdicts(World(), tmp_path)
-    assert found["probe_and_confidence_beats_probe"] == "holds"
-    assert found["auto_beats_probe"] == "holds"
+    assert found["probe_and_confidence_beats_probe"] == "yes"
+    assert found["auto_beats_probe"] == "yes"
     for claim in (
         "mop_beats_probe",
         "mop_beats_probe_and_confidence",
@@ -44,8 +44,8 @@ def test_confidence_helps_and_pathways_do_not(tmp_path):
         "auto_transfers",
         "auto_never_far_below_confidence",
     ):
-        assert found[claim] == "does not hold", claim
-    assert found["calibrated"] == found["permuted_labels"] == "holds"
+        assert found[claim] == "no", claim
+    assert found["calibrated"] == found["permuted_labels"] == "yes"
 
 
 def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
@@ -62,19 +62,19 @@ def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
         "mop_beats_random_gate",
         "mop_beats_constant_gate",
     ):
-        assert found[claim] == "holds", claim
+        assert found[claim] == "yes", claim
 
 
 def test_wide_intervals_decide_nothing(tmp_path):
     found = verdicts(World(paired=0.2, width=0.3), tmp_path)
-    assert found["probe_and_confidence_beats_probe"] == "undecided"
-    assert found["mop_beats_probe"] == "undecided"
-    assert found["auto_transfers"] == "undecided"
+    assert found["probe_and_confidence_beats_probe"] == "inconclusive"
+    assert found["mop_beats_probe"] == "inconclusive"
+    assert found["auto_transfers"] == "inconclusive"
 
 
 def test_without_intervals_nothing_is_decided_and_nothing_breaks(tmp_path):
     results, readings = asked(World(paired=math.nan, width=math.nan), tmp_path)
-    assert {one.verdict for one in (*readings.tested, *readings.transfer)} - {"undecided"} <= set()
+    assert {one.verdict for one in (*readings.tested, *readings.transfer)} - {"inconclusive"} <= set()
     assert "Without an interval nothing can be decided" in readings.tested[0].sure
     assert answer_sentence(results, readings).startswith("Use probe+confidence: AUROC 0.845;")
     json.dumps([one.record("m") for one in readings.all], allow_nan=False)
@@ -89,12 +89,12 @@ def test_p_values_are_corrected_together(tmp_path):
     assert mop.p_value is not None
     assert mop.p_corrected is not None
     assert mop.p_value < 0.05 < mop.p_corrected
-    assert mop.verdict == "does not hold"
+    assert mop.verdict == "no"
 
 
 def test_nothing_is_recommended_where_permuted_labels_are_told_apart(tmp_path):
     results, readings = asked(World(tossed=0.53), tmp_path)
-    assert readings.named("permuted_labels").verdict == "does not hold"
+    assert readings.named("permuted_labels").verdict == "no"
     assert answer_sentence(results, readings).startswith(
         "No detector is recommended: the permuted-label control failed."
     )

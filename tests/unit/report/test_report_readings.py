@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from anchorscope.report.statements.all_statements import read
 from anchorscope.report.verdicts import (
     NOOP_FLIPS,
     above,
@@ -20,6 +19,7 @@ from anchorscope.report.verdicts import (
 )
 from anchorscope.report.wording import number
 from anchorscope.stats.estimate import Estimate
+from report_readings import read
 from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row, without
 
 
@@ -49,7 +49,7 @@ def test_what_the_rule_sorts_by_gets_a_number_and_no_verdict(q, a, half):
 
 
 @pytest.mark.parametrize(
-    ("true_q", "true_a", "verdict"), [(0.98, 0.1, "holds"), (0.52, 0.49, "does not hold"), (0.8, 0.3, "undecided")]
+    ("true_q", "true_a", "verdict"), [(0.98, 0.1, "yes"), (0.52, 0.49, "no"), (0.8, 0.3, "inconclusive")]
 )
 def test_label_sorting(true_q, true_a, verdict):
     about = {"assignment": "plain", "intervention": "knockout"}
@@ -73,21 +73,18 @@ def with_curves(random, half, spoilt=()):
     return replace(make_findings(("atlas",)), curves=pl.concat(rows))
 
 
-@pytest.mark.parametrize(
-    ("random", "half", "verdict"), [(-1, 2, "holds"), (-30, 2, "does not hold"), (-11, 4, "undecided")]
-)
+@pytest.mark.parametrize(("random", "half", "verdict"), [(-1, 2, "yes"), (-30, 2, "no"), (-11, 4, "inconclusive")])
 def test_random_control(random, half, verdict):
     assert reading(with_curves(random, half), "random_small")["verdict"] == verdict
 
 
 def test_the_random_control_is_asked_at_every_layer_where_the_line_has_fallen():
     found = reading(with_curves(-1, 2, spoilt=[(2, -30), (20, -30)]), "random_small")  # layer 2 is not talked about
-    assert (found["verdict"], found["failing_layers"], found["layer"]) == ("does not hold", [20], 20)
-    assert "surely above at layer 20" in found["text"]
+    assert (found["verdict"], found["failing_layers"], found["layer"]) == ("no", [20], 20)
 
 
 @pytest.mark.parametrize(
-    ("rate", "n", "verdict"), [(0.0, 200, "holds"), (0.0, 40, "undecided"), (0.2, 200, "undecided")]
+    ("rate", "n", "verdict"), [(0.0, 200, "yes"), (0.0, 40, "inconclusive"), (0.2, 200, "inconclusive")]
 )
 def test_noop_needs_enough_items(rate, n, verdict):
     findings = with_summary(summary_row("atlas", "flip_rate", rate, assignment="plain", intervention="none", n=n))
@@ -97,7 +94,7 @@ def test_noop_needs_enough_items(rate, n, verdict):
 def test_share_against_an_exact_null():
     about = {"assignment": "corrected", "intervention": "knockout", "group": "Q-Anchored"}
     rows = [summary_row("atlas", "group_share", 0.31, 0.03, **about), summary_row("atlas", "null_share", 0.5, **about)]
-    assert reading(with_summary(*rows), "share_below_null", "corrected")["verdict"] == "holds"
+    assert reading(with_summary(*rows), "share_below_null", "corrected")["verdict"] == "yes"
 
 
 def with_difference(findings, kind, row):
@@ -110,26 +107,26 @@ def with_difference(findings, kind, row):
 def test_probe_against_the_best_baseline():
     findings = make_findings(("atlas",))
     found = reading(findings, "beats_baselines", None)
-    assert found["verdict"] == "holds"
+    assert found["verdict"] == "yes"
     assert "model's confidence, minimum" in found["text"]
     assert "difference 0.16 [0.13, 0.19]" in found["text"]
     strong = with_difference(findings, "words", summary_row("atlas", "auc_difference", -0.12, 0.02))
-    assert reading(strong, "beats_baselines", None)["verdict"] == "does not hold"
+    assert reading(strong, "beats_baselines", None)["verdict"] == "no"
 
 
 def test_what_survives_is_judged_by_permuted_labels():
     findings = make_findings(("atlas",))
     found = reading(findings, "signal_survives", None)
-    assert (found["verdict"], found["value"]) == ("holds", 0.22)
+    assert (found["verdict"], found["value"]) == ("yes", 0.22)
     assert "with permuted labels 0.50 [0.44, 0.56]" in found["text"]
     low = summary_row("atlas", "auc_beyond_permuted", 0.05, 0.06, intervention="knockout", group="refit")
     rest = without(findings, "auc_beyond_permuted")
     doubtful = replace(rest, summary=pl.concat([rest.summary, pl.DataFrame([low], schema=rest.summary.schema)]))
-    assert reading(doubtful, "signal_survives", None)["verdict"] == "undecided"
-    assert reading(rest, "signal_survives", None)["verdict"] == "undecided"
+    assert reading(doubtful, "signal_survives", None)["verdict"] == "inconclusive"
+    assert reading(rest, "signal_survives", None)["verdict"] == "not measured"
 
 
-@pytest.mark.parametrize(("gain", "verdict"), [(0.06, "holds"), (-0.06, "does not hold"), (0.01, "undecided")])
+@pytest.mark.parametrize(("gain", "verdict"), [(0.06, "yes"), (-0.06, "no"), (0.01, "inconclusive")])
 def test_what_the_probe_adds_to_confidence(gain, verdict):
     row = summary_row("atlas", "auc_beyond_confidence", gain, 0.03, intervention="clean", group="nested")
     found = reading(with_summary(row), "adds_to_confidence", None)
@@ -149,23 +146,23 @@ def test_interval_arithmetic():
     assert maybe_zero is not None
     assert math.isinf(maybe_zero.ci_high)
     assert difference(a, None) is None
-    assert above(None, 0) == below(None, 0) == "undecided"
-    assert above(a, 4.0) == "undecided"  # an end that touches the threshold decides nothing
+    assert above(None, 0) == below(None, 0) == "inconclusive"
+    assert above(a, 4.0) == "inconclusive"  # an end that touches the threshold decides nothing
 
 
 def test_between_needs_the_whole_interval_inside():
-    assert between(Estimate(0.0, -1.0, 1.0, 9, ""), -5, 5) == "holds"
-    assert between(Estimate(5.0, 4.0, 6.0, 9, ""), -5, 5) == "undecided"
-    assert between(Estimate(9.0, 6.0, 12.0, 9, ""), -5, 5) == "does not hold"
-    assert between(Estimate(-9.0, -12.0, -6.0, 9, ""), -5, 5) == "does not hold"
-    assert between(Estimate(0.0, math.nan, math.nan, 9, ""), -5, 5) == between(None, -5, 5) == "undecided"
+    assert between(Estimate(0.0, -1.0, 1.0, 9, ""), -5, 5) == "yes"
+    assert between(Estimate(5.0, 4.0, 6.0, 9, ""), -5, 5) == "inconclusive"
+    assert between(Estimate(9.0, 6.0, 12.0, 9, ""), -5, 5) == "no"
+    assert between(Estimate(-9.0, -12.0, -6.0, 9, ""), -5, 5) == "no"
+    assert between(Estimate(0.0, math.nan, math.nan, 9, ""), -5, 5) == between(None, -5, 5) == "inconclusive"
 
 
 def test_a_claim_about_all_is_refuted_by_one_and_left_open_by_one():
-    assert all_of(["holds", "holds"]) == "holds"
-    assert all_of(["holds", "undecided"]) == "undecided"
-    assert all_of(["undecided", "does not hold", "holds"]) == "does not hold"
-    assert all_of([]) == "undecided"
+    assert all_of(["yes", "yes"]) == "yes"
+    assert all_of(["yes", "inconclusive"]) == "inconclusive"
+    assert all_of(["inconclusive", "no", "yes"]) == "no"
+    assert all_of([]) == "inconclusive"
 
 
 def test_a_zero_rate_gets_an_exact_bound():

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.report.findings import SAMPLE_SCHEMA
-from anchorscope.report.statements.all_statements import read
 from anchorscope.report.verdicts import NO_VERDICT
+from report_readings import read
 from report_sampled import run_of, sampled, valley, with_draws
 from report_synthetic import LAYERS, make_findings
 
@@ -32,10 +32,10 @@ def test_a_valley_is_read_as_one(place, depth, end):
     read_off = readings(sampled(valley(depth, end, place), noise=0.1, rules=("plain",)))
     found = verdicts(read_off)
     for claim in ("first_layer", "trough_place", "recovery", "last_layer", "volatility"):
-        assert found[claim] == "holds", claim
+        assert found[claim] == "yes", claim
     assert found["trough"] is found["separation"] is None  # the rule sorts by just that
-    assert found["a_flat"] == "holds"
-    assert found["a_trough"] == found["a_recovery"] == "does not hold"
+    assert found["a_flat"] == "yes"
+    assert found["a_trough"] == found["a_recovery"] == "no"
     trough, there = read_off["trough"], read_off["trough_place"]
     assert trough["layer"] == there["layer"] == place
     assert trough["value"] == pytest.approx(depth, abs=1e-4)
@@ -45,23 +45,23 @@ def test_a_valley_is_read_as_one(place, depth, end):
 
 def test_the_same_valley_under_heavy_noise_decides_nothing():
     found = verdicts(readings(sampled(valley(-12.0, -4.0), noise=8.0)))
-    assert found["trough_place"] == found["recovery"] == found["plateau"] == found["a_trough"] == "undecided"
-    assert found["a_flat"] == found["last_layer"] == found["first_layer"] == "undecided"
+    assert found["trough_place"] == found["recovery"] == found["plateau"] == found["a_trough"] == "inconclusive"
+    assert found["a_flat"] == found["last_layer"] == found["first_layer"] == "inconclusive"
 
 
 def test_a_curve_that_only_falls_does_not_recover():
     found = readings(sampled(np.linspace(0, -60, LAYERS), noise=0.5))
     assert found["trough"]["layer"] == LAST
     for claim in ("recovery", "trough_place", "plateau"):
-        assert found[claim]["verdict"] == "does not hold", claim
+        assert found[claim]["verdict"] == "no", claim
 
 
 def test_a_flat_curve_has_no_trough():
     flat = readings(sampled(np.zeros(LAYERS)))
     found = verdicts(flat)
-    assert found["a_trough"] == "does not hold"
-    assert found["plateau"] == "holds"
-    assert found["last_layer"] == "undecided"
+    assert found["a_trough"] == "no"
+    assert found["plateau"] == "yes"
+    assert found["last_layer"] == "inconclusive"
     assert flat["separation"]["value"] is None
 
 
@@ -70,13 +70,13 @@ def test_the_layer_of_separation():
     found = readings(sampled(steps, noise=0.1))
     apart, plateau = found["separation"], found["plateau"]
     assert (apart["value"], apart["ci_low"], apart["ci_high"], apart["unit"]) == (12, 12, 12, "layer")
-    assert (plateau["value"], plateau["verdict"]) == (12, "holds")
+    assert (plateau["value"], plateau["verdict"]) == (12, "yes")
 
 
 def test_a_jagged_curve_is_not_smooth():
     zigzag = valley(-40, -10) + 8.0 * (-1.0) ** np.arange(LAYERS)
     found = readings(sampled(zigzag, noise=0.3))["volatility"]
-    assert found["verdict"] == "does not hold"
+    assert found["verdict"] == "no"
     assert found["value"] == pytest.approx(16, abs=1.0)
 
 
@@ -98,9 +98,9 @@ def test_without_draws_the_shape_is_undecided_and_everything_else_is_read():
     assert findings.curve_samples.schema == SAMPLE_SCHEMA
     found = read(findings)
     shaped = [o for o in found if o["scope"] == "curve" or o["claim"] == "separation"]
-    assert {o["verdict"] for o in shaped} == {"undecided", None}
+    assert {o["verdict"] for o in shaped} == {"not measured", None}
     assert all(o["value"] is None and "not available" in o["text"] for o in shaped)
-    assert any(o["verdict"] == "holds" for o in found)
+    assert any(o["verdict"] == "yes" for o in found)
 
 
 def several(shapes, noise=0.5):
@@ -114,22 +114,22 @@ def several(shapes, noise=0.5):
 def test_datasets_that_keep_their_order():
     found = several([valley(-40, -10), valley(-60, -30), valley(-50, -20)])
     lowest = found["lowest_dataset"]
-    assert lowest["verdict"] == "holds"
+    assert lowest["verdict"] == "yes"
     assert "TriviaQA" in lowest["text"]
     assert lowest["value"] == pytest.approx(10, abs=1.5)
     order = found["order_stable"]
-    assert (order["verdict"], order["value"]) == ("holds", 0.0)
+    assert (order["verdict"], order["value"]) == ("yes", 0.0)
     end = found["spread_end"]
     assert end["value"] == pytest.approx(20)
-    assert end["verdict"] == "does not hold"
+    assert end["verdict"] == "no"
 
 
 def test_datasets_that_change_places_and_converge():
     found = several([valley(-60, -20), valley(-30, -20), valley(-45, -20)])
-    assert found["spread_end"]["verdict"] == "holds"
-    assert found["converge"]["verdict"] == "holds"
+    assert found["spread_end"]["verdict"] == "yes"
+    assert found["converge"]["verdict"] == "yes"
     crossed = several([np.linspace(-60, 0, LAYERS), np.linspace(0, -60, LAYERS)])
     order = crossed["order_stable"]
-    assert order["verdict"] == "does not hold"
+    assert order["verdict"] == "no"
     assert order["value"] == pytest.approx(20, abs=2)  # a third of the way down, where the order begins to count
-    assert crossed["converge"]["verdict"] == "does not hold"
+    assert crossed["converge"]["verdict"] == "no"

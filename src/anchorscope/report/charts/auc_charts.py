@@ -25,7 +25,7 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.result_rows import present
 
 SCORE_COLUMNS = ("dataset", "intervention", "kind", "site", "layer", "auc", "ci_low", "ci_high", "n", "line")
-_NOTES = ("AUC = area under the ROC curve, out of fold; 0.5 is guessing. Bands: 95 % intervals.",)
+_NOTES = ("AUC = area under the ROC curve, out of fold; 0.5 is guessing. Bands: 95% intervals.",)
 
 
 @dataclass(frozen=True)

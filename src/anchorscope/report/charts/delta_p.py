@@ -1,17 +1,11 @@
-"""The ΔP charts on paper: under every rule, split by truth, and with the layer that sorts the items moved.
+"""The ΔP chart on paper, under the paper's rule and corrected for the shift.
 
-Cutting the question moves a probe's verdict towards "false" for every item, so the plain chart shows that shift and the
-loss of signal mixed together. The corrected panel takes one shift per layer and fold out, with the labels unused.
-
-If the plain rule only sorted items by label, its Q-Anchored group would hold hardly any false answers and its
-A-Anchored group hardly any true ones: the second figure draws them apart. Sorting by flips at l* deepens the curve near
-l*, whatever the model does: the third draws the plain chart with the sorting layer a quarter of the depth lower and
-higher, where a trough that stays is not made by the choice, and one sorted by one probe and measured by another.
-All three have the y axis of the page's chart.
+Cutting the question moves a probe's verdict towards "false" for every item, so the plain chart mixes that shift and the
+loss of signal. The corrected panel removes one shift per layer and fold, without using the labels.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import polars as pl
@@ -22,11 +16,7 @@ from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, dra
 from anchorscope.report.charts.live_chart import spanned
 from anchorscope.report.findings import Findings
 from anchorscope.report.looks import Look, group_line, group_looks
-from anchorscope.report.palette import GROUPS, display_name
 from anchorscope.report.shares import share_layer
-
-CROSS_FITTED = "cross-fitted"
-TRUTHS = {"true": "true answers", "false": "false answers"}
 
 
 def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
@@ -98,109 +88,6 @@ class DeltaPChart(GroupChart):
     def keys(self) -> tuple[pl.Expr, pl.Expr]:
         """A panel per rule."""
         return pl.col("assignment"), group_line(self.datasets)
-
-
-@final
-@dataclass(frozen=True)
-class TruthSplitChart(GroupChart):
-    """ΔP of each group, its true and its false answers apart, plain and corrected; a row of panels per dataset."""
-
-    name: ClassVar[str] = "truth_split"
-    inches: ClassVar[tuple[float, float]] = (4.35, 2.9)
-
-    @classmethod
-    def from_findings(cls, findings: Findings) -> "TruthSplitChart":
-        """Choose the knockout curves of true and of false answers."""
-        wanted = pl.col("assignment").is_in(list(PANEL_TITLES)) & pl.col("truth").is_in(list(TRUTHS))
-        data = _drawn(findings).filter(wanted & (pl.col("intervention") == "knockout")).select(CURVE_COLUMNS)
-        data = data.sort("dataset", "assignment", "group", "truth", "layer")
-        notes = (POINTS_NOTE, "Filled markers: true answers; open ones: false. At the foot: items behind each line.")
-        title = f"{findings.model}: the groups split by truth"
-        span = delta_p_span(findings.curves)
-        return cls(data, notes, title, findings.n_layers, findings.datasets, span, {}, {})
-
-    def looks(self) -> Mapping[str, Look]:
-        """True answers filled and wide, false ones open and narrow."""
-        groups = {name: look for name, look in group_looks(self.datasets).items() if not look.quiet}
-        return {
-            f"{name}{truth}": replace(
-                look,
-                entry=f"{look.about['group']}, {words}",
-                marker="o",
-                hollow=truth == "false",
-                width=2.0 if truth == "true" else 1.4,
-            )
-            for name, look in groups.items()
-            for truth, words in TRUTHS.items()
-        }
-
-    def panels(self) -> Mapping[str, str]:
-        """A row per dataset, a column per rule."""
-        return {
-            f"{dataset}/{rule}": f"{display_name(dataset)}, {title}"
-            for dataset in self.datasets
-            for rule, title in PANEL_TITLES.items()
-        }
-
-    def keys(self) -> tuple[pl.Expr, pl.Expr]:
-        """A panel per dataset and rule."""
-        return pl.concat_str("dataset", pl.lit("/"), "assignment"), group_line(self.datasets) + pl.col("truth")
-
-    def grid(self, panels: int) -> tuple[int, int]:
-        """A row per dataset."""
-        return len(self.datasets), 2
-
-    def notes_of(self, panel: str, rows: pl.DataFrame) -> str:
-        """Items behind each line."""
-        counted = {(group, truth): n for group, truth, n in rows.select("group", "truth", "n").iter_rows()}
-        told = (f"{group[0]} {truth} {counted.get((group, truth), 0)}" for group in GROUPS for truth in TRUTHS)
-        return f"items: {', '.join(told)}"
-
-
-@final
-@dataclass(frozen=True)
-class ReferenceLayerChart(GroupChart):
-    """The plain ΔP chart for three sorting layers, and the cross-fitted one."""
-
-    name: ClassVar[str] = "delta_p_reference"
-    inches: ClassVar[tuple[float, float]] = (2.75, 2.7)
-
-    @classmethod
-    def from_findings(cls, findings: Findings) -> "ReferenceLayerChart":
-        """Join the moved plain curves and the cross-fitted ones, one panel each."""
-        moved = _drawn(findings, findings.reference_curves)
-        moved = moved.select(*CURVE_COLUMNS, pl.col("shift").cast(pl.Int64), panel=pl.format("shift {}", "shift"))
-        wanted = (pl.col("assignment") == CROSS_FITTED) & (pl.col("truth") == "all")
-        crossed = _drawn(findings).filter(wanted & (pl.col("intervention") == "knockout"))
-        crossed = crossed.select(*CURVE_COLUMNS, pl.lit(0, dtype=pl.Int64).alias("shift"), panel=pl.lit(CROSS_FITTED))
-        data = pl.concat([moved, crossed], how="vertical_relaxed").sort("shift", "panel", "dataset", "group", "layer")
-        title = f"{findings.model}: which layer and which probe sorts"
-        span = delta_p_span(findings.curves, findings.reference_curves)
-        layers = dict(findings.reference_layers)
-        chart = cls(data, (POINTS_NOTE,), title, findings.n_layers, findings.datasets, span, layers, {})
-        return replace(chart, notes=(POINTS_NOTE, *missing_groups(data, findings.datasets, chart.panels(), "panel")))
-
-    def panels(self) -> Mapping[str, str]:
-        """From the lowest sorting layer to the highest, then the cross-fitted chart."""
-        shifts = sorted(self.data.filter(pl.col("panel") != CROSS_FITTED)["shift"].unique())
-        crossed = {CROSS_FITTED: CROSS_FITTED} if self.data["panel"].is_in([CROSS_FITTED]).any() else {}
-        return {f"shift {shift}": shift_title(shift) for shift in shifts} | crossed
-
-    def keys(self) -> tuple[pl.Expr, pl.Expr]:
-        """A panel per sorting layer."""
-        return pl.col("panel"), group_line(self.datasets)
-
-    def moved(self, panel: str) -> Mapping[str, tuple[int, ...]]:
-        """A moved layer stays within the model; of the cross-fitted chart every half has an l* of its own."""
-        if not panel.startswith("shift"):
-            return {}
-        shift, last = int(panel.split()[1]), self.n_layers - 1
-        return {name: tuple(min(max(x + shift, 0), last) for x in layers) for name, layers in self.layers.items()}
-
-
-def shift_title(shift: int) -> str:
-    """The sorting layer in words."""
-    return f"sorted at l* {'+' if shift > 0 else '−'} {abs(shift)} layers" if shift else "sorted at l*"
 
 
 def _drawn(findings: Findings, curves: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -145,7 +145,7 @@ class PartBars(Display):
                 rows += [_bar_row(label, run, dataset, part, share) for part, share in shares.items() if share]
         if not rows:
             return None
-        note = "Mean over the layers of each band. Black line: 95 % interval of the first part."
+        note = "Mean over the layers of each band. Black line: 95% interval of the first part."
         return cls(pl.DataFrame(rows), (note,))
 
     def draw(self) -> Figure:

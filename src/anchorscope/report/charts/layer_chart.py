@@ -1,9 +1,8 @@
-"""A printed figure of lines over layers: its numbers, which panel and line each belongs to, and one way to draw them.
+"""A printed figure of lines over layers, of one run or several: its numbers, and one way to draw them.
 
-A figure says which rows it shows and names a panel and a look for each; everything else is common: lines are broken
-where a layer has no number, a line that rests on few groups of items is thin, dotted and without a band, the point that
-the text quotes is ringed, small arrows stand where a line leaves the axis, and all panels have the same y axis, which
-does not depend on the rule.
+A figure chooses its rows and names a panel and a look for each. The rest is common: lines are broken where a layer has
+no number, a line that rests on few groups of items is thin, dotted and without a band, the quoted point is ringed,
+arrows mark where a line leaves the axis, and all panels have the same y axis.
 """
 
 from abc import abstractmethod
@@ -17,12 +16,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import Line, draw_lines, mark_reference, reference_handle, reserve_mark_space
 from anchorscope.report.looks import Look
-from anchorscope.report.palette import INK, QUIET_INK, DatasetStyle, dataset_styles
+from anchorscope.report.palette import INK, DatasetStyle, dataset_styles
 from anchorscope.stats.curves import FEWEST_GROUPS
 
+_GAP_Y = 0.72
+_LETTERS_PER_INCH = 12.0  # of a panel's title
 _RING: dict[str, Any] = {
     "linestyle": "none",
     "marker": "o",
@@ -52,6 +53,10 @@ class LayerChart(Display):
     null: ClassVar[float] = 0.0
     inches: ClassVar[tuple[float, float]] = (4.35, 3.3)
     ticks: ClassVar[str] = "Reference layer l* of a fold"
+    empty: ClassVar[str] = "no items"
+    """What a panel without lines says."""
+    relative_depth = False
+    """Whether x runs from 0 to 1."""
 
     @abstractmethod
     def looks(self) -> Mapping[str, Look]:
@@ -65,13 +70,9 @@ class LayerChart(Display):
     def keys(self) -> tuple[pl.Expr, pl.Expr]:
         """For every row the key of its panel, and the name of its look."""
 
-    def notes_of(self, panel: str, rows: pl.DataFrame) -> str:
-        """Small print at the foot of a panel."""
-        return ""
-
-    def moved(self, panel: str) -> Mapping[str, tuple[int, ...]]:
-        """The layers that a panel marks."""
-        return self.layers
+    def depth_of(self, panel: str) -> int:
+        """The number of layers in a panel."""
+        return self.n_layers
 
     def grid(self, panels: int) -> tuple[int, int]:
         """Rows and columns."""
@@ -87,39 +88,49 @@ class LayerChart(Display):
             handles.append(reference_handle(self.ticks))
         if self.points:
             handles.append(Line2D([], [], color=INK, label="quoted in the text", **_RING))
-        grid = self.grid(len(panels))
-        legend = Legend(handles, legend_columns(handles, grid[1] * self.inches[0]), self.notes)
-        page = sheet(self.title, grid, self.inches, legend)
+        rows, columns = self.grid(len(panels))
+        width, height = self.inches
+        legend = Legend(handles, legend_columns(handles, columns * width), self.notes)
+        page = canvas(self.title, Grid([width] * columns, [height] * rows, gap_y=_GAP_Y), legend)
         for axes, (key, title) in zip(page.panels, panels.items(), strict=False):
             self._draw_panel(axes, key, drawn.filter(pl.col("panel") == key), looks)
-            axes.set_title(title)
+            room = int(_LETTERS_PER_INCH * width)
+            axes.set_title(title if len(title) <= room else f"{title[: room // 2]}…{title[-room // 2 :]}")
+            axes.set_ylim(*self.span)
+            if self.layers:
+                reserve_mark_space(axes, len(self.layers))
         for axes in page.panels[len(panels) :]:
             axes.set_axis_off()
         for row in page.axes:
             row[0].set_ylabel(self.label)
-        page.panels[0].set_ylim(*self.span)
-        if self.layers:
-            reserve_mark_space(page.panels[0], len(self.layers))
+            for axes in row[1:]:
+                axes.tick_params(labelleft=False)
         return page.figure
 
     def _draw_panel(self, axes: Axes, key: str, rows: pl.DataFrame, looks: Mapping[str, Look]) -> None:
         zero_line(axes, self.null)
+        depth = self.depth_of(key)
         styles = dataset_styles(self.datasets)
         if len(styles) == 1:
             styles = {name: DatasetStyle(INK, INK, "") for name in styles}
-        mark_reference(axes, self.moved(key), styles)
+        mark_reference(axes, self.layers, styles)
         if not rows.height:
-            empty_panel(axes, "no items")
+            empty_panel(axes, self.empty)
         for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
             axes.axhline(row[self.value], **{"zorder": 2} | looks[row["line"]].style())
         layered = rows.filter(pl.col("layer").is_not_null())
         for place, (name, look) in enumerate(reversed(list(looks.items()))):  # controls below, results above
             mine, point = layered.filter(pl.col("line") == name), self.points.get(look.about.get("dataset", ""))
-            draw_lines(axes, look_lines(mine, look, place, self.value, self.span, self.n_layers, point), self.value)
-        told = self.notes_of(key, rows)
-        if told:
-            axes.text(0.015, 0.02, told, transform=axes.transAxes, fontsize=7.4, color=QUIET_INK)
-        layer_axis(axes, self.n_layers)
+            lines = look_lines(mine, look, place, self.value, self.span, depth, point)
+            if self.relative_depth:
+                share = pl.col("layer") / max(1, depth - 1)
+                lines = [replace(line, rows=line.rows.with_columns(layer=share)) for line in lines]
+            draw_lines(axes, lines, self.value)
+        if self.relative_depth:
+            axes.set_xlim(-0.02, 1.02)
+            axes.set_xlabel("Relative depth")
+        else:
+            layer_axis(axes, depth)
 
 
 def look_lines(

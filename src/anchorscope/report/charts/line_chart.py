@@ -30,7 +30,7 @@ _MARK_ROW = 0.034  # height of one row of l* ticks, as a share of the panel
 
 POINTS_NOTE = (
     "ΔP in percentage points: change of the probability that the probe at a layer gives to the item's true label. "
-    "Bands: 95 % intervals."
+    "Bands: 95% intervals."
 )
 
 

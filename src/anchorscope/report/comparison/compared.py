@@ -1,25 +1,27 @@
-"""What a comparison hands to its page: the runs' findings under unique names, and what the reader has to know first."""
+"""What a comparison hands to its page: the runs' findings under unique names, and what the reader must know first."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from anchorscope.report.charts.line_chart import drawable
 from anchorscope.report.findings import Findings
+from anchorscope.report.wording import Table
 
 RANDOM_MARK = "RANDOM WEIGHTS"
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A difference between the runs that stands beside their curves."""
+    """A difference between the runs."""
 
     words: str
     """What differs, with every run's value."""
     reason: str
     """What that does to the comparison."""
     allowed: bool
-    """Whether it would have been refused, had the user not asked for it."""
+    """Whether it would have been refused, had the user not allowed it."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,24 @@ class Compared:
     runs: tuple[Findings, ...]
     """In order of their panels; `model` is a name that no other run here has."""
     folders: tuple[str, ...]
-    """The names of their folders."""
     assignment: str = "plain"
-    """The rule of the first chart and of the trends."""
+    """The rule of the first chart."""
     relative_depth: bool = False
     """Whether x runs from 0 to 1 instead of over the layers."""
     flags: tuple[Flag, ...] = ()
     command: str = ""
     """The command that repeats it."""
+    kind: str = "comparison"
+    title: str = ""
+    """Of a study; a comparison is named after its runs."""
+    all_runs: Table | None = None
+    """Every run of a study, whatever became of it."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of the runs' own pages, by name."""
+    note: str = ""
+    """What else a reader must know first, such as runs that failed."""
+    same_weights: bool = False
+    """Whether all runs have the same model."""
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -44,18 +56,13 @@ class Compared:
         return tuple(dict.fromkeys(name for run in self.runs for name in run.datasets))
 
     @property
-    def shared(self) -> tuple[str, ...]:
-        """The datasets that all runs have."""
-        return tuple(name for name in self.datasets if all(name in run.datasets for run in self.runs))
-
-    @property
     def second_assignment(self) -> str:
-        """The rule of the second chart: with the common shift taken out, or the paper's where the first is that."""
+        """The rule of the second chart: corrected for the common shift, or the paper's where the first is that."""
         return "plain" if self.assignment == "corrected" else "corrected"
 
 
 def panel_title(run: Findings) -> str:
-    """The model's name; random weights are said there, where nobody can overlook them."""
+    """The model's name; random weights are named where nobody can overlook them."""
     return f"{run.model} ({RANDOM_MARK})" if run.random_weights and RANDOM_MARK not in run.model else run.model
 
 

@@ -1,4 +1,4 @@
-"""Everything a comparison writes beside its curves and its manifest: figures, observations.json, the page, its data."""
+"""The page of several runs, of a comparison or a study: the answer, charts, what changes, controls, differences."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,35 +6,94 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress
-from anchorscope.report.answer_card import answer_card
-from anchorscope.report.assignment_rules import CHART_TITLES
+from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, counted_controls, trust_in
+from anchorscope.report.assignment_rules import CHART_TITLES, RULES
 from anchorscope.report.chart_data import delta_p_chart, live_records, share_chart
 from anchorscope.report.charts.evidence_parts import PartBars
 from anchorscope.report.charts.parallel import save_all
-from anchorscope.report.comparison import comparison_text as text
-from anchorscope.report.comparison.across_models import read_across
-from anchorscope.report.comparison.compared import Compared, panel_title
-from anchorscope.report.comparison.control_checks import controls_sentence, controls_table, failed_controls
+from anchorscope.report.comparison.claims import check_claims, claims_table
+from anchorscope.report.comparison.compared import Compared, Flag, panel_title
 from anchorscope.report.comparison.run_panels import delta_p_charts
-from anchorscope.report.comparison.trends_chart import trends_charts
-from anchorscope.report.earlier_readings.judging import Judged, claims_records, claims_table, judge
-from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
-from anchorscope.report.statements import read
-from anchorscope.report.wording import listing
+from anchorscope.report.comparison.trends import QUANTITIES, order_by_size, read_across
+from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
+from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
+from anchorscope.report.page_writer import CHART_SCRIPTS
+from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.reading import Reading
+from anchorscope.report.shares import NEEDS, PARTS, band_layers, has_shares, share_at, share_layer, why_silent
+from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.layer_band import layer_names
+from anchorscope.report.wording import (
+    MISSING,
+    NOTHING,
+    Table,
+    count,
+    estimate,
+    listing,
+    parameters_text,
+    percent,
+    points,
+)
+from anchorscope.stats.estimate import Estimate
 
 _TITLE_LETTERS = 60
 FILES = {
-    "report.html": "this page",
-    "report.md": "the same as plain text",
-    "observations.json": "readings across runs, each run's main readings, and claims where asked for, for programs",
-    "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
+    "report.html, report.md": "this page, and the same as plain text",
+    "observations.json": "checks across runs, each run's main checks, and claims where asked for, for programs",
+    "figures/": "every figure as PNG, SVG and PDF, with its numbers as CSV",
     "curves.csv": "mean ΔP per layer of all runs, with intervals; the column run tells them apart",
     "comparison.json": "which runs, their models and recipes, every difference, hashes; written last",
 }
+STUDY_FILES = {
+    "report.html, report.md": FILES["report.html, report.md"],
+    "summary.csv": "a row per run and dataset: share that needs the key words, AUC, Q-Anchored share, with intervals",
+    "figures/": FILES["figures/"],
+    "runs/NAME/": "the folder of every run, with its own page",
+    "study.toml": "the study, with paths written out",
+}
+
+
+def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
+    """Write the figures, observations.json, report.md and report.html; return what the page says first."""
+    bars = PartBars.from_runs(compared.runs)
+    figures = [*([bars] if bars else []), *delta_p_charts(compared)]
+    progress.start("figures", len(figures))
+    save_all(figures, out, progress)
+    progress.finish()
+    readings = {run.model: read(run) for run in compared.runs}
+    across, checked = read_across(compared.runs), check_claims(compared.runs) if claims else []
+    own = [
+        {**one.record(), "id": f"{run}:{one.id}", "scope": "run"}
+        for run, of_run in readings.items()
+        for one in of_run
+        if one.key
+    ]
+    if compared.kind == "comparison":
+        observations = [*(one.record() for one in (*across, *checked)), *own]
+        dumped = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
+        (out / "observations.json").write_text(dumped + "\n", encoding="utf-8")
+    card = comparison_card(compared, readings, across)
+    setting = setting_words(compared)
+    names = listing([run.model for run in compared.runs])
+    title = compared.title or (names if len(names) <= _TITLE_LETTERS else f"{len(compared.runs)} runs side by side")
+    page = SectionsPage(
+        f"anchorscope {compared.kind}",
+        f"{title}: question or answer?",
+        (setting,),
+        _sections(compared, readings, across, checked),
+        compared.command,
+        STUDY_FILES if compared.kind == "study" else FILES,
+        card,
+        _first_figures(compared),
+        title,
+    )
+    write_sections_page(page, out, "report", CHART_SCRIPTS, {"chart-data": comparison_data(compared)})
+    trust = f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}." if card.trust else ""
+    return [card.sentence, trust, setting]
 
 
 def comparison_data(compared: Compared) -> dict[str, Any]:
-    """The charts to touch: a panel per run, one menu and one y axis for all."""
+    """The interactive charts: a panel per run, one menu and one y axis for all."""
     titles = {run.model: panel_title(run) for run in compared.runs}
     relative = compared.relative_depth
     share = share_chart(compared.runs, compared.datasets, titles, relative=relative)
@@ -42,66 +101,228 @@ def comparison_data(compared: Compared) -> dict[str, Any]:
     return {"model": "", "views": live_records({"compare-share": share, "compare-view": delta_p})}
 
 
-def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
-    """Write the figures, observations.json, report.md and report.html; return what the page says first."""
-    bars = PartBars.from_runs(compared.runs)
-    trends = trends_charts(compared, bars is not None)
-    figures = [*([bars] if bars else []), *delta_p_charts(compared), *trends]
-    progress.start("figures", len(figures))
-    save_all(figures, out, progress)
-    progress.finish()
-    across, judged = read_across(compared.runs), judge(compared.runs) if claims else []
-    readings = {run.model: read(run) for run in compared.runs}
-    own = [
-        {**one, "id": f"{run}:{one['id']}", "scope": "run"}
-        for run, found in readings.items()
-        for one in found
-        if one["key"]
+# The answer
+
+
+def comparison_card(
+    compared: Compared, readings: Mapping[str, Sequence[Reading]], across: Sequence[Reading]
+) -> AnswerCard:
+    """How much needs question and answer together, compared, and whether the controls allow to say so."""
+    share = next((one for one in across if one.key and one.claim == "across:share_together"), None)
+    if share is not None and share.more["values"] and share.estimate is not None:
+        sentence = f"{share.sentence}: {share.numbers.partition(': ')[2]}; change {share.value}."
+    else:
+        real = [run for run in compared.runs if not run.random_weights]
+        sentence = " ".join(f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in real)
+        sentence = sentence or "All runs have random weights: every number here is noise."
+    return AnswerCard(listing([run.model for run in compared.runs]), sentence, _trust(compared, readings))
+
+
+def _trust(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Trust:
+    """The weakest of the runs decides."""
+    real = [run for run in compared.runs if not run.random_weights]
+    verdicts = {run.model: trust_in(run, readings[run.model]) for run in real}
+    counted = counted_controls([one for run in real for one in controls_in(readings[run.model])])
+    if not verdicts:
+        return Trust("no", "random weights carry no evidence")
+    ranks = ("no", "partly", "yes")
+    name = min(verdicts, key=lambda name: (ranks.index(verdicts[name].verdict), "; " not in verdicts[name].reason))
+    why = verdicts[name].reason.rpartition("; ")[0]
+    return Trust(verdicts[name].verdict, f"{name}: {why}; over all runs {counted}" if why else counted)
+
+
+def setting_words(compared: Compared) -> str:
+    """Which runs, and what a reader must know before looking at the charts."""
+    models = listing(
+        [f"{run.model} ({parameters_text(run.parameters)}, {run.n_layers} layers)" for run in compared.runs]
+    )
+    sentences = [f"Runs: {models}.", *([compared.note] if compared.note else [])]
+    noise = [run.model for run in compared.runs if run.random_weights]
+    if noise:
+        sentences.append(f"Random weights, so that the panel is noise: {listing(noise)}.")
+    if compared.flags:
+        things = "1 thing" if len(compared.flags) == 1 else f"{len(compared.flags)} things"
+        beside = "The model is the same; the runs" if compared.same_weights else "Besides the model, the runs"
+        sentences.append(f"{beside} differ in {things}.")
+    elif compared.same_weights:
+        sentences.append("The model and all options are the same.")
+    return " ".join(sentences)
+
+
+# Sections
+
+
+def _first_figures(compared: Compared) -> tuple[SectionFigure, ...]:
+    if not any(has_shares(run) for run in compared.runs):
+        return ()
+    text = (
+        "Four parts that sum to 100%: what only question and answer together carry, what the question alone or the "
+        "answer alone tells, and what either tells.",
+    )
+    alt = "Four parts of the probe's evidence, a bar per run and dataset"
+    return (SectionFigure("evidence_bars", alt, "Means over each run's band of layers.", text=text),)
+
+
+def _sections(
+    compared: Compared, readings: Mapping[str, Sequence[Reading]], across: Sequence[Reading], claims: Sequence[Reading]
+) -> list[Section]:
+    sections = [Section("runs", "Runs", (), filled(("", runs_table(compared, readings))), links=compared.pages)]
+    if compared.all_runs is not None:
+        sections.append(Section("study", "All runs", (), filled(("", compared.all_runs))))
+    if any(has_shares(run) for run in compared.runs):
+        layers = Section(
+            "parts", "Each part per layer", tables=filled(("", shares_table(compared))), live="compare-share"
+        )
+        sections.append(layers)
+    sections.append(_delta_p_section(compared))
+    if across:
+        along = order_by_size(compared.runs).along
+        tables = filled(("", trends_table([one for one in across if one.key])))
+        rest = filled(("", trends_table([one for one in across if not one.key])))
+        more = (Section("", "Dataset by dataset", (), rest),) if rest else ()
+        sections.append(Section("trends", f"What changes {along}", (), tables, more=more))
+    controls = controls_table(compared, readings)
+    passed = "All controls passed, in every run and at every layer."
+    words = "Those that failed or are inconclusive:" if controls.rows else passed
+    sections.append(Section("controls", "Controls", (words,), filled(("", controls))))
+    if len(compared.runs) > 1:
+        flags = {flag.words.partition(":")[0]: _flag_words(flag) for flag in compared.flags}
+        text = () if flags else ("Only the model differs." if not compared.same_weights else "Nothing differs.",)
+        sections.append(Section("differences", "Differences", text, filled(("", models_table(compared))), facts=flags))
+    if claims:
+        text = (
+            "Five written descriptions of two published charts contradict each other. Each claim is checked on all "
+            "curves of these runs: one curve that contradicts it with 95% confidence refutes it.",
+        )
+        sections.append(Section("claims", "Claims", text, filled(("", claims_table(claims)))))
+    return sections
+
+
+def _flag_words(flag: Flag) -> str:
+    refused = " Refused unless allowed: they measure different things." if flag.allowed else ""
+    return f"{flag.words.partition(':')[2].strip() or flag.words}. {flag.reason[:1].upper()}{flag.reason[1:]}.{refused}"
+
+
+def _delta_p_section(compared: Compared) -> Section:
+    first, second = CHART_TITLES[compared.assignment], CHART_TITLES[compared.second_assignment]
+    alt = "Mean change of the true label's probability per layer, a panel per run, for Q-Anchored and A-Anchored items"
+    figure = SectionFigure(
+        "delta_p", alt, f"ΔP in percentage points, with 95% intervals; {first}.", live="compare-view"
+    )
+    text = (
+        "Solid, Q-Anchored: the probe's verdict flips when the key words are hidden. Dashed, A-Anchored: it stays. "
+        "Items are sorted by what the cut does to them, so two curves are no evidence of two pathways.",
+    )
+    caption = "A difference between models that disappears here may be a difference in the common shift only."
+    other = SectionFigure(f"delta_p_{compared.second_assignment}", "The same chart under the other rule", caption)
+    more = (
+        Section("", f"The same, {second}", figures=(other,)),
+        Section("", "Groups and ΔP at the reference layers", (), filled(("", groups_table(compared)))),
+    )
+    return Section("delta-p", "The paper's ΔP", text, figures=(figure,), more=more)
+
+
+def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:
+    """A row per dataset and run: items, AUC, what needs both, the key words and random words, controls."""
+    rows = []
+    for dataset in compared.datasets:
+        for run in (one for one in compared.runs if dataset in one.datasets):
+            shares = [share_at(run, dataset, part="together"), share_at(run, dataset), share_at(run, dataset, "random")]
+            quoted = why_silent(run, dataset) is None
+            shown = [estimate(one, 0, 100.0, "%") if one and quoted else NOTHING for one in shares]
+            controls = [one for one in controls_in(readings[run.model]) if one.dataset == dataset]
+            passed = f"{sum(one.verdict == 'yes' for one in controls)} of {len(controls)}" if controls else NOTHING
+            auc = estimate(nested_auc(run, dataset))
+            rows.append((display_name(dataset), panel_title(run), count(_used(run, dataset)), auc, *shown, passed))
+    needs = ("needs both", "needs the key words", "needs random words")
+    return Table(("dataset", "run", "items", "AUC of the probe", *needs, "controls passed"), tuple(rows), 2)
+
+
+def shares_table(compared: Compared) -> Table:
+    """The parts over each run's band, beside what needs random words."""
+    rows = []
+    for dataset in compared.datasets:
+        for run in (one for one in compared.runs if dataset in one.datasets):
+            shares = [share_at(run, dataset, part=part) for part in (*PARTS, *NEEDS)]
+            shares.append(share_at(run, dataset, "random"))
+            cells = [NOTHING if share is None else estimate(share) for share in shares]
+            rows.append((display_name(dataset), panel_title(run), band_layers(run, dataset) or NOTHING, *cells))
+    return Table(("dataset", "run", "layers", *PARTS.values(), *NEEDS.values(), "needs random words"), tuple(rows), 3)
+
+
+def _used(run: Findings, dataset: str) -> int | None:
+    return {row["dataset"]: row.get("used") for row in run.counts.to_dicts()}.get(dataset)
+
+
+def trends_table(readings: Sequence[Reading]) -> Table:
+    """A number per run with its interval, the change from first to last, and whether that is one."""
+    measured = [one for one in readings if one.more["values"]]
+    runs = [one["run"] for one in measured[0].more["values"]] if measured else []
+    digits = {f"across:{one.id}": one.digits for one in QUANTITIES}
+    rows = [
+        (
+            one.subject,
+            one.topic[:1].upper() + one.topic[1:],
+            one.verdict or "",
+            estimate(one.estimate, digits[one.claim]),
+            one.unit,
+            *(estimate(_estimate(value), digits[one.claim]) for value in one.more["values"]),
+        )
+        for one in measured
     ]
-    observations = [*across, *claims_records(judged), *own]
-    dumped = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
-    (out / "observations.json").write_text(dumped + "\n", encoding="utf-8")
-    content = _content(compared, across, judged, readings) | {
-        "shares": text.shares_table(compared) if bars else None,
-        "trends": [chart.name for chart in trends],
-    }
-    data = {"chart-data": comparison_data(compared)}
-    write_page("compare.html", content, out, scripts=CHART_SCRIPTS, data=data)
-    write_page("compare.md", content, out)
-    for kind in ("html", "md"):
-        (out / f"compare.{kind}").rename(out / f"report.{kind}")
-    lead: list[str] = content["lead"]
-    return lead
+    return Table(("on", "number", "does it change?", "change", "unit", *runs), tuple(rows), 3)
 
 
-def _content(
-    compared: Compared,
-    across: Sequence[dict[str, Any]],
-    judged: Sequence[Judged],
-    readings: Mapping[str, Sequence[dict[str, Any]]],
-) -> dict[str, Any]:
-    cards = {run.model: answer_card(run, readings[run.model]) for run in compared.runs}
-    failed = failed_controls(compared, readings)
-    of_shares = [one for one in across if one["assignment"] is None]
-    of_curves = [one for one in across if one["assignment"] is not None]
-    names = listing([run.model for run in compared.runs])
-    return {
-        "compared": compared,
-        "title": names if len(names) <= _TITLE_LETTERS else f"{len(compared.runs)} runs side by side",
-        "lead": [text.answer(compared, across, cards), controls_sentence(compared, failed), text.setting(compared)],
-        "failed": any(one.sure for one in failed),
-        "cards": text.cards_table(compared, cards),
-        "second": f"delta_p_{compared.second_assignment}",
-        "rules": (CHART_TITLES[compared.assignment], CHART_TITLES[compared.second_assignment]),
-        "groups": text.groups_table(compared),
-        "controls": controls_table(failed),
-        "along": next((one["along"] for one in across), "with size"),
-        "share_trends": text.trends_table([one for one in of_shares if one["key"]]),
-        "share_trends_by_dataset": text.trends_table([one for one in of_shares if not one["key"]]),
-        "curve_trends": text.trends_table([one for one in of_curves if one["key"]]),
-        "curve_trends_by_dataset": text.trends_table([one for one in of_curves if not one["key"]]),
-        "models": text.models_table(compared),
-        "claims": claims_table([one for one in judged if one.plain.found]),
-        "claims_elsewhere": claims_table([one for one in judged if not one.plain.found]),
-        "files": FILES,
-    }
+def _estimate(value: Mapping[str, Any]) -> Estimate:
+    ends = (float("nan") if value[name] is None else value[name] for name in ("value", "ci_low", "ci_high"))
+    middle, low, high = ends
+    return Estimate(middle, low, high, 0, "")
+
+
+def controls_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:
+    """Run by run: what failed or is inconclusive, on which dataset, at which layers."""
+    rows = []
+    for run in (one for one in compared.runs if not one.random_weights):
+        for one in controls_in(readings[run.model]):
+            if one.verdict == "yes":
+                continue
+            layers = one.failing if one.verdict == "no" else one.doubtful
+            tested = share_layer(run, one.dataset or "")
+            where = layer_names(tuple(layers)) if layers else NOTHING
+            where += ", the tested layer too" if layers and tested in layers else ""
+            rows.append((one.verdict or "", run.model, display_name(one.dataset or ""), one.sentence, where))
+    rows.sort(key=lambda row: row[0] != "no")
+    return Table(("verdict", "run", "dataset", "control", "beyond its limit at"), tuple(rows), 5)
+
+
+def groups_table(compared: Compared) -> Table:
+    """What the plain rule's groups consist of, and their ΔP, plain and corrected."""
+    rows = []
+    for dataset in compared.datasets:
+        for run in (one for one in compared.runs if dataset in one.datasets):
+            layer = headline_layer(run, dataset)
+            true = [percent(_summary(run, dataset, "true_share", "plain", group)) for group in GROUPS]
+            delta_p = [
+                points(_summary(run, dataset, "delta_p_reference", rule, group))
+                for rule in ("plain", "corrected")
+                for group in GROUPS
+            ]
+            q_share = percent(_summary(run, dataset, "group_share", "plain", Q_ANCHORED))
+            place = MISSING if layer is None else str(layer)
+            rows.append((display_name(dataset), panel_title(run), place, q_share, *true, *delta_p))
+    deltas = (f"ΔP {group[0]}, {RULES[rule]}" for rule in ("plain", "corrected") for group in GROUPS)
+    return Table(("dataset", "run", "l*", "Q of all", "true among Q", "true among A", *deltas), tuple(rows), 2)
+
+
+def _summary(run: Findings, dataset: str, quantity: str, rule: str, group: str) -> Estimate | None:
+    return summary_of(run, dataset, quantity, assignment=rule, intervention="knockout", group=group)
+
+
+def models_table(compared: Compared) -> Table:
+    """The runs with their folders."""
+    rows = []
+    for run, folder in zip(compared.runs, compared.folders, strict=True):
+        datasets = ", ".join(display_name(name) for name in run.datasets)
+        size, layers = parameters_text(run.parameters), str(run.n_layers)
+        rows.append((panel_title(run), folder, datasets, f"{run.site}, {run.position}", size, layers))
+    return Table(("run", "folder", "datasets", "read at", "parameters", "layers"), tuple(rows), 4)

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.answer_card import AnswerCard, Tile
+from anchorscope.report.answer_card import AnswerCard, NextStep, Tile
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.detection import paper
 from anchorscope.report.detection.detection_charts import CHARTS, detection_figures
@@ -309,14 +309,14 @@ def _metrics(results: DetectionResults, readings: DetectionReadings) -> Tables:
 
 
 _BESIDE_SIMPLE: dict[Verdict, str] = {
-    "holds": "It loses nothing to {}, the better of probe and confidence there.",
-    "does not hold": "It is worse than {}, the better of probe and confidence there.",
-    "undecided": "Whether it is as good as {}, the better of probe and confidence there, is undecided.",
+    "yes": "It loses nothing to {}, the better of probe and confidence there.",
+    "no": "It is worse than {}, the better of probe and confidence there.",
+    "inconclusive": "Whether it is as good as {}, the better of probe and confidence there, is undecided.",
 }
 _PERMUTED: dict[Verdict, str] = {
-    "holds": "Permuted labels stay at 0.50.",
-    "undecided": "Permuted labels: undecided.",
-    "does not hold": "Permuted-label control failed: do not rely on these numbers.",
+    "yes": "Permuted labels stay at 0.50.",
+    "inconclusive": "Permuted labels: undecided.",
+    "no": "Permuted-label control failed: do not rely on these numbers.",
 }
 
 
@@ -324,9 +324,10 @@ def detection_card(results: DetectionResults, readings: DetectionReadings, conte
     """The card of a folder of detectors."""
     found = readings.recommendation
     saved = context.bundles.get(found.detector) if found else None
-    steps = (f"Score new answers: anchorscope score --detector {saved} FILE",) if saved else ()
+    steps = (NextStep("Score new answers:", f"anchorscope score --detector {saved} FILE"),) if saved else ()
     tiles = (_best(results, readings), _pathways(readings), _other_data(results, readings), _trust(results, readings))
-    return AnswerCard(context.model, answer_sentence(results, readings), tiles, context.warnings, steps)
+    sentence = answer_sentence(results, readings)
+    return AnswerCard(context.model, sentence, warnings=context.warnings, next_steps=steps, tiles=tiles)
 
 
 def answer_sentence(results: DetectionResults, readings: DetectionReadings) -> str:
@@ -352,17 +353,17 @@ def answer_sentence(results: DetectionResults, readings: DetectionReadings) -> s
 
 def _control_failed(readings: DetectionReadings) -> bool:
     permuted = readings.named("permuted_labels")
-    return permuted is not None and permuted.verdict == "does not hold"
+    return permuted is not None and permuted.verdict == "no"
 
 
 def _best(results: DetectionResults, readings: DetectionReadings) -> Tile:
     asked, found = "Is one worth its passes?", readings.recommendation
     if found is None:
-        return Tile(asked, MISSING, "No detector was tested on what it learned from.", "undecided")
+        return Tile(asked, MISSING, "No detector was tested on what it learned from.", "inconclusive")
     probe = mean_value(results, PROBE, results.in_domain)
     beside = "" if probe is None or found.detector == PROBE else f" The probe alone has {number(probe.value, DIGITS)}."
     detail = f"AUROC {estimate(found.auroc, DIGITS)}, {passes_words(found.passes)}: {found.reason}.{beside}"
-    return Tile(asked, found.detector, detail, "undecided" if _control_failed(readings) else "holds")
+    return Tile(asked, found.detector, detail, "inconclusive" if _control_failed(readings) else "yes")
 
 
 def _pathways(readings: DetectionReadings) -> Tile:
@@ -374,7 +375,7 @@ def _pathways(readings: DetectionReadings) -> Tile:
     )
     main, random, mop = (reading if reading and reading.found else None for reading in map(readings.named, names))
     if main is None:
-        return Tile(asked, MISSING, "The counterfactual detector was not fitted here.", "undecided")
+        return Tile(asked, MISSING, "The counterfactual detector was not fitted here.", "inconclusive")
     parts = ["The counterfactual detector over it."]
     parts += [f"With the knockout against a random cut {signed_estimate(random.found)}."] if random else []
     parts += [f"Mixture-of-Probes over it {signed_estimate(mop.found)}."] if mop else []
@@ -385,7 +386,7 @@ def _pathways(readings: DetectionReadings) -> Tile:
 def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
     asked, found = "Does it serve on other data?", readings.recommendation
     if not results.elsewhere or found is None:
-        return Tile(asked, MISSING, "No detector was tested on another dataset than it learned from.", "undecided")
+        return Tile(asked, MISSING, "No detector was tested on another dataset than it learned from.", "inconclusive")
     first = readings.named(f"{claim_name(found.detector)}_transfers")
     away, held_out = (
         mean_value(results, found.detector, cells, independent=False) for cells in (results.elsewhere, results.held_out)
@@ -394,7 +395,7 @@ def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
     parts += [f"Learned from all others: {number(held_out.value, DIGITS)}."] if held_out else []
     verdict = first.verdict if first else None
     parts += [_BESIDE_SIMPLE[verdict].format(better_simple(results, results.elsewhere))] if verdict else []
-    return Tile(asked, estimate(away, DIGITS), " ".join(parts), verdict or "undecided")
+    return Tile(asked, estimate(away, DIGITS), " ".join(parts), verdict or "inconclusive")
 
 
 def _trust(results: DetectionResults, readings: DetectionReadings) -> Tile:
@@ -404,7 +405,7 @@ def _trust(results: DetectionResults, readings: DetectionReadings) -> Tile:
     span = spanned((ece.value for ece in cells.values()), lambda value: number(value, DIGITS))
     inside = sum(ece.value <= CALIBRATED for ece in cells.values())
     parts = [f"At most {number(CALIBRATED, 2)} in {inside} of {len(cells)} cells."] if calibrated else []
-    parts.append("Permuted labels were not run." if permuted is None else _PERMUTED[permuted.verdict or "undecided"])
+    parts.append("Permuted labels were not run." if permuted is None else _PERMUTED[permuted.verdict or "inconclusive"])
     verdicts: list[Verdict] = [check.verdict for check in (calibrated, permuted) if check is not None and check.verdict]
     return Tile(
         "Are calibration and controls in order?", f"ECE {span}" if cells else MISSING, " ".join(parts), all_of(verdicts)

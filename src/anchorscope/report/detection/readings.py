@@ -28,7 +28,7 @@ from anchorscope.report.detection.results import (
     mean_value,
     shown_place,
 )
-from anchorscope.report.statements.statement import Standing, finite
+from anchorscope.report.reading import Standing, finite
 from anchorscope.report.verdicts import (
     CALIBRATED,
     FAR_BELOW,
@@ -47,7 +47,7 @@ from anchorscope.stats.estimate import Estimate, holm
 
 DIGITS = 3
 """Of an AUROC."""
-YES_OR_NO = {"holds": "Yes", "does not hold": "No", "undecided": "Undecided"}
+YES_OR_NO = {"yes": "Yes", "no": "No", "inconclusive": "Undecided"}
 """How an answer begins."""
 RANDOM_CUT, PERMUTED, LABEL_NOISE = "random-cut", "permuted-labels", "label-noise"
 """Controls, as controls.csv names them."""
@@ -187,7 +187,7 @@ def recommend(results: DetectionResults) -> Recommendation | None:
     better = [
         name
         for (name, gain), p in zip(gains.items(), corrected, strict=True)
-        if above_zero(gain, p, NEGLIGIBLE_AUROC) == "holds"
+        if above_zero(gain, p, NEGLIGIBLE_AUROC) == "yes"
     ]
     net = {name: gains[name].value - NEGLIGIBLE_AUROC * further[name] for name in better}
     worth = [name for name in better if net[name] > 0]
@@ -195,7 +195,7 @@ def recommend(results: DetectionResults) -> Recommendation | None:
         best = max(worth, key=lambda name: net[name])
         price = f" by more than its {passes_words(further[best])} more" if further[best] > 0 else ""
         return recommended(best, reference, f"it beats {reference}{price}")
-    cheaper = [name for name, gain in gains.items() if further[name] < 0 and above(gain, -NEGLIGIBLE_AUROC) == "holds"]
+    cheaper = [name for name, gain in gains.items() if further[name] < 0 and above(gain, -NEGLIGIBLE_AUROC) == "yes"]
     if cheaper and not better:
         best = max(cheaper, key=lambda name: (-(results.passes(name) or 0), gains[name].value))
         margin = number(NEGLIGIBLE_AUROC, 2)
@@ -297,7 +297,7 @@ def tested_readings(results: DetectionResults, left_out: Mapping[str, str]) -> l
     n_tests = sum(not math.isnan(p) for p in p_values)
     readings = []
     for contest, gain, p, corrected in zip(CONTESTS, gains, p_values, holm(p_values), strict=True):
-        verdict: Verdict = "undecided"
+        verdict: Verdict = "inconclusive"
         if gain is None:
             reason = left_out.get(contest.detector) or left_out.get(contest.against) or "it was not fitted"
             answer, sure = f"Not measured here: {reason}.", ""
@@ -329,17 +329,17 @@ def _gate_reading(results: DetectionResults, contest: Contest) -> DetectionReadi
     if gain is None:
         return None
     verdict = above(gain, 0.0)
-    if verdict == "undecided" and gain.ci_high < NEGLIGIBLE_AUROC:
-        verdict = "does not hold"
+    if verdict == "inconclusive" and gain.ci_high < NEGLIGIBLE_AUROC:
+        verdict = "no"
     answer = _gain_answer(gain, verdict, len(gains))
     return DetectionReading(contest.claim, contest.question, answer, "", contest.why, gain, verdict)
 
 
 def _gain_answer(gain: Estimate, verdict: Verdict, n_datasets: int) -> str:
     shown = f"AUROC {signed_estimate(gain)} {over_datasets(n_datasets)}"
-    if verdict == "does not hold" and gain.ci_high < 0:
+    if verdict == "no" and gain.ci_high < 0:
         return f"No, it is worse: {shown}."
-    if verdict == "does not hold":
+    if verdict == "no":
         return f"No: {shown}, which leaves no room for a gain of {number(NEGLIGIBLE_AUROC, 2)}."
     return f"{YES_OR_NO[verdict]}: {shown}."
 
@@ -352,7 +352,7 @@ def _tests_words(each: Mapping[str, Estimate], p: float, corrected: float, n_tes
     if len(each) == 1:
         return f"{tests}."
     alone = [above(gain, 0.0) for gain in each.values()]
-    better, worse = alone.count("holds"), alone.count("does not hold")
+    better, worse = alone.count("yes"), alone.count("no")
     return f"{tests}; taken alone (95 % intervals), better on {better} and worse on {worse} of {len(each)} datasets."
 
 
@@ -452,7 +452,7 @@ def _beside_confidence(results: DetectionResults, detector: str) -> DetectionRea
         pairs = f"{', '.join(named)} and {hidden} more" if hidden else listing(named)
         answer = f"{YES_OR_NO[verdict]}: it is lower in {len(fallen)} of {len(gaps)} pairs, {pairs}."
     else:
-        doubt = "" if verdict == "holds" else ", though not with 95 % confidence in each"
+        doubt = "" if verdict == "yes" else ", though not with 95 % confidence in each"
         lowest = f"the lowest is {worst.words} ({signed_estimate(gaps[worst])})"
         answer = f"{YES_OR_NO[verdict]}: no pair is lower{doubt}; {lowest}."
     return DetectionReading(
@@ -514,8 +514,8 @@ def permuted_label_cells(results: DetectionResults) -> dict[tuple[str, str], Est
 def permuted_label_verdict(found: Estimate) -> Verdict:
     """Within 0.01 of a half by its value; beyond it, refuted only where the interval leaves out the half."""
     if abs(found.value - _GUESSING) <= TOSSED:
-        return "holds"
-    return "does not hold" if found.ci_low > _GUESSING or found.ci_high < _GUESSING else "undecided"
+        return "yes"
+    return "no" if found.ci_low > _GUESSING or found.ci_high < _GUESSING else "inconclusive"
 
 
 def _permuted_labels(results: DetectionResults) -> DetectionReading | None:
@@ -527,7 +527,7 @@ def _permuted_labels(results: DetectionResults) -> DetectionReading | None:
     farthest = max(cells, key=lambda place: abs(cells[place].value - _GUESSING))
     area = cells[farthest]
     answer = (
-        f"{YES_OR_NO[verdict]}: {verdicts.count('holds')} of {len(cells)} stay within {number(TOSSED, 2)} of 0.50; the "
+        f"{YES_OR_NO[verdict]}: {verdicts.count('yes')} of {len(cells)} stay within {number(TOSSED, 2)} of 0.50; the "
         f"farthest is {farthest[0]} on {shown_place(farthest[1])}, {estimate(area, DIGITS)}."
     )
     return DetectionReading(

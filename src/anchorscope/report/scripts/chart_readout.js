@@ -77,9 +77,5 @@ function fillReadout(readout, spec, scale, cursor, near) {
     element("p", { class: "where" }, `Layer ${cursor}`, element("span", {}, ` depth ${depth.toFixed(2)}`)),
     element("table", {}, element("tbody", {}, rows)),
   );
-  // Beside the crosshair, on the side that has more room; the style sheet puts it below where the page is narrow.
-  const share = (scale.inner.left + scale.x(cursor)) / scale.width;
-  readout.classList.toggle("left", share > 0.5);
-  readout.style.setProperty("--at", `${(100 * share).toFixed(2)}%`);
   return undefined;
 }

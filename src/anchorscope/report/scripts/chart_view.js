@@ -65,7 +65,13 @@ function chartView(node, plan) {
   const open = plan.menus.filter((menu) => !menu.folded && menu.name in controls);
   const row = controlRow(Object.fromEntries(open.map(({ name }) => [name, controls[name]])));
   row.append(reset);
-  node.replaceChildren(row, sheet, key, caption, more);
+  if (node.closest(".first-screen")) { // the picture alone: its menus and its small print are folded
+    more.querySelector("summary").after(row);
+    more.append(caption);
+    node.replaceChildren(sheet, key, more);
+  } else {
+    node.replaceChildren(row, sheet, key, caption, more);
+  }
   node.hidden = false;
   for (const printed of document.querySelectorAll(`details[data-live="${node.id}"]`)) printed.open = false;
   onHashChange(followAddress);
@@ -195,7 +201,7 @@ function viewControls(plan, change) {
     const list = folded && options.length > 3;
     controls[name] = chooser({ label, options: named, list, onChange: (value) => change({ [name]: value }) });
   }
-  for (const [name, label, title] of [["bands", "95 % bands", null],
+  for (const [name, label, title] of [["bands", "95% bands", null],
     ["depth", "Relative depth", "Layers as a share of the model's depth"]]) {
     const control = onOff({ label, title, onChange: (on) => change({ [name]: on ? "1" : "0" }) });
     controls[name] = { node: control.node, set: (value) => control.set(value === "1") };

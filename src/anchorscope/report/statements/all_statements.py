@@ -1,4 +1,4 @@
-"""Every statement, in the order in which it is told, and how all of them are put to a run.
+"""Every check of a run, in the order in which the page shows them, and `read`, which applies them.
 
 The parts of the evidence come first: two tested questions answer what was asked, controls say whether to trust it. The
 curves of the paper's rule and of its corrected one are described.
@@ -10,62 +10,63 @@ from dataclasses import replace
 
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
+from anchorscope.report.reading import Check, Measured, Reading, Subject
+from anchorscope.report.run_curves import RunCurves
 from anchorscope.report.shares import has_shares
 from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHARE_CONTROLS
 from anchorscope.report.statements.curve_statements import APART, CURVES, DATASETS
 from anchorscope.report.statements.number_statements import NUMBERS
-from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.statements.share_statements import DESCRIBED, TESTED
-from anchorscope.report.statements.statement import About, Found, Reading, Statement
 from anchorscope.report.wording import p_value_cell
 from anchorscope.stats.estimate import holm
 
 OF_SHARES = (*TESTED, *SHARE_CONTROLS, *DESCRIBED)
-"""Asked where the run measured the parts of the evidence."""
+"""Checked where the run measured the parts of the evidence."""
 OF_CURVES = (*NUMBERS, *CURVE_CONTROLS, *APART, *CURVES)
-"""Asked of every run."""
+"""Checked in every run."""
 STATEMENTS = (*OF_SHARES, *OF_CURVES, *DATASETS)
-"""Every statement of a run's report."""
+"""Every check of a run's report."""
+
+Result = tuple[Check, Subject, Measured]
 
 
 def read(findings: Findings) -> list[Reading]:
     """All readings of a run, dataset by dataset, then those over all datasets."""
     rules = (None, *RULES)
     curves = {rule: RunCurves(findings, rule) if rule else None for rule in rules}
-    asked = (*(OF_SHARES if has_shares(findings) else ()), *OF_CURVES)
-    places = [About(findings, dataset, rule, curves[rule]) for dataset in findings.datasets for rule in rules]
-    found = [one for about in places for one in _measured(about, asked)]
+    checks = (*(OF_SHARES if has_shares(findings) else ()), *OF_CURVES)
+    subjects = [Subject(findings, dataset, rule, curves[rule]) for dataset in findings.datasets for rule in rules]
+    results = [result for subject in subjects for result in _measure(subject, checks)]
     if len(findings.datasets) > 1:
-        found += [one for rule in rules for one in _measured(About(findings, None, rule, curves[rule]), DATASETS)]
-    return [statement.reading(about, one) for statement, about, one in _corrected(found)]
+        for rule in rules:
+            results += _measure(Subject(findings, None, rule, curves[rule]), DATASETS)
+    return [check.reading(subject, measured) for check, subject, measured in _correct_p_values(results)]
 
 
-Put = tuple[Statement, About, Found]
+def _measure(subject: Subject, checks: tuple[Check, ...]) -> Iterator[Result]:
+    for check in checks:
+        if subject.assignment in check.rules:
+            measured = check.measure(subject)
+            if measured is not None:
+                yield check, subject, measured
 
 
-def _measured(about: About, statements: tuple[Statement, ...]) -> Iterator[Put]:
-    for statement in statements:
-        if about.assignment in statement.rules:
-            found = statement.measure(about)
-            if found is not None:
-                yield statement, about, found
-
-
-def _corrected(put: list[Put]) -> list[Put]:
-    """The p-values of all tested statements corrected together, and told."""
-    tested = [place for place, (statement, _, _) in enumerate(put) if statement.standing == "tested"]
-    values = [put[place][2].p_value for place in tested]
-    corrected = holm([math.nan if value is None else value for value in values])
-    done = list(put)
-    for place, p in zip(tested, corrected, strict=True):
-        statement, about, found = put[place]
-        if found.estimate is None:
+def _correct_p_values(results: list[Result]) -> list[Result]:
+    """The p-values of all tested checks, corrected together (Holm) and added to their numbers."""
+    tested = [index for index, (check, _, _) in enumerate(results) if check.standing == "tested"]
+    p_values = [results[index][2].p_value for index in tested]
+    corrected = holm([math.nan if value is None else value for value in p_values])
+    done = list(results)
+    for index, p in zip(tested, corrected, strict=True):
+        check, subject, measured = results[index]
+        if measured.estimate is None:
             continue
-        told = f"{found.numbers}; p {_shown(found.p_value)}, corrected {_shown(p)}; n = {found.estimate.n}"
-        done[place] = statement, about, replace(found, p_corrected=p, numbers=told)
+        p_words = f"p {_p_words(measured.p_value)}, corrected {_p_words(p)}"
+        numbers = f"{measured.numbers}; {p_words}; n = {measured.estimate.n}"
+        done[index] = check, subject, replace(measured, p_corrected=p, numbers=numbers)
     return done
 
 
-def _shown(p: float | None) -> str:
+def _p_words(p: float | None) -> str:
     text = p_value_cell(p)
     return text if text.startswith("<") else f"= {text}"

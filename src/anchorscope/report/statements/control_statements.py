@@ -1,9 +1,9 @@
-"""Statements about controls: where one fails, the number that it stands beside says nothing.
+"""Controls: where one fails, the number that it belongs to must not be interpreted.
 
 Controls of the parts are asked over the same band of layers as the parts: random words must do less than a quarter of
 what the key words do and move the states as far, another site of the clean run must hold nearly all of the evidence,
 permuted labels must give nothing. Controls of ΔP are asked at every layer, with intervals that hold for all layers at
-once; one that surely fails at one layer has failed, and the layers are named.
+once; one that fails at one layer with 95 % confidence has failed, and the layers are named.
 """
 
 import math
@@ -12,9 +12,9 @@ from collections.abc import Callable
 import polars as pl
 
 from anchorscope.report.palette import Q_ANCHORED
+from anchorscope.report.reading import Check, Measured, Subject, under
 from anchorscope.report.shares import result_of, results_of, share_at, share_layer
 from anchorscope.report.statements.layer_band import LayerBand, band_of, layer_names
-from anchorscope.report.statements.statement import About, Found, Statement, under
 from anchorscope.report.verdicts import (
     NEGLIGIBLE_SHARE,
     NOOP_FLIPS,
@@ -29,16 +29,16 @@ from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
 
-def _small_ratio(knockout: LayerBand | None, random: LayerBand | None, least: float) -> Found:
-    """Does a random cut do less than a quarter of the knockout, wherever that surely does more than `least`?
+def _small_ratio(knockout: LayerBand | None, random: LayerBand | None, least: float) -> Measured:
+    """Does a random cut do less than a quarter of the knockout, wherever that significantly does more than `least`?
 
-    Either way: a random cut that gives a share back has gone wrong as well. A layer fails by the band for all layers at
-    once, since the worst one is picked; it passes by its own interval, since every layer has to.
+    In either direction. A layer fails by the band for all layers, since the worst one is picked; it passes by its own
+    interval, since every layer has to.
     """
     needed = knockout.surely_above(least) if knockout else ()
     asked = tuple(layer for layer in needed if random and layer in random.layers)
     if not (knockout and random and asked):
-        return Found()
+        return Measured()
     mine, theirs = knockout.at(asked), random.at(asked)
     ratios = {layer: size_ratio(theirs.estimate(place), mine.estimate(place)) for place, layer in enumerate(asked)}
     known = {layer: ratio for layer, ratio in ratios.items() if ratio is not None}
@@ -72,26 +72,26 @@ def _beyond(random: Estimate, knockout: Estimate) -> Estimate:
 
 def _of_layers(
     found: Estimate, numbers: str, layer: int, over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]
-) -> Found:
-    verdict: Verdict = "does not hold" if sure else "undecided" if unsure else "holds"
+) -> Measured:
+    verdict: Verdict = "no" if sure else "inconclusive" if unsure else "yes"
     doubtful = tuple(one for one in over if one not in sure)
-    return Found(found, numbers, layer, failing=sure, doubtful=doubtful, verdict=verdict)
+    return Measured(found, numbers, layer, failing=sure, doubtful=doubtful, verdict=verdict)
 
 
 def _where(over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]) -> str:
-    """At which layers a control lies above its limit, where that is sure, and where it cannot be told."""
-    told = {"above": over, "surely above": sure, "undecided": unsure}
-    return "".join(f"; {word} at {layer_names(layers)}" for word, layers in told.items() if layers)
+    """At which layers a control is above its limit, where that is significant, and where it is inconclusive."""
+    words = {"above": over, "significantly above": sure, "inconclusive": unsure}
+    return "".join(f"; {word} at {layer_names(layers)}" for word, layers in words.items() if layers)
 
 
-def _curve_ratio(about: About) -> Found:
+def _curve_ratio(subject: Subject) -> Measured:
     """How much the Q-Anchored line falls, layer by layer."""
-    findings = about.findings
+    findings = subject.findings
     rows = findings.curves.filter(
-        (pl.col("dataset") == about.dataset)
+        (pl.col("dataset") == subject.dataset)
         & (pl.col("site") == findings.site)
         & (pl.col("position") == findings.position)
-        & (pl.col("assignment") == about.assignment)
+        & (pl.col("assignment") == subject.assignment)
         & (pl.col("group") == Q_ANCHORED)
         & (pl.col("truth") == "all")
     )
@@ -108,67 +108,67 @@ def _curve_ratio(about: About) -> Found:
     return _small_ratio(knockout, random, SEEN_BY_EYE)
 
 
-def _ratio_to_knockout(about: About, control: Estimate | None) -> Found | None:
+def _ratio_to_knockout(subject: Subject, control: Estimate | None) -> Measured | None:
     """What a control takes, over what the key words take, over the band."""
-    findings, dataset = about.findings, about.dataset or ""
+    findings, dataset = subject.findings, subject.dataset or ""
     if control is None:
         return None
     ratio = size_ratio(control, share_at(findings, dataset))
-    return Found(ratio, f"needs {estimate(control)}, ratio {estimate(ratio)}", share_layer(findings, dataset))
+    return Measured(ratio, f"needs {estimate(control)}, ratio {estimate(ratio)}", share_layer(findings, dataset))
 
 
-def _random_words(about: About) -> Found | None:
-    return _ratio_to_knockout(about, share_at(about.findings, about.dataset or "", "random"))
+def _random_words(subject: Subject) -> Measured | None:
+    return _ratio_to_knockout(subject, share_at(subject.findings, subject.dataset or "", "random"))
 
 
-def _floor(about: About) -> Found | None:
+def _floor(subject: Subject) -> Measured | None:
     """What is not in the clean state of another site, though nothing was cut."""
-    result = result_of(about.findings, about.dataset or "", "floor")
-    return _ratio_to_knockout(about, result.estimate if result else None)
+    result = result_of(subject.findings, subject.dataset or "", "floor")
+    return _ratio_to_knockout(subject, result.estimate if result else None)
 
 
-def _random_weights(about: About) -> Found | None:
+def _random_weights(subject: Subject) -> Measured | None:
     """The same items through random weights, where that was run: what they give is in the words alone."""
-    return _ratio_to_knockout(about, share_at(about.findings, about.dataset or "", "random-weights"))
+    return _ratio_to_knockout(subject, share_at(subject.findings, subject.dataset or "", "random-weights"))
 
 
-def _permuted(about: About) -> Found | None:
+def _permuted(subject: Subject) -> Measured | None:
     """Labels that say nothing: an interval that leaves out zero refutes it, and a wide one decides nothing."""
-    findings, dataset = about.findings, about.dataset or ""
+    findings, dataset = subject.findings, subject.dataset or ""
     share = share_at(findings, dataset, "permuted")
     if share is None:
         return None
     small = share.ci_low > -NEGLIGIBLE_SHARE and share.ci_high < NEGLIGIBLE_SHARE
     is_there = abs(share.value) > NEGLIGIBLE_SHARE and share.ci_low * share.ci_high > 0
-    verdict: Verdict = "does not hold" if is_there else "holds" if small else "undecided"
-    return Found(share, f"needs {estimate(share)}", share_layer(findings, dataset), verdict=verdict)
+    verdict: Verdict = "no" if is_there else "yes" if small else "inconclusive"
+    return Measured(share, f"needs {estimate(share)}", share_layer(findings, dataset), verdict=verdict)
 
 
-def _displacement(about: About) -> Found | None:
+def _displacement(subject: Subject) -> Measured | None:
     """How far the random cut moves the states, over how far the knockout does; medians, without an interval."""
-    findings, dataset = about.findings, about.dataset or ""
+    findings, dataset = subject.findings, subject.dataset or ""
     moved = {result.intervention: result.estimate for result in results_of(findings, dataset, "displacement")}
     if not {"knockout", "random"} <= set(moved):
         return None
     ratio = moved["random"].value / moved["knockout"].value
     measured = Estimate(ratio, math.nan, math.nan, moved["random"].n, "ratio of medians")
     numbers = f"key words {number(moved['knockout'].value, 2)}, random words {number(moved['random'].value, 2)}"
-    verdict: Verdict = "holds" if ratio >= MATCHED_DISPLACEMENT else "does not hold"
-    return Found(measured, numbers, share_layer(findings, dataset), verdict=verdict)
+    verdict: Verdict = "yes" if ratio >= MATCHED_DISPLACEMENT else "no"
+    return Measured(measured, numbers, share_layer(findings, dataset), verdict=verdict)
 
 
-def _nothing_cut(about: About) -> Found:
-    rate = with_zero_bound(about.summary("flip_rate", "none"))
-    return Found(rate, f"{percent(rate)} of {rate.n} items") if rate else Found()
+def _nothing_cut(subject: Subject) -> Measured:
+    rate = with_zero_bound(subject.summary("flip_rate", "none"))
+    return Measured(rate, f"{percent(rate)} of {rate.n} items") if rate else Measured()
 
 
 def _of_parts(
-    claim: str, topic: str, holds: str, fails: str, measure: Callable[[About], Found | None], unit: str = "ratio"
-) -> Statement:
-    def judge(measured: Found) -> Verdict:
+    claim: str, topic: str, holds: str, fails: str, measure: Callable[[Subject], Measured | None], unit: str = "ratio"
+) -> Check:
+    def judge(measured: Measured) -> Verdict:
         return measured.verdict or under(SMALL_RATIO)(measured)
 
-    return Statement(claim, topic, holds, fails, measure, judge, standing="control", key=(None,), unit=unit)
+    return Check(claim, topic, holds, fails, measure, judge, standing="control", key=(None,), unit=unit)
 
 
 SHARE_CONTROLS = (
@@ -214,23 +214,23 @@ MATCHED_DISPLACEMENT = 0.8
 """How far a control has to move the states, of what the knockout does, to tell a loss from mere damage."""
 
 CURVE_CONTROLS = (
-    Statement(
+    Check(
         "random_small",
-        "ΔP under random words",
-        "random words move the Q-Anchored line by less than a quarter of the knockout at every layer where it "
+        "ΔP with random words hidden",
+        "random words move the Q-Anchored line less than a quarter as far as the key words, where it "
         f"falls by more than {number(SEEN_BY_EYE, 0)} points",
-        "Random words move the Q-Anchored line by more than a quarter of what the key words do",
+        "Random words move the Q-Anchored line more than a quarter as far as the key words",
         _curve_ratio,
         rules=("plain", "corrected"),
         key=("plain",),
         standing="control",
         unit="ratio",
     ),
-    Statement(
+    Check(
         "noop",
-        "ΔP with nothing cut",
-        f"with nothing cut fewer than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
-        f"With nothing cut, more than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
+        "ΔP with nothing hidden",
+        f"with nothing hidden fewer than {number(100 * NOOP_FLIPS, 0)}% of the verdicts flip",
+        f"With nothing hidden, more than {number(100 * NOOP_FLIPS, 0)}% of the verdicts flip",
         _nothing_cut,
         under(NOOP_FLIPS),
         rules=("plain",),

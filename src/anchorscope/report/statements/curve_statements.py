@@ -1,9 +1,8 @@
-"""Statements about ΔP curves along the depth: where one starts, how low it gets and where, how it ends; how datasets
+"""Checks of the ΔP curves along the depth: where one starts, how low it gets and where, how it ends; how datasets
 compare.
 
-They are the same for both groups, so that these can be compared; for A-Anchored, which is said to be flat, there is one
-more. All numbers come from the bootstrap draws of the whole curve (`stats/curves.py`): picking the most striking
-layer afterwards is paid for.
+They are the same for both groups; A-Anchored, which is said to be flat, has one more. All numbers come from the
+bootstrap draws of the whole curve (`stats/curves.py`), so that choosing the most striking layer afterwards costs width.
 """
 
 import math
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.statements.statement import About, Found, Statement, at_layers, over, under, within
+from anchorscope.report.reading import Check, Measured, Subject, at_layers, over, under, within
 from anchorscope.report.verdicts import (
     CLOSING,
     END_TOGETHER,
@@ -35,58 +34,58 @@ from anchorscope.stats.estimate import Estimate
 WHOLE_CURVES = ("plain", "corrected")
 """Rules whose curves are read one by one: the paper's, and the one without the common shift."""
 
-Measured = Callable[[SampledCurve], Found]
+CurveMeasure = Callable[[SampledCurve], Measured]
 
 
 def _layer(found: Estimate) -> int | None:
     return int(found.value) if math.isfinite(found.value) else None
 
 
-def _first(curve: SampledCurve) -> Found:
-    return Found(shape.first(curve), f"ΔP {points(shape.first(curve))} at layer 0", 0)
+def _first(curve: SampledCurve) -> Measured:
+    return Measured(shape.first(curve), f"ΔP {points(shape.first(curve))} at layer 0", 0)
 
 
-def _farthest(curve: SampledCurve) -> Found:
-    return Found(shape.range_within(curve), f"farthest: {points(shape.range_within(curve))}")
+def _farthest(curve: SampledCurve) -> Measured:
+    return Measured(shape.range_within(curve), f"farthest: {points(shape.range_within(curve))}")
 
 
-def _trough(curve: SampledCurve) -> Found:
+def _trough(curve: SampledCurve) -> Measured:
     found = shape.trough(curve)
     layer = _layer(found.layer)
-    return Found(found.depth, f"ΔP {points(found.depth)}, lowest at layer {layer}", layer)
+    return Measured(found.depth, f"ΔP {points(found.depth)}, lowest at layer {layer}", layer)
 
 
-def _place(curve: SampledCurve) -> Found:
+def _place(curve: SampledCurve) -> Measured:
     found = shape.trough(curve)
-    part = estimate(found.relative, 0, 100.0, "\u00a0%")
-    return Found(found.relative, f"{at_layers(found.layer)}, {part} of the depth", _layer(found.layer))
+    part = estimate(found.relative, 0, 100.0, "%")
+    return Measured(found.relative, f"{at_layers(found.layer)}, {part} of the depth", _layer(found.layer))
 
 
-def _recovery(curve: SampledCurve) -> Found:
-    return Found(shape.recovery(curve), f"rise from the lowest layer to the end: {points(shape.recovery(curve))}")
+def _recovery(curve: SampledCurve) -> Measured:
+    return Measured(shape.recovery(curve), f"rise from the lowest layer to the end: {points(shape.recovery(curve))}")
 
 
-def _last(curve: SampledCurve) -> Found:
-    return Found(shape.last(curve), f"ΔP {points(shape.last(curve))}", curve.n_layers - 1)
+def _last(curve: SampledCurve) -> Measured:
+    return Measured(shape.last(curve), f"ΔP {points(shape.last(curve))}", curve.n_layers - 1)
 
 
-def _level(curve: SampledCurve) -> Found:
+def _level(curve: SampledCurve) -> Measured:
     found, wanted = shape.plateau(curve), math.floor((1 - LEVEL_PART) * (curve.n_layers - 1))
-    return Found(found, f"level from {at_layers(found)} on", _layer(found), verdict=below(found, wanted + 0.5))
+    return Measured(found, f"level from {at_layers(found)} on", _layer(found), verdict=below(found, wanted + 0.5))
 
 
-def _jags(curve: SampledCurve) -> Found:
-    return Found(shape.volatility(curve), f"root mean square {points(shape.volatility(curve))}")
+def _jags(curve: SampledCurve) -> Measured:
+    return Measured(shape.volatility(curve), f"root mean square {points(shape.volatility(curve))}")
 
 
-def _given(found: Found) -> Verdict:
-    return found.verdict or "undecided"
+def _given(found: Measured) -> Verdict:
+    return found.verdict or "inconclusive"
 
 
 _NEAR, _FALL, _RISE, _FLAT, _JAG = (
     number(size, 0) for size in (NEAR_ZERO, MIN_TROUGH, MIN_RECOVERY, STAYS_FLAT, SMOOTH)
 )
-_OF_CURVES: tuple[tuple[str, str, str, str, Measured, Callable[[Found], Verdict], str], ...] = (
+_OF_CURVES: tuple[tuple[str, str, str, str, CurveMeasure, Callable[[Measured], Verdict], str], ...] = (
     (
         "first_layer",
         "Start",
@@ -126,8 +125,8 @@ _OF_CURVES: tuple[tuple[str, str, str, str, Measured, Callable[[Found], Verdict]
     (
         "recovery",
         "Return",
-        f"comes back by more than {_RISE} points by the last layer",
-        f"does not come back by more than {_RISE} points",
+        f"recovers by more than {_RISE} points by the last layer",
+        f"does not recover by more than {_RISE} points",
         _recovery,
         over(MIN_RECOVERY),
         "points",
@@ -156,16 +155,16 @@ _OF_CURVES: tuple[tuple[str, str, str, str, Measured, Callable[[Found], Verdict]
 _KEY = {(Q_ANCHORED, "trough_place"), (Q_ANCHORED, "recovery"), (A_ANCHORED, "flat")}
 
 
-def _of_group(group: str, measure: Measured) -> Callable[[About], Found]:
-    def measured(about: About) -> Found:
-        curve = about.curve(group)
-        return measure(curve) if curve else Found()
+def _of_group(group: str, measure: CurveMeasure) -> Callable[[Subject], Measured]:
+    def measured(subject: Subject) -> Measured:
+        curve = subject.curve(group)
+        return measure(curve) if curve else Measured()
 
     return measured
 
 
 CURVES = tuple(
-    Statement(
+    Check(
         claim if group == Q_ANCHORED else f"a_{claim}",
         f"{topic}, {group}",
         f"the {group} curve {does}",
@@ -183,71 +182,75 @@ CURVES = tuple(
     for claim, topic, does, fails, measure, judge, unit in _OF_CURVES
     if claim != "flat" or group == A_ANCHORED
 )
-"""Of single curves, both groups. Items that are called Q-Anchored because they fall do fall: that has no verdict."""
+"""Of single curves, both groups. Items called Q-Anchored because they fall do fall: that has no verdict."""
 
 
-def _apart(about: About) -> Found:
-    q, a = about.curve(Q_ANCHORED), about.curve(A_ANCHORED)
+def _apart(subject: Subject) -> Measured:
+    q, a = subject.curve(Q_ANCHORED), subject.curve(A_ANCHORED)
     if not (q and a):
-        return Found()
+        return Measured()
     found = shape.separation(q, a)
-    return Found(found, at_layers(found) if math.isinf(found.value) else f"from {at_layers(found)} on", _layer(found))
+    return Measured(
+        found, at_layers(found) if math.isinf(found.value) else f"from {at_layers(found)} on", _layer(found)
+    )
 
 
 APART = (
-    Statement(
+    Check(
         "separation",
         "Apart",
         f"from some layer on, Q-Anchored stays more than {number(shape.APART, 0)} point below A-Anchored",
         "At no layer does Q-Anchored stay below A-Anchored to the end",
         _apart,
-        lambda found: "holds" if found.estimate and has_interval(found.estimate) else "undecided",
+        lambda found: "yes" if found.estimate and has_interval(found.estimate) else "inconclusive",
         rules=tuple(RULES),
         built_in=tuple(RULES),
         unit="layer",
     ),
 )
-"""So by construction under every rule: told with its layer."""
+"""True by construction under every rule: shown with its layer."""
 
 
-def _third(about: About) -> int:
+def _third(subject: Subject) -> int:
     """The layer at a third of the depth: before it, all curves lie near zero and their order is noise."""
-    return round((about.findings.n_layers - 1) / 3)
+    return round((subject.findings.n_layers - 1) / 3)
 
 
-def _lowest(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
-    place, found = shape.lowest_curve(curves, _third(about))
-    name = display_name(about.findings.datasets[place])
-    words = f"of the {group} curves, that of {name} lies lowest in the mean from layer {_third(about)} on"
-    return Found(found, f"{points(found)} points below the next", that=words)
+def _lowest(subject: Subject, group: str, curves: Sequence[SampledCurve]) -> Measured:
+    place, found = shape.lowest_curve(curves, _third(subject))
+    name = display_name(subject.findings.datasets[place])
+    words = f"of the {group} curves, that of {name} is lowest on average from layer {_third(subject)} on"
+    return Measured(found, f"{points(found)} points below the next one", that=words)
 
 
-def _order(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
-    first = _third(about)
+def _order(subject: Subject, group: str, curves: Sequence[SampledCurve]) -> Measured:
+    first = _third(subject)
     found = shape.crossing(curves, first)
     ranked = sorted(range(len(curves)), key=lambda place: float(curves[place].value[first:].mean()))
-    names = ", ".join(display_name(about.findings.datasets[place]) for place in ranked)
-    return Found(found, f"largest change {points(found)}; here from low to high, in the mean: {names}")
+    names = ", ".join(display_name(subject.findings.datasets[place]) for place in ranked)
+    return Measured(found, f"largest change {points(found)}; from low to high, on average: {names}")
 
 
-def _spread(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
+def _spread(subject: Subject, group: str, curves: Sequence[SampledCurve]) -> Measured:
     found = shape.spread(curves, -1)
-    return Found(found, f"highest − lowest {points(found)}")
+    return Measured(found, f"highest − lowest {points(found)}")
 
 
-def _closing(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
-    first, last = _third(about), about.findings.n_layers - 1
+def _closing(subject: Subject, group: str, curves: Sequence[SampledCurve]) -> Measured:
+    first, last = _third(subject), subject.findings.n_layers - 1
     found = shape.closing(curves, slice(first, last - first + 1))
-    return Found(found, f"distance in the middle less that at the end: {estimate(found, 1)} points, root mean square")
+    return Measured(
+        found, f"distance in the middle less that at the end: {estimate(found, 1)} points, root mean square"
+    )
 
 
 _OF_DATASETS = (
     (
         "lowest_dataset",
         "Lowest dataset",
-        "one {} curve lies below all others",
+        "one {} curve is below all others",
         "The lowest {} curve in the sample is not the lowest",
-        "Which dataset's {} curve lies lowest is undecided",
+        "It is unclear which dataset's {} curve is lowest",
         _lowest,
         over(0.0),
     ),
@@ -273,8 +276,8 @@ _OF_DATASETS = (
     (
         "converge",
         "Convergence",
-        "the {} curves lie nearer together at the last layer than in the middle third",
-        "The {} curves do not draw nearer to each other towards the end",
+        "the {} curves are closer together at the last layer than in the middle third",
+        "The {} curves do not converge towards the end",
         "",
         _closing,
         over(CLOSING),
@@ -283,21 +286,21 @@ _OF_DATASETS = (
 
 
 def _all_curves(
-    group: str, measure: Callable[[About, str, Sequence[SampledCurve]], Found]
-) -> Callable[[About], Found | None]:
+    group: str, measure: Callable[[Subject, str, Sequence[SampledCurve]], Measured]
+) -> Callable[[Subject], Measured | None]:
     """Undecided where a curve is missing or of another length."""
 
-    def measured(about: About) -> Found | None:
-        found = [about.curves.curve(name, group) for name in about.findings.datasets] if about.curves else []
+    def measured(subject: Subject) -> Measured | None:
+        found = [subject.curves.curve(name, group) for name in subject.findings.datasets] if subject.curves else []
         known = [curve for curve in found if curve is not None]
         alike = len(known) == len(found) and len({curve.n_layers for curve in known}) == 1
-        return measure(about, group, known) if alike else Found()
+        return measure(subject, group, known) if alike else Measured()
 
     return measured
 
 
 DATASETS = tuple(
-    Statement(
+    Check(
         claim if group == Q_ANCHORED else f"a_{claim}",
         f"{topic}, {group}",
         that.format(group),

@@ -63,10 +63,6 @@ class LayerBand:
         """The layers whose whole band lies above."""
         return tuple(layer for layer, low in zip(self.layers, self.low, strict=True) if low > height)
 
-    def surely_below(self, height: float) -> tuple[int, ...]:
-        """The layers whose whole band lies below."""
-        return tuple(layer for layer, high in zip(self.layers, self.high, strict=True) if high < height)
-
 
 def band_of(rows: pl.DataFrame, widest: float = WIDEST_SHARE) -> LayerBand | None:
     """The band of the column `share` of rows; None where no layer can be measured.

@@ -1,4 +1,4 @@
-"""Statements about the parts of the evidence, over the band of layers that was fixed without looking at any share.
+"""Checks of the parts of the evidence, over the band of layers that was fixed without looking at any share.
 
 Two questions are tested: does any of the evidence need question and answer together, and do the key words carry more of
 it than random words? Their p-values are corrected together over all datasets of a run (Holm, in `all_statements.py`).
@@ -6,6 +6,7 @@ it than random words? Their p-values are corrected together over all datasets of
 
 import math
 
+from anchorscope.report.reading import Check, Measured, Subject
 from anchorscope.report.shares import (
     NEEDS_QUESTION,
     PROBE,
@@ -17,7 +18,6 @@ from anchorscope.report.shares import (
     truth_readers,
     why_silent,
 )
-from anchorscope.report.statements.statement import About, Found, Statement
 from anchorscope.report.verdicts import WORST_FIRST, Verdict, above_zero, difference, gained, p_from_interval
 from anchorscope.report.wording import estimate
 
@@ -25,31 +25,31 @@ EVIDENCE = "share of the evidence"
 """The unit of a share."""
 
 
-def _needs_both(about: About) -> Found:
-    findings, dataset = about.findings, about.dataset or ""
+def _needs_both(subject: Subject) -> Measured:
+    findings, dataset = subject.findings, subject.dataset or ""
     share = share_at(findings, dataset, part=TOGETHER)
     if share is None or why_silent(findings, dataset) is not None:
-        return Found()
+        return Measured()
     numbers = f"{estimate(share)} over layers {band_layers(findings, dataset)}"
-    return Found(share, numbers, share_layer(findings, dataset), p_from_interval(share))
+    return Measured(share, numbers, share_layer(findings, dataset), p_from_interval(share))
 
 
-def _beyond_random(about: About) -> Found:
-    findings, dataset = about.findings, about.dataset or ""
+def _beyond_random(subject: Subject) -> Measured:
+    findings, dataset = subject.findings, subject.dataset or ""
     result = result_of(findings, dataset, "above_random", NEEDS_QUESTION)
     if result is None or why_silent(findings, dataset) is not None:
-        return Found()
+        return Measured()
     random = share_at(findings, dataset, "random")
     numbers = f"{estimate(result.estimate)} more; random words alone {estimate(random)}"
-    return Found(result.estimate, numbers, share_layer(findings, dataset), result.p_value)
+    return Measured(result.estimate, numbers, share_layer(findings, dataset), result.p_value)
 
 
-def _by_corrected_p(measured: Found) -> Verdict:
+def _by_corrected_p(measured: Measured) -> Verdict:
     return above_zero(measured.estimate, math.nan if measured.p_corrected is None else measured.p_corrected)
 
 
 TESTED = (
-    Statement(
+    Check(
         "needs_both",
         "The match",
         "part of the probe's evidence needs question and answer together",
@@ -60,7 +60,7 @@ TESTED = (
         unit=EVIDENCE,
         key=(None,),
     ),
-    Statement(
+    Check(
         "share_beyond_random",
         "More than any words",
         "the key words carry more of it than random words do",
@@ -75,9 +75,9 @@ TESTED = (
 """The two questions."""
 
 
-def _other_readers(about: About) -> Found | None:
+def _other_readers(subject: Subject) -> Measured | None:
     """The probe beside the best probe that sees less."""
-    readers = truth_readers(about.findings, about.dataset or "")
+    readers = truth_readers(subject.findings, subject.dataset or "")
     probe = readers.pop(PROBE, None)
     if probe is None or not readers:
         return None
@@ -86,18 +86,18 @@ def _other_readers(about: About) -> Found | None:
     verdicts = {gained(gain) for gain in gains.values()}
     verdict = next(verdict for verdict in WORST_FIRST if verdict in verdicts)
     lacking = [name for name in SEE_LESS if not any(known.startswith(name) for known in readers)]
-    if lacking and verdict == "holds":
-        verdict = "undecided"
+    if lacking and verdict == "yes":
+        verdict = "inconclusive"
     unknown = f"; not known: {', '.join(lacking)}" if lacking else ""
     numbers = f"AUC {estimate(probe)}; best of the others, {best}: {estimate(readers[best])}{unknown}"
-    return Found(gains[best], numbers, verdict=verdict)
+    return Measured(gains[best], numbers, verdict=verdict)
 
 
 SEE_LESS = ("question only", "answer only", "words")
 """Probes that see less, as evidence_tests.csv names them; better than all of them needs all of them."""
 
 DESCRIBED = (
-    Statement(
+    Check(
         "auc_above_nulls",
         "Probes that see less",
         "the probe reads truth better than every probe that sees less (question only, answer only, words)",

@@ -10,16 +10,18 @@ import pytest
 
 from anchorscope.progress import Silent
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.across_models import read_across
 from anchorscope.report.comparison.compared import Compared, Flag
-from anchorscope.report.comparison.comparison_page import comparison_data
-from anchorscope.report.comparison.comparison_text import groups_table, models_table, shares_table, trends_table
-from anchorscope.report.comparison.control_checks import (
-    FailedControl,
-    controls_sentence,
+from anchorscope.report.comparison.comparison_page import (
+    comparison_card,
+    comparison_data,
     controls_table,
-    failed_controls,
+    groups_table,
+    models_table,
+    runs_table,
+    setting_words,
+    trends_table,
 )
+from anchorscope.report.comparison.trends import read_across
 from anchorscope.report.findings import Findings
 from anchorscope.report.statements import read
 from compared_runs import model_findings, with_random
@@ -61,10 +63,6 @@ def written(compared: Compared, folder: Path, claims: bool = False) -> dict[str,
     return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
 
 
-def failed(*runs: Findings) -> list[FailedControl]:
-    return failed_controls(Compared(runs, ("",) * len(runs)), {one.model: read(one) for one in runs})
-
-
 def test_the_page_runs_its_own_script_and_loads_nothing(pages: dict[str, str]) -> None:
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', pages["html"])
     assert policy is not None
@@ -83,41 +81,63 @@ def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None
         assert "&lt;img src=x" in page
 
 
-def test_a_failed_control_is_named(compared: Compared) -> None:
-    found = failed(*compared.runs)
-    (one,) = [control for control in found if control.sure]
-    fails = "ore than a quarter as much of the evidence needs random words as needs the key words"
-    assert (one.run, one.dataset, one.layers, one.at_tested) == ("Large", "PopQA", (), True)
-    assert controls_sentence(compared, found).startswith(f"A control fails: m{fails} at the tested layer in Large")
-    assert controls_table(found).rows[0][:3] == ("✗ fails", "Large", f"M{fails}")
+def test_a_failed_control_is_named_and_decides_trust(compared: Compared) -> None:
+    readings = {one.model: read(one) for one in compared.runs}
+    failed = [row for row in controls_table(compared, readings).rows if row[0] == "no"]
+    assert [row[1:3] for row in failed] == [("Large", "PopQA")]
+    assert "needs random words" in failed[0][3]
+    trust = comparison_card(compared, readings, read_across(compared.runs)).trust
+    assert trust is not None
+    assert trust.verdict == "no"
+    assert "Large" in trust.reason
+    assert "1 failed" in trust.reason
+
+
+def test_inconclusive_controls_are_not_called_passed(compared: Compared) -> None:
+    wide = run("Wide", 0.4, datasets=("popqa",), half=0.2)
+    readings = {"Wide": read(wide)}
+    alone = Compared((wide,), ("",))
+    trust = comparison_card(alone, readings, []).trust
+    assert trust is not None
+    assert trust.verdict != "yes"
+    assert "inconclusive" in trust.reason
+    assert controls_table(alone, readings).rows
 
 
 def test_tables_have_a_row_for_every_run_and_dataset(compared: Compared) -> None:
+    readings = {one.model: read(one) for one in compared.runs}
     assert [row[:2] for row in models_table(compared).rows] == [("Small", "a"), ("Large", "b")]
-    for table in (groups_table(compared), shares_table(compared)):
+    for table in (groups_table(compared), runs_table(compared, readings)):
         assert [row[:2] for row in table.rows] == [("PopQA", "Small"), ("PopQA", "Large"), ("NQ", "Small")]
         assert {len(row) for row in table.rows} == {len(table.head)}
-    assert groups_table(compared).rows[0][8] == "−52.0 [−54.5, −49.5]"
-    assert shares_table(compared).rows[1][2:4] == ("15–19", "0.70 [0.67, 0.73]")
+    assert groups_table(compared).rows[0][6] == "−52.0 [−54.5, −49.5]"
+    assert runs_table(compared, readings).rows[1][4] == "70% [67, 73]"
     old = replace(compared, runs=(model_findings("Old", datasets=("popqa",)),))
-    assert shares_table(old).rows[0][3] == "–"
+    assert runs_table(old, {"Old": read(old.runs[0])}).rows[0][4] == "–"
 
 
 def test_trends_have_a_column_per_run(compared: Compared) -> None:
-    across = [one for one in read_across(compared.runs) if one["assignment"] is None]
-    table = trends_table(across)
-    assert table.head == ("PopQA", "a change?", "change", "unit", "Small", "Large")
+    table = trends_table([one for one in read_across(compared.runs) if one.assignment is None])
+    assert table.head[-2:] == ("Small", "Large")
     assert table.rows[0] == (
+        "PopQA",
         "What needs question and answer together",
-        "holds",
+        "yes",
         "0.30 [0.26, 0.34]",
-        "of the evidence",
+        "share of the evidence",
         "0.40 [0.37, 0.43]",
         "0.70 [0.67, 0.73]",
     )
-    several = trends_table([*across, across[0] | {"dataset": "nq"}])
-    assert (several.head[:2], several.rows[-1][0], len(several.rows)) == (("on", ""), "NQ", len(across) + 1)
     assert trends_table([]).rows == ()
+
+
+def test_the_same_model_twice_is_not_called_another(compared: Compared) -> None:
+    small = run()
+    same = Compared((small, replace(small, model="Small (2)")), ("a", "b"), same_weights=True)
+    assert setting_words(same).endswith("The model and all options are the same.")
+    assert setting_words(replace(same, flags=compared.flags)).endswith(
+        "The model is the same; the runs differ in 2 things."
+    )
 
 
 def _options(chart: dict, name: str) -> list[str]:

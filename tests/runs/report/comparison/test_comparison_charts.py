@@ -9,10 +9,7 @@ from matplotlib.figure import Figure
 from anchorscope.report.charts.evidence_parts import PartBars
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.comparison.run_panels import delta_p_charts
-from anchorscope.report.comparison.trends_chart import CurveTrendsChart, TrendsChart, trends_charts
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
-from anchorscope.report.statements.run_curves import RunCurves
-from anchorscope.stats.curves import trough
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
 
@@ -74,33 +71,3 @@ def test_every_run_and_dataset_with_parts_has_a_bar(compared: Compared) -> None:
     large = chart.data.filter((pl.col("model") == "Large") & (pl.col("part") == "together"))
     assert large["share"].to_list() == pytest.approx([0.7] * 4)
     assert chart.data.group_by("bar").agg(pl.col("share").sum())["share"].to_list() == pytest.approx([1.0] * 8)
-
-
-def test_trends_are_numbers_of_the_runs_without_random_weights(compared: Compared) -> None:
-    shares, curves = trends_charts(compared, shares=True)
-    for chart in (shares, curves):
-        assert set(chart.data["run"]) == {"Small", "Large"}
-        assert any("shape:x" in note for note in chart.notes)
-
-    def number(chart: TrendsChart, quantity: str) -> dict[str, float]:
-        asked = (pl.col("run") == "Large") & (pl.col("dataset") == "nq") & (pl.col("quantity") == quantity)
-        return chart.data.row(by_predicate=asked, named=True)
-
-    curve = RunCurves(compared.runs[1], "plain").q("nq")
-    assert curve is not None
-    depth, row = trough(curve).depth, number(curves, "trough_depth")
-    assert (row["value"], row["ci_low"], row["ci_high"]) == (depth.value, depth.ci_low, depth.ci_high)
-    row = number(shares, "share_tested")
-    assert (row["value"], row["ci_low"], row["ci_high"]) == pytest.approx((0.82, 0.76, 0.88), abs=0.01)
-
-
-def test_trends_have_a_panel_per_quantity_and_a_place_per_run_in_order_of_size(compared: Compared) -> None:
-    backwards = replace(compared, runs=compared.runs[1::-1])
-    chart = TrendsChart.from_compared(backwards, None)
-    axes = [one for one in chart.plot().axes if one.get_visible()]
-    assert [one.get_title() for one in axes][:2] == ["Together", "Question alone"]
-    assert [text.get_text() for text in axes[0].get_xticklabels()] == ["Small\n135\u00a0M", "Large\n1.0\u00a0B"]
-    assert len(axes[0].containers) == 4  # a series with bars per dataset
-    both = replace(compared, runs=compared.runs[:2])
-    spread = CurveTrendsChart.from_compared(both, "plain").data.filter(pl.col("quantity") == "spread_at_end")
-    assert spread.height == 2

@@ -1,6 +1,5 @@
 """The chart's curves of one run under one rule, each with its bootstrap draws."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,16 +69,3 @@ class RunCurves:
             & (pl.col("truth") == "all")
         )
         return (int(rows["n"][0] or 0), int(rows["n_groups"][0] or 0)) if rows.height else (0, 0)
-
-
-def measurable(runs: Sequence[RunCurves], datasets: Sequence[str]) -> tuple[str, ...]:
-    """The datasets on which every run has both curves with intervals; all of them where there is no such dataset.
-
-    One dataset with too few items must not keep the others from being compared; who uses this names what is left out.
-    """
-
-    def known(run: RunCurves, dataset: str) -> bool:
-        return all(curve is not None and curve.known for curve in (run.q(dataset), run.a(dataset)))
-
-    kept = tuple(name for name in datasets if all(known(run, name) for run in runs))
-    return kept or tuple(datasets)
