@@ -104,8 +104,8 @@ def evidence_parts(needs: Needs) -> dict[str, Share]:
 
 
 def side_by_side(
-    first: Float[Tensor, "problem item direction"],
-    second: Float[Tensor, "problem item direction"],
+    first: Float[Tensor, "problem item first"],
+    second: Float[Tensor, "problem item second"],
     device: str | torch.device = "cpu",
 ) -> Float[Tensor, "problem item direction"]:
     """Two views as one, along as many principal directions as the number of items allows, in host memory."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Semaphore
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Shaped
@@ -113,6 +113,7 @@ def in_chunks(
             plan = _shrink_plan(plan, states, device, [] if notes is None else notes)
 
 
+@runtime_checkable
 class Solve(Protocol):
     """Who solves the chunks of a set of problems."""
 

@@ -26,14 +26,6 @@ Standing = Literal["tested", "control", "description", "by construction"]
 sorts the items causes by itself."""
 Scope = Literal["dataset", "curve", "model", "models", "run", "claim"]
 """What a reading is about: a dataset, a curve, all datasets of a run, several runs, or a claim made elsewhere."""
-FILE_VERDICTS: dict[Verdict | None, str | None] = {
-    "yes": "holds",
-    "no": "does not hold",
-    "inconclusive": "undecided",
-    "not measured": "undecided",
-    None: None,
-}
-"""The words that observations.json uses; other programs rely on them."""
 MARKS: dict[Verdict, str] = {"yes": "✓", "no": "✗", "inconclusive": "?", "not measured": "–"}
 """A verdict as one sign."""
 
@@ -167,7 +159,7 @@ class Reading:
             "value": finite(estimate.value if estimate else None),
             "ci_low": finite(estimate.ci_low if estimate else None),
             "ci_high": finite(estimate.ci_high if estimate else None),
-            "verdict": FILE_VERDICTS[self.verdict],
+            "verdict": self.verdict,
             "standing": self.standing,
             "p_value": finite(self.p_value),
             "p_corrected": finite(self.p_corrected),
