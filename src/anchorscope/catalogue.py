@@ -312,10 +312,10 @@ _DETECTORS = (
 )
 OWN_DETECTORS = {one.name: one for one in _DETECTORS}
 DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
-"""In the order in which tables show them: detectors, baselines that need no probe, variants and controls, plug-ins."""
+"""In the order of tables: detectors, baselines, variants and controls, plug-ins."""
 OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
-GRADERS = {**OWN_GRADERS, **{name: one.reference for name, one in plugins_of("graders", OWN_GRADERS).items()}}
-"""`module:name` of every `Grader`, by name: what decides whether an answer is true."""
+GRADERS = {**OWN_GRADERS, **{name: plugin.reference for name, plugin in plugins_of("graders", OWN_GRADERS).items()}}
+"""`module:name` of every `Grader`, by name."""
 DETECTION_RUNS = (
     "answer-only",
     "question-only",
