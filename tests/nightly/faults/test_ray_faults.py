@@ -87,7 +87,7 @@ class Crew:
 @pytest.fixture
 def crew(cluster: Any, model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Crew]:
     monkeypatch.setattr(ray_executor, "OVERDUE", (2.0, 2.0))
-    monkeypatch.setattr(ray_executor, "PATIENCE", 60.0)
+    monkeypatch.setattr(ray_executor, "PATIENCE", 150.0)
     made = Crew(cluster.address, model, tmp_path / "states")
     yield made
     made.workers.close()
