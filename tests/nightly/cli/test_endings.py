@@ -12,7 +12,8 @@ import pytest
 
 STOPPED = "stopped; the same command goes on where it stopped\n"
 WORKING = """
-    import os, sys, time
+    import os, signal, sys, time
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
     from anchorscope.cli import main as door, inputs
 
     def install(*_):
