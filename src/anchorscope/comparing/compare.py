@@ -175,7 +175,7 @@ def fresh_folder(out: Path, runs: Sequence[Path]) -> contextlib.AbstractContextM
     """A new folder to write into; when all is done it takes the place of `out`, and of an earlier comparison there."""
     above = Path(os.path.realpath(out)).parents
     for run in (Path(os.path.realpath(one)) for one in runs):
-        if run in above:  # a run itself holds other things than a comparison, and that is told
+        if run in above:  # a run itself holds other things than a comparison, and that is reported
             raise UserError(f"{str(out)!r} lies within the run {str(run)!r}, which is sealed; choose another --out.")
     return _FOLDER.fresh(out)
 

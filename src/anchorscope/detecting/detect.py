@@ -265,7 +265,7 @@ def calibration_rows(
 
 
 def layer_probes_of(trained: TrainedOn, warnings: list[str]) -> LayerProbes | None:
-    """Probes of every layer, on the data that the detectors learn from; where items are too few, that is told."""
+    """Probes of every layer, on the data that the detectors learn from; too few items are reported."""
     data = trained.fits.data
     try:
         return fit_layer_probes(data.features, trained.dataset.examples, data.site, trained.plan.seed, trained.device)

@@ -109,7 +109,7 @@ class ScoringSession:
         def words(some: Sequence[Question]) -> list[QuestionSpans]:
             return question_words(setting.exact_tokens, some, self._asker)
 
-        # An answer that was cut off has a state to read as any other; whoever scores it says so.
+        # An answer that was cut off has a state to read as any other; the caller reports that.
         readable = [
             replace(answer, status="answered") if answer.status == "truncated" and answer.text else answer
             for answer in answers
@@ -199,12 +199,12 @@ def _top(keys: Sequence[StateKey]) -> int:
 
 
 def _kept(part: VariantPart) -> Float[Tensor, "place layer item d_model"]:
-    assert part.states is not None, "a pass that is told to keep states keeps them"
+    assert part.states is not None, "a pass asked to keep states keeps them"
     return part.states
 
 
 def _column(part: VariantPart, name: str) -> Float[np.ndarray, " item"]:
-    assert part.answers is not None, "a pass that is told to score answers scores them"
+    assert part.answers is not None, "a pass asked to score answers scores them"
     return np.array([COLUMNS[name].made(found) for found in part.answers.by_item()], dtype=np.float64)
 
 

@@ -47,7 +47,7 @@ NAMES = {
 """What the tables call the metrics."""
 assert set(NAMES) == set(METRICS), "every metric has a name in the tables"
 COMPARED = ("auroc", "auprc", "e-aurc", "brier")
-"""Metrics whose differences are told."""
+"""Metrics whose differences are reported."""
 
 
 @dataclass(frozen=True)

@@ -456,13 +456,13 @@ def _features(
             columns[name] = np.array([len(item.answer.ids)], dtype=np.float64)
             continue
         stats = part(COLUMNS[name].run).answers
-        assert stats is not None, "a pass that is told to score answers scores them"
+        assert stats is not None, "a pass asked to score answers scores them"
         columns[name] = np.array([COLUMNS[name].made(one) for one in stats.by_item()], dtype=np.float64)
     return Features(1, states, columns)
 
 
 def _states(part: VariantPart) -> Float[Tensor, "place layer item d_model"]:
-    assert part.states is not None, "a pass that is told to keep states keeps them"
+    assert part.states is not None, "a pass asked to keep states keeps them"
     return part.states
 
 

@@ -21,7 +21,6 @@ Q_ANCHORED = "Q-Anchored"
 A_ANCHORED = "A-Anchored"
 MISCLASSIFIED = "misclassified"
 GROUPS = (Q_ANCHORED, A_ANCHORED)
-ASSIGNMENTS = ("plain", "cross-fitted", "corrected")
 NOISE_PERCENTILE = 99
 """A change counts if it exceeds this percentile of what the no-op control changes."""
 

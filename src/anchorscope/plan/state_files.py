@@ -1,7 +1,7 @@
 """States in a file of the run folder: every worker writes the rows of its own shard, and nobody sends them.
 
 A tensor that lies in such a file is mapped, not read: it travels between machines as the file's name, its shape and its
-offset, and a fit reads from the file what it needs. A row has the same place whoever writes it, and however often.
+offset, and a fit reads from the file what it needs. A row has the same place whichever worker writes it.
 """
 
 import os

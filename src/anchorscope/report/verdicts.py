@@ -153,15 +153,15 @@ def inside(estimate: Estimate, over: float, under: float) -> Verdict:
 
 
 def one_direction(change: Estimate, turned: bool, negligible: float) -> Verdict:
-    """Is a change one at all? `turned` says that a step on the way surely went the other way."""
+    """Is a change one at all? `turned` says that a step on the way went the other way with 95 % confidence."""
     if not has_interval(change):
         return "inconclusive"
     if turned or (change.ci_low > -negligible and change.ci_high < negligible):
         return "no"
-    return "yes" if surely(change, 1 if change.value >= 0 else -1) else "inconclusive"
+    return "yes" if excludes_zero(change, 1 if change.value >= 0 else -1) else "inconclusive"
 
 
-def surely(change: Estimate, sign: int) -> bool:
+def excludes_zero(change: Estimate, sign: int) -> bool:
     """Whether the whole interval lies on one side of zero."""
     return has_interval(change) and (change.ci_low > 0 if sign > 0 else change.ci_high < 0)
 

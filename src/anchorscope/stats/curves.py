@@ -269,21 +269,6 @@ def decline(curve: SampledCurve, near: float = MIN_FALL) -> Decline:
     return Decline(onset, length, _relative(length, curve))
 
 
-def lead_of_third(curve: SampledCurve, third: int) -> Estimate:
-    """By how many points the curve falls more within one third of the depth (0, 1, 2), named beforehand, than within
-    either of the other two: the smaller of both leads, read off a band for both. Four layers are needed."""
-    if curve.n_layers < 4:
-        return _estimate(curve, math.nan, math.nan, math.nan)
-
-    def leads(curves: NDArray[Any]) -> NDArray[Any]:
-        falls = _falls(curves)
-        return falls[:, [third]] - np.delete(falls, third, axis=1)
-
-    both = SampledCurve(leads(curve.value[None])[0], leads(curve.samples), curve.n)
-    low, high = both.band
-    return _estimate(curve, both.value.min(), low.min(), high.min())
-
-
 def _from_here_on(fits: NDArray[np.bool_]) -> float:
     """The first layer from which on all fit; infinity where the last one does not."""
     misses = np.flatnonzero(~fits)
@@ -300,11 +285,6 @@ def _last_up_to(fits: NDArray[np.bool_], end: float) -> float:
 
 def _bends(curves: NDArray[Any]) -> NDArray[Any]:
     return curves[..., 1:-1] - (curves[..., :-2] + curves[..., 2:]) / 2
-
-
-def _falls(curves: NDArray[Any]) -> NDArray[Any]:
-    edges = np.rint(np.linspace(0, curves.shape[1] - 1, 4)).astype(int)
-    return -np.diff(curves[:, edges], axis=1)
 
 
 def _relative(found: Estimate, curve: SampledCurve) -> Estimate:
@@ -428,18 +408,6 @@ def difference_of(first: Estimate, second: Estimate) -> Estimate:
     below = _aside([first.value - first.ci_low, second.ci_high - second.value])
     above = _aside([first.ci_high - first.value, second.value - second.ci_low])
     return _combined(first.value - second.value, below, above, min(first.n, second.n))
-
-
-def ratio_of(first: Estimate, second: Estimate) -> Estimate:
-    """first / second, both sizes that cannot be below zero; an end is 0 or infinite where the intervals touch zero."""
-    n = min(first.n, second.n)
-    if not (first.value > 0 and second.value > 0):
-        return Estimate(math.nan, math.nan, math.nan, n, _METHOD)
-    with np.errstate(divide="ignore", over="ignore"):
-        logs = [np.log(np.maximum([part.value, part.ci_low, part.ci_high], 0.0)) for part in (first, second)]
-        apart = difference_of(*(Estimate(log[0], log[1], log[2], n, _METHOD) for log in logs))
-        value, low, high = np.exp([apart.value, apart.ci_low, apart.ci_high]).tolist()
-        return Estimate(value, low, high, n, _METHOD)
 
 
 def _aside(distances: Sequence[float]) -> float:

@@ -55,10 +55,6 @@ def _central(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
     return low, high
 
 
-RESAMPLES = 2000
-"""Resamples behind every interval."""
-
-
 def group_weights(groups: NDArray[np.integer], resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """How often each item's group is drawn, [resample, item]."""
     _, member = np.unique(groups, return_inverse=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anchorscope.report.comparison.trends import order_by_size, read_across
-from anchorscope.stats.curves import difference_of, mean_of, ratio_of
+from anchorscope.stats.curves import difference_of, mean_of
 from anchorscope.stats.estimate import Estimate
 from claims_synthetic import FLAT, falling_to, run_with
 from report_shares import World, with_shares
@@ -89,12 +89,6 @@ def test_independent_intervals_add_like_the_sides_of_a_right_angle():
     mean = mean_of([one, other])
     assert (mean.value, mean.ci_low) == (7.0, 7 - math.hypot(3, 3) / 2)
     assert mean_of([one]) is one
-    times = ratio_of(one, other)
-    assert times.value == pytest.approx(2.5)
-    assert times.ci_low < 2.5 < times.ci_high
-    assert ratio_of(one, Estimate(4.0, 0.0, 8.0, 40, "")).ci_high == math.inf
-    assert ratio_of(Estimate(1.0, -1.0, 8.0, 40, ""), one).ci_low == 0.0
-    assert math.isnan(ratio_of(Estimate(-1.0, -1.0, 8.0, 40, ""), one).value)
     assert math.isnan(difference_of(one, Estimate(4.0, math.nan, math.inf, 40, "")).ci_low)
 
 

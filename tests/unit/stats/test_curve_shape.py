@@ -108,23 +108,12 @@ def test_a_decline_runs_from_its_onset_to_the_trough():
     assert shape.decline(drawn(values, 15.0)).length.ci_low == 0
 
 
-def test_the_third_that_takes_most_of_the_fall():
-    early = drawn(np.array([0.0, -20, -40, -60, -60, -61, -61, -55, -50, -50]), 1.0)
-    lead = shape.lead_of_third(early, 0)
-    assert lead.value == 59  # it falls by 60, then by 1, then rises
-    assert 50 < lead.ci_low < 59 < lead.ci_high < 68
-    assert shape.lead_of_third(early, 2).ci_high < 0
-    even = shape.lead_of_third(drawn(np.linspace(0, -60, 10), 3.0), 0)
-    assert even.ci_low < 0 < even.ci_high
-
-
 def test_one_and_two_layers():
     one = drawn([-7.0], 1.0)
     assert shape.trough(one).layer.ci_high == shape.trough(one).relative.value == 0
     assert shape.recovery(one).ci_high == shape.plateau(one).ci_high == 0
     assert math.isnan(shape.volatility(one).value)
     assert shape.decline(one).length.ci_high == 0
-    assert math.isnan(shape.lead_of_third(one, 0).value)
     two = drawn([0.0, -30.0], 1.0)
     assert shape.trough(two).layer.ci_low == 1
     assert math.isnan(shape.volatility(two).value)
@@ -167,7 +156,6 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
         shape.range_within(some),
         shape.decline(some).length,
         shape.separation(some, curve),
-        shape.lead_of_third(some, 0),
     ]
     for one in found:
         assert math.isnan(one.ci_low) != decided

@@ -16,7 +16,7 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.reading import Reading, finite
 from anchorscope.report.run_curves import RunCurves
 from anchorscope.report.shares import NEEDS_QUESTION, has_shares, share_at, why_silent
-from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, TWO_SIZES, Verdict, has_interval, one_direction, surely
+from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, TWO_SIZES, Verdict, excludes_zero, has_interval, one_direction
 from anchorscope.report.wording import as_percent, estimate, number, parameters_text
 from anchorscope.stats import curves as shape
 from anchorscope.stats.curves import difference_of, mean_of
@@ -192,7 +192,7 @@ def trend_of(values: Sequence[Estimate], negligible: float) -> tuple[Estimate, V
     """The change from first to last, whether it goes in one direction, and whether a step goes the other way."""
     change = difference_of(values[-1], values[0])
     sign = 1 if change.value >= 0 else -1
-    turned = any(surely(difference_of(after, before), -sign) for before, after in pairwise(values))
+    turned = any(excludes_zero(difference_of(after, before), -sign) for before, after in pairwise(values))
     return change, one_direction(change, turned, negligible), turned
 
 
