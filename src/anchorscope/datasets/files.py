@@ -193,8 +193,9 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
         return Container("TSV without a header", "line", partial(_delimited_rows, delimiter="\t", header=("1", "2")))
     if any(line.lstrip().startswith(b"{") for line in lines[:_FIRST_LINES]):
         return Container("JSON lines", "line", _line_rows)
+    text = first.decode(errors="replace")
     raise UserError(
-        f"{name} has no known format; its first line is {shown(first)} (no column {question_column!r} in it, no JSON). "
+        f"{name} has no known format; its first line is {shown(text)} (no column {question_column!r} in it, no JSON). "
         f"{ALLOWED}; columns of other names: --columns question=…,answers=…."
     )
 

@@ -110,7 +110,7 @@ UTF_16 = "question,answer\nq,a\n"
         (b"question,answer\n", "holds no rows"),
         (b"question\tanswer\n\n", "holds no rows"),
         (parquet([], schema=["question", "answers"]), "holds no rows"),
-        (b"hello, world\n", "its first line is b'hello, world' (no column 'question' in it, no JSON)"),
+        (b"hello, world\n", "its first line is 'hello, world' (no column 'question' in it, no JSON)"),
         (b'[{"question": "q"}]', "columns found: ['question']. A file of your own needs 'question' and 'answers'"),
         (b'{"query_id": "22_0", "wiki_title": "X"}\n', "columns found: ['query_id', 'wiki_title']"),
         (b"question,truth\nq,a\n", "no known format (CSV); columns found: ['question', 'truth']"),
