@@ -58,8 +58,8 @@ _OF_QUESTIONS = ("questions", "answers", "labels", "tokens")  # work on every qu
 
 def steps_of(recipe: Recipe) -> list[Step]:
     """The steps of every dataset, each after those that it needs: name, needs, options, and what makes it."""
-    effects = [_effects(name) for name in recipe.evidence if of_experiments([name])]
-    effect_names = [step.name for step in effects]
+    knockout, *others = [_effects(name) for name in recipe.evidence if of_experiments([name])]
+    effect_names = [step.name for step in (knockout, *others)]
     weights = ("evidence-random-weights",) if recipe.random_weights else ()
     formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
@@ -68,14 +68,15 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
         Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, epoch=2),
         Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True, shares="clean"),
-        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
-        Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
         Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2, shares="clean"),
         Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, epoch=2, shares="clean"),
         Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True, shares="clean"),
-        *effects,
+        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
+        Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
+        knockout,
         Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True, "cuts"),
         Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True, "cuts"),
+        *others,
         Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms),
         Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
         Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),

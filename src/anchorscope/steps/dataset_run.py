@@ -58,7 +58,7 @@ class Step:
     large: bool = False
     """Dropped when the run is finished, and made only where another step needs it."""
     shares: str = ""
-    """The pass whose result several steps take a part of; they are made together, while it is in memory."""
+    """The pass whose result several steps take a part of; they follow one another, while it is in memory."""
     libraries: tuple[str, ...] = ()
     """Whose versions change the result."""
 
@@ -72,8 +72,7 @@ class DatasetRun:
         self.source = question_source(job, spec)
         self._results: dict[str, StepResult] = {}
         self.passes: dict[str, Any] = {}
-        """What passes gave, until all steps that share it are made."""
-        self._sharing: set[str] = set()
+        """What the last pass gave, while the steps that share it are made."""
 
     # Results of steps.
 
@@ -96,15 +95,9 @@ class DatasetRun:
         return self._results[name]
 
     def _make(self, step: Step) -> Any:
-        value = step.make(self)
-        if step.shares in self.passes and step.shares not in self._sharing:  # a pass was run
-            self._sharing.add(step.shares)
-            for other in self.missing():
-                if other.shares == step.shares and other is not step:
-                    self.result(other.name).value  # noqa: B018 - made and stored
-            self._sharing.discard(step.shares)
-            self.passes.pop(step.shares, None)
-        return value
+        if step.shares not in self.passes:
+            self.passes.clear()
+        return step.make(self)
 
     def forget_values(self) -> None:
         """Frees the memory of all results; they can still be read from the folder."""
