@@ -67,15 +67,15 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("answers", ("questions", MODEL), ("prompt", "max_new_tokens"), make.answers, epoch=2),
         Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
         Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, epoch=2),
-        Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True, shares="clean"),
-        Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2, shares="clean"),
-        Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, epoch=2, shares="clean"),
-        Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True, shares="clean"),
+        Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True),
+        Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2),
+        Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, epoch=2),
+        Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True),
         Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
         Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
         knockout,
-        Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True, "cuts"),
-        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True, "cuts"),
+        Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True),
+        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True),
         *others,
         Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms),
         Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
@@ -117,7 +117,7 @@ def _effects(experiment: str) -> Step:
         needs.append("attention-mass")
     row = f"effects-{experiment}", tuple(needs), tuple(options)
     if experiment == KNOCKOUT:
-        return Pass(*row, make.knockout_effects, epoch=2, shares="cuts")
+        return Pass(*row, make.knockout_effects, epoch=2)
     libraries = (*MODEL_LIBRARIES, *packages_of("interventions", experiment))
     return Step(*row, make.effects_of(experiment), epoch=2, libraries=libraries)
 
@@ -192,32 +192,29 @@ def run_recipe(
 
 
 def _results(datasets: Sequence[DatasetRun]) -> tuple[list[DatasetResult], list[LeftOut]]:
-    """Every dataset in turn; one with too few answers of either kind does not keep the others from their chart."""
+    """Makes every step that is missing, in the order of the table, dataset by dataset; one with too few answers of
+    either kind does not keep the others from their chart."""
     results, left_out, refusals = [], [], []
     for run in datasets:
         try:
-            results.append(_result(run))
-            run.forget_values()
+            too_long = do_not_fit(run["answers"], run.job.planner.context)
+            require_enough(run.name, run["labels"], PER_CLASS, run.job.recipe.balance, too_long)
         except TooFewAnswers as error:
             left_out.append(make.left_out(run, str(error)))
             refusals.append(error)
+            continue
+        missing = run.missing()
+        if any(step.large for step in missing):
+            run.check_room()
+        needed = {need for step in missing if not step.large for need in step.needs}
+        for step in missing:
+            if not step.large or step.name in needed:  # other large ones are read from the states that the run keeps
+                run[step.name]
+        results.append(make.dataset_result(run))
+        run.forget_values()
     if not results:
         raise refusals[0]
     return results, left_out
-
-
-def _result(run: DatasetRun) -> DatasetResult:
-    """Makes every step that is missing, in the order of the table."""
-    recipe, too_long = run.job.recipe, do_not_fit(run["answers"], run.job.planner.context)
-    require_enough(run.name, run["labels"], PER_CLASS, recipe.balance, too_long)
-    missing = run.missing()
-    if any(step.large for step in missing):
-        run.check_room()
-    needed = {need for step in missing if not step.large for need in step.needs}
-    for step in missing:
-        if not step.large or step.name in needed:  # other large ones are read from the states that the run keeps
-            run[step.name]
-    return make.dataset_result(run)
 
 
 def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:

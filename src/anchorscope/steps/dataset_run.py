@@ -57,8 +57,6 @@ class Step:
     """Raise it when the code comes to give other numbers: every run then makes the step again."""
     large: bool = False
     """Dropped when the run is finished, and made only where another step needs it."""
-    shares: str = ""
-    """The pass whose result several steps take a part of; they follow one another, while it is in memory."""
     libraries: tuple[str, ...] = ()
     """Whose versions change the result."""
 
@@ -72,7 +70,7 @@ class DatasetRun:
         self.source = question_source(job, spec)
         self._results: dict[str, StepResult] = {}
         self.passes: dict[str, Any] = {}
-        """What the last pass gave, while the steps that share it are made."""
+        """What the last pass gave, by its name: the steps that take parts of it follow one another."""
 
     # Results of steps.
 
@@ -90,18 +88,14 @@ class DatasetRun:
             form, full_name = format_for(step.make), f"{self.name}/{name}"
             stored = self.job.workers is None or not step.large  # workers' states are in files already
             self._results[name] = StepResult(
-                self.job.folder, full_name, needs, made_from, form, partial(self._make, step), step.large, stored
+                self.job.folder, full_name, needs, made_from, form, partial(step.make, self), step.large, stored
             )
         return self._results[name]
-
-    def _make(self, step: Step) -> Any:
-        if step.shares not in self.passes:
-            self.passes.clear()
-        return step.make(self)
 
     def forget_values(self) -> None:
         """Frees the memory of all results; they can still be read from the folder."""
         self._results.clear()
+        self.passes.clear()
         if not self.job.recipe.keep:  # what is kept is written with the results
             self.job.forget_states()
 

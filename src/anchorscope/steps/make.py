@@ -153,7 +153,7 @@ def tokens(run: DatasetRun) -> list[ItemTokens | None]:
 def _clean_pass(run: DatasetRun) -> CleanRun:
     if "clean" not in run.passes:
         job, items, recipe = run.job, run.used_items, run.job.recipe
-        run.passes["clean"] = run_clean(
+        clean = run_clean(
             job.executor,
             job.planner,
             items,
@@ -163,6 +163,7 @@ def _clean_pass(run: DatasetRun) -> CleanRun:
             recipe.edges,
             job.headline[1],
         )
+        run.passes = {"clean": clean}
     return run.passes["clean"]
 
 
@@ -267,7 +268,7 @@ def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
 
 def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
     if "cuts" not in run.passes:
-        run.passes["cuts"] = _measure(run, KNOCKOUT, partial(_draw_first_chart, run))
+        run.passes = {"cuts": _measure(run, KNOCKOUT, partial(_draw_first_chart, run))}
     return run.passes["cuts"]
 
 
