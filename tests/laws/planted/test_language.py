@@ -6,9 +6,10 @@ import pytest
 
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import words
-from anchorscope.planted.language import ALWAYS, NEUTRAL, NEVER, WORDINGS, make_tokenizer, the_language
+from anchorscope.planted.language import ALWAYS, NEUTRAL, NEVER, WORDINGS, the_language
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.words import EMPTY_WORDS
+from train_planted_model import make_tokenizer
 
 LANGUAGE = the_language()
 

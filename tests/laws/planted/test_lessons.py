@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from anchorscope.planted.language import ALWAYS, CELLS, NEUTRAL, NEVER, make_tokenizer, the_language
-from anchorscope.planted.train import JUDGE_ALL, LESSONS, SAY, draw_batch
+from anchorscope.planted.language import ALWAYS, CELLS, NEUTRAL, NEVER, the_language
+from train_planted_model import JUDGE_ALL, LESSONS, SAY, draw_batch, make_tokenizer
 
 LANGUAGE = the_language()
 TOKENIZER = make_tokenizer(LANGUAGE)

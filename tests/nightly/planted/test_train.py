@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import anchorscope.planted.train as training
-from anchorscope.planted.train import SAY
+import train_planted_model as training
+from train_planted_model import SAY
 
 
 @pytest.fixture
