@@ -13,7 +13,7 @@ import random
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.answers.template import FEW_SHOT
@@ -175,7 +175,7 @@ def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None
     raise TooFewAnswers(f"Dataset {name!r} has too few questions: {outlook.sentence}; {more}.")
 
 
-_OPTIONAL = {
+_OPTIONAL = {  # columns, each with its field of `Question`
     "subject": "subject",
     "relation": "relation",
     "property_words": "property_words",
@@ -185,75 +185,48 @@ _OPTIONAL = {
 }
 
 
-@dataclass
-class Survey:
-    questions: int = 0
-    repeated: int = 0
-    wordless: int = 0
-    """Questions without any letter or digit."""
-    yes_no: int = 0
-    answers: Counter[int] = field(default_factory=Counter)
-    """Questions by number of accepted answers."""
-    words: Counter[int] = field(default_factory=Counter)
-    """Questions by number of words."""
-    filled: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_OPTIONAL, 0)))
-    """Questions with an optional column, by the column's name."""
-    labelled_true: int = 0
-    relations: Counter[str] = field(default_factory=Counter)
-    metadata: Counter[str] = field(default_factory=Counter)
-    """Questions with another column, in the order of the file."""
-    examples: list[Question] = field(default_factory=list)
-    """Questions drawn at random, in the order of the file."""
-
-    def add(self, question: Question) -> None:
-        self.questions += 1
-        self.wordless += not normalise(question.question)
-        self.yes_no += asks_yes_no(question.question, question.answers)
-        self.answers[len(question.answers)] += 1
-        self.words[len(question.question.split())] += 1
-        self.filled.update(name for name, own in _OPTIONAL.items() if getattr(question, own) not in (None, ()))
-        self.labelled_true += question.truthful is True
-        self.relations.update([question.relation] if question.relation else [])
-        self.metadata.update(name for name, value in question.metadata.items() if value is not None)
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "questions": self.questions,
-            "repeated": self.repeated,
-            "wordless": self.wordless,
-            "yes_no": self.yes_no,
-            "answers": sum(number * count for number, count in self.answers.items()),
-            "answers_per_question": _summarise(self.answers),
-            "words_per_question": _summarise(self.words),
-            "filled": self.filled,
-            "labelled_true": self.labelled_true,
-            "relations": dict(self.relations.most_common()),
-            "metadata": self.metadata,
-        }
-
-
 def take_survey(
     questions: Iterable[Question], examples: int = 3, seed: int = 0, each: Callable[[Question], None] | None = None
-) -> Survey:
-    """Reads the questions once and counts; `each` is called with every distinct question."""
-    survey, seen, sample = Survey(), set[int](), list[tuple[int, Question]]()
-    draw = random.Random(seed)
+) -> tuple[dict[str, Any], list[Question]]:
+    """Counts over the distinct questions, and some of them drawn at random; `each` is called with every one."""
+    seen, sample, draw = set[int](), list[tuple[int, Question]](), random.Random(seed)
+    counts = Counter(dict.fromkeys(("questions", "repeated", "wordless", "yes_no", "answers"), 0))
+    answers, words, relations, metadata = Counter[int](), Counter[int](), Counter[str](), Counter[str]()
+    filled, labelled_true = Counter(dict.fromkeys(_OPTIONAL, 0)), 0
     for question in questions:
         digest = small_hash(question_key(question.question))
         if digest in seen:
-            survey.repeated += 1
+            counts["repeated"] += 1
             continue
         seen.add(digest)
-        survey.add(question)
+        counts["questions"] += 1
+        counts["wordless"] += not normalise(question.question)
+        counts["yes_no"] += asks_yes_no(question.question, question.answers)
+        counts["answers"] += len(question.answers)
+        answers[len(question.answers)] += 1
+        words[len(question.question.split())] += 1
+        filled.update(name for name, field in _OPTIONAL.items() if getattr(question, field) not in (None, ()))
+        labelled_true += question.truthful is True
+        relations.update([question.relation] if question.relation else [])
+        metadata.update(name for name, value in question.metadata.items() if value is not None)
         if each is not None:
             each(question)
         # Algorithm R: after n questions each of them is drawn with the same chance.
-        if survey.questions <= examples:
-            sample.append((survey.questions, question))
-        elif (slot := draw.randrange(survey.questions)) < examples:
-            sample[slot] = (survey.questions, question)
-    survey.examples = [question for _, question in sorted(sample, key=lambda entry: entry[0])]
-    return survey
+        number = counts["questions"]
+        if number <= examples:
+            sample.append((number, question))
+        elif (slot := draw.randrange(number)) < examples:
+            sample[slot] = (number, question)
+    record = {
+        **counts,
+        "answers_per_question": _summarise(answers),
+        "words_per_question": _summarise(words),
+        "filled": filled,
+        "labelled_true": labelled_true,
+        "relations": dict(relations.most_common()),
+        "metadata": metadata,
+    }
+    return record, [question for _, question in sorted(sample, key=lambda entry: entry[0])]
 
 
 def _summarise(counts: Counter[int]) -> dict[str, float]:

@@ -34,7 +34,6 @@ WINDOW = 256
 _CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 UNFINISHED = "\ufffd"
 """What a decoder writes for incomplete characters."""
-_SHORT = 256  # tokens of an answer whose prefixes are all in memory at once
 _DECODED_TOGETHER = 64  # such answers in one call
 
 
@@ -241,10 +240,10 @@ def _decode_answers(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple
     """Text and offsets of every answer; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
         batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
-        prefixes = [ids[:end] for ids in batch if len(ids) <= _SHORT for end in range(1, len(ids) + 1)]
+        prefixes = [ids[:end] for ids in batch if len(ids) <= WINDOW for end in range(1, len(ids) + 1)]
         texts = iter(decode_all_exactly(tokenizer, prefixes))
         for ids in batch:
-            if len(ids) <= _SHORT:
+            if len(ids) <= WINDOW:
                 yield offsets_from_prefixes(list(islice(texts, len(ids))))
             else:
                 yield offsets_by_decoding(partial(decode_exactly, tokenizer), ids)
