@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
+from anchorscope.artefacts.schema import EVIDENCE_TEST_SCHEMA, EXPERIMENT_SCHEMA, PART_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
@@ -26,7 +27,6 @@ from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
-from anchorscope.schema import EVIDENCE_TEST_SCHEMA, EXPERIMENT_SCHEMA, PART_SCHEMA
 from anchorscope.screen import chosen_listener, clear_screen
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder

@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 from anchorscope.bench.options import Options, refuse_no_folder
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
-from anchorscope.cli.help import (
-    AsJson,
-    Executor,
-    Mixed,
-    Quiet,
-    Workers,
-    in_panel,
-    output,
-    parameter,
-    running,
-    with_options,
-)
+from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, split_list, user_errors
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
@@ -50,6 +39,7 @@ _MOST = 100_000  # items of a world, which are all in memory with their states
 _FEWEST = 120  # items of a world: every half, fold and inner fold needs true and false ones of every relation
 
 
+@with_options(EXECUTOR, after=11)
 def validate(
     out: Annotated[str, output(help="The folder for the run, the tables and the page.")] = "runs/validate",
     items: Annotated[int, _planted(help="Planted items.", min=120, max=1_000_000)] = 1200,
@@ -71,15 +61,13 @@ def validate(
     fresh: Annotated[
         bool, running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
-    executor: Executor = None,
-    workers: Workers = None,
-    mixed: Mixed = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **executor: Any,
 ) -> None:
     given: dict[str, Any] = {
         "world_items": _read_sizes(world_items),
-        "choice": choose(executor, workers, mixed),
+        "choice": choose(**executor),
         **({} if shares is None else {"shares": _read_shares(shares)}),
     }
     folder = named_folder(out)

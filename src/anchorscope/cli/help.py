@@ -1,7 +1,7 @@
 """What help pages share: options in panels, and examples at the foot."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -22,14 +22,6 @@ def in_panel(name: str) -> Callable[..., Any]:
 running, output = in_panel(RUNNING), in_panel(OUTPUT)
 Quiet = Annotated[bool, output("--quiet", help="No progress; errors only.")]
 AsJson = Annotated[bool, output("--json", help="One JSON object on standard output.")]
-_WHO = (
-    "Who runs the model: local (this process), ray (workers on this machine) or ray:HOST:PORT (a cluster). The same "
-    "bytes whichever it is. Default: local, and ray with --workers."
-)
-_MIXED = "Allow workers whose last digits differ (device, versions, threads); the report says so."
-Executor = Annotated[str | None, running(help=_WHO)]
-Workers = Annotated[int | None, running(help="Number of workers, on Ray. Default: as many as there is room for.")]
-Mixed = Annotated[bool, running("--mixed", help=_MIXED)]
 
 
 def parameter(name: str, kind: Any, default: Any, option: Any) -> inspect.Parameter:
@@ -37,6 +29,28 @@ def parameter(name: str, kind: Any, default: Any, option: Any) -> inspect.Parame
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=Annotated[kind, option]
     )
+
+
+EXECUTOR = tuple(
+    parameter(name, kind, default, running(f"--{name.replace('_', '-')}", help=text))
+    for name, kind, default, text in (
+        (
+            "executor",
+            str | None,
+            None,
+            "Who runs the model: local (this process), ray (workers on this machine) or ray:HOST:PORT (a cluster). The "
+            "same bytes whichever it is. Default: local, and ray with --workers.",
+        ),
+        ("workers", int | None, None, "Number of workers, on Ray. Default: as many as there is room for."),
+        (
+            "mixed",
+            bool,
+            False,
+            "Allow workers whose last digits differ (device, versions, threads); the report says so.",
+        ),
+    )
+)
+"""The options for the executor: the arguments of `choose`."""
 
 
 def with_options(parameters: Iterable[inspect.Parameter], after: int = 0) -> Callable[[Callable[..., None]], Any]:
@@ -56,7 +70,7 @@ def with_options(parameters: Iterable[inspect.Parameter], after: int = 0) -> Cal
 class PlainCommand(TyperCommand):
     """A command whose help shows no type for flags, and leaves out rare options."""
 
-    rare: Collection[str] = ()
+    rare: frozenset[str] = frozenset()
     """The parameters that only `--help-all` shows."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

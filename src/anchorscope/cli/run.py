@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from anchorscope.cli.help import (
-    ALL,
-    Executor,
-    Mixed,
-    PlainCommand,
-    Quiet,
-    Workers,
-    output,
-    parameter,
-    running,
-    with_options,
-)
+from anchorscope.cli.help import ALL, EXECUTOR, PlainCommand, Quiet, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading
 from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError
@@ -83,14 +72,11 @@ def _parameter(name: str) -> Parameter:
 _FIELDS = sorted(Recipe.model_fields, key=lambda name: PANELS.index(option_of(Recipe.model_fields[name]).panel))
 
 
-@with_options(map(_parameter, _FIELDS), after=1)
+@with_options([*map(_parameter, _FIELDS), *EXECUTOR], after=1)
 def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
     ] = None,
-    executor: Executor = None,
-    workers: Workers = None,
-    mixed: Mixed = False,
     dry_run: Annotated[
         bool, running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
@@ -105,7 +91,7 @@ def run(
     ] = False,
     **options: Any,
 ) -> None:
-    choice = choose(executor, workers, mixed)
+    choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
     given = _given_options(options)
     written = {} if recipe is None else read_recipe(recipe)
     if written.get("trust_remote_code") and not given.get("trust_remote_code"):  # a recipe may come from anybody
@@ -188,6 +174,7 @@ def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
 class RunCommand(PlainCommand):
     """`--help` shows the common options."""
 
-    rare = {"executor", "workers", "mixed"} | {
-        name for name, field in Recipe.model_fields.items() if not option_of(field).is_common
-    }
+    rare = frozenset(
+        [option.name for option in EXECUTOR]
+        + [name for name, field in Recipe.model_fields.items() if not option_of(field).is_common]
+    )
