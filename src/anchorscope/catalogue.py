@@ -137,7 +137,7 @@ _OWN_EXPERIMENTS = {
         _with_file("heads", "in which heads does the cut matter?", "where", 50),
         _with_file("dose", "does one key word carry it, or do all?", "where", 55, rated=False),
         _with_file("mediation", "in which layers do the key words' states carry the truth?", "where", 57, rated=False),
-        _with_file("saliency", "what flows from question to answer, and is it two humps?", "where", 70),
+        _with_file("saliency", "what flows from question to answer?", "where", 70),
         _with_file("boundary", "what does the model know, per pathway?", "groups", 80),
         _with_file("self-awareness", "can the pathway be read from clean states?", "groups", 90),
         _with_file(
