@@ -1,11 +1,7 @@
 """What a question set holds, which of its questions are asked, and whether they can give enough answers for a run.
 
-A question is asked once, unless the prompt's examples answer it, and at most `limit` are, at random: a seeded hash
-shows whether a question came before, and the smallest hashes are the sample. So the draw doesn't depend on the file's
-order, and a smaller limit draws from a larger one's questions.
-
-Probes need 30 true and 30 false answers. Balanced within relations, every relation gives as many of each as of its
-rarer kind.
+A question is asked once, and at most `limit` are, those with the smallest seeded hash: the draw doesn't depend on the
+file's order, and a smaller limit draws from a larger one's questions.
 """
 
 import heapq
@@ -18,7 +14,7 @@ from typing import Any
 
 from anchorscope.answers.template import FEW_SHOT
 from anchorscope.datasets.catalog import Reading
-from anchorscope.datasets.question import Question, asks_yes_no
+from anchorscope.datasets.question import KNOWN, Question, asks_yes_no
 from anchorscope.datasets.text import normalise, question_key, small_hash
 from anchorscope.errors import TooFewAnswers, UserError, unknown
 
@@ -175,14 +171,7 @@ def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None
     raise TooFewAnswers(f"Dataset {name!r} has too few questions: {outlook.sentence}; {more}.")
 
 
-_OPTIONAL = {  # columns, each with its field of `Question`
-    "subject": "subject",
-    "relation": "relation",
-    "property_words": "property_words",
-    "exact_question": "exact_spans",
-    "model_answer": "model_answer",
-    "truthful": "truthful",
-}
+_OPTIONAL = {name: "exact_spans" if name == "exact_question" else name for name in KNOWN[3:]}  # columns and fields
 
 
 def take_survey(

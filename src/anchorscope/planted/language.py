@@ -1,11 +1,8 @@
 """A made-up language: its words, the facts that are true in it, and how a question can be worded.
 
-Every subject has one right object per relation, drawn once: nothing but the table says which. In each relation every
-object is right for equally many subjects, so that neither subject, relation nor object alone says anything about truth.
-
-A phrase is two words. Each word belongs to one of three classes, and the sum of the two classes decides what the phrase
-says. Every word is in equally many phrases of each kind: only the pair tells, so that no single word's embedding can
-give truth away, and it has to be worked out.
+Every subject has one right object per relation, drawn once, and every object is right for equally many subjects. A
+phrase is two words; the sum of their classes decides what it says, and every word is in equally many phrases of each
+kind. So nothing but the table of facts, or the pair of words, tells the truth.
 """
 
 import re

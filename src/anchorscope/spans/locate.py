@@ -9,8 +9,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from operator import itemgetter
+from os.path import commonprefix
 from typing import Any
 
 from anchorscope.answers.generate import TOO_LONG, Answer
@@ -51,12 +52,6 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
             if any(map(str.strip, shared)):
                 indices.append(index)
     return indices
-
-
-def _count_shared(first: str, second: str) -> int:
-    if second.startswith(first):  # nearly always: the second is the first with one token more
-        return len(first)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
@@ -116,7 +111,7 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
         if longer == text and not waiting:
             offsets.append((len(text), len(text)))
             continue
-        same = _count_shared(text, longer)
+        same = len(commonprefix((text, longer)))  # noqa: RUF071 - characters are meant
         finished = len(longer.rstrip(UNFINISHED))
         if finished > settled:
             for earlier in waiting:  # bytes that turned out to be no character keep their marks

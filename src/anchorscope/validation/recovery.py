@@ -1,12 +1,9 @@
 """How well each experiment of a finished run finds what was planted: AUCs, recalls, where the label gets in the way.
 
-Everything is read from the run folder, as any other program would: the log-odds of effects.parquet at the item's
-reference layer, the calls of pathways.parquet, and the values per item of experiment_items.parquet; each gives a number
-that is larger where more depends on the question.
-
-Items of both pathways are left out of AUCs and recalls, as they have no right answer; the confusion table shows where
-they go. Only items that the probe calls right count, as the pathways are defined for no others. Every number is given
-over all items and within true and within false answers: a rule that sorts by the label looks fair over all of them.
+All is read from the run folder; each experiment gives a number that is larger where more depends on the question.
+Items of both pathways have no right answer and are left out of AUCs and recalls, as are items that the probe calls
+wrong. Every number is given over all items and within true and within false answers: a rule that sorts by the label
+looks fair over all of them.
 """
 
 from collections.abc import Iterator, Sequence

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.answers.choose import FOR_A_CHART, NEEDED, PER_CLASS, LabelCounter, Outlook
-from anchorscope.answers.label import draw
 from anchorscope.datasets.question import Question
-from anchorscope.stats.streams import priorities
+from anchorscope.stats.streams import draw_balanced, priorities
 
 
 def question(
@@ -34,7 +33,7 @@ def test_no_labels_of_the_open_answers_would_give_more(
     order = priorities(0, "balance", [str(number) for number in range(len(rows))])
     best = 0
     for labels in product(*([row[1]] if row[1] is not None else [True, False] for row in rows)):
-        used = draw(np.array(labels), [row[0] for row in rows], balance, 100, order).used
+        used = draw_balanced(np.array(labels), [row[0] for row in rows], balance, 100, order).used
         true = int(np.array(labels)[used].sum())
         best = max(best, min(true, int(used.sum()) - true))
     assert found.pairs == best

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.grade import Grader
-from anchorscope.answers.label import Drawn, Label, draw, group_items, label_answers
+from anchorscope.answers.label import Label, group_items, label_answers
 from anchorscope.catalogue import BALANCE, GRADERS
 from anchorscope.datasets.question import Question
 from anchorscope.recipe import make_recipe
-from anchorscope.stats.streams import unnamed
+from anchorscope.stats.streams import Drawn, draw_balanced, unnamed
 from anchorscope.steps import make
 
 
@@ -111,7 +111,7 @@ ITEMS = st.lists(st.tuples(st.booleans(), RELATIONS), min_size=1, max_size=60)
 
 def drawn(items: list[tuple[bool, str | None]], balance: str, most: int, seed: int = 0) -> Drawn:
     labels = np.array([label for label, _ in items], dtype=bool)
-    return draw(labels, [relation for _, relation in items], balance, most, unnamed(seed, "test", len(labels)))
+    return draw_balanced(labels, [relation for _, relation in items], balance, most, unnamed(seed, "test", len(labels)))
 
 
 def cells(items: list[tuple[bool, str | None]], result: Drawn) -> dict[str | None, tuple[Counter, Counter]]:

@@ -7,20 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.answers.template import (
-    ALLOWED,
     EXAMPLE_SETS,
     FEW_SHOT,
     FEW_SHOT_TEMPLATE,
     INSTRUCTION,
-    PERMISSION,
-    UNANSWERABLE,
     Template,
-    allow_dont_know,
     chat_template,
     has_examples,
-    says_dont_know,
     with_examples,
 )
+from anchorscope.experiments.boundary import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
 from anchorscope.models.language_model import LanguageModel
 from chat_templates import KINDS, chat
 

@@ -14,9 +14,9 @@ import pytest
 
 from anchorscope.answers.grade import grade
 from anchorscope.answers.grade_names import forms
-from anchorscope.answers.template import says_dont_know
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import located_words, words
+from anchorscope.experiments.boundary import says_dont_know
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.locate import tokens_in_spans
 from anchorscope.spans.question_spans import locate_question_words, named_words
