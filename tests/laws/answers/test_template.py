@@ -146,24 +146,6 @@ def test_the_first_token_is_never_there_twice(tiny_llama: LanguageModel) -> None
     assert tokenizer.decode(list(prompt.ids[1:])) == prompt.text
 
 
-@pytest.mark.parametrize(("source", "in_text"), [(CHATML, False), (FIRST, True)])
-def test_a_tokenizer_that_adds_the_first_token_itself_adds_it_once(
-    tiny_llama: LanguageModel, source: str, in_text: bool
-) -> None:
-    from tokenizers.processors import TemplateProcessing
-
-    tokenizer = tokenizer_with(tiny_llama, source)
-    bos = tokenizer.bos_token_id
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", bos), ("</s>", tokenizer.eos_token_id)]
-    )
-    (prompt,) = chat_prompts_of(tokenizer, make_template("chat", tokenizer), "Who?")
-    assert prompt.ids.count(bos) == 1
-    assert prompt.ids[0] == bos
-    assert tokenizer.eos_token_id not in prompt.ids  # an ended text would be answered by a new one
-    assert prompt.offsets[0] == ((0, 3) if in_text else (0, 0))
-
-
 @pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)
 @given(texts=st.lists(CHAT_TEXT, min_size=1, max_size=3))
 def test_a_questions_characters_are_exactly_its_tokens(

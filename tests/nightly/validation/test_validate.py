@@ -77,15 +77,6 @@ def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None
     assert donors == ["donor 1", "donor 2", "donor 3"]
 
 
-def test_the_worlds_are_in_the_summary_the_table_and_on_the_page(out: Path, found: dict[str, Any]) -> None:
-    assert set(found["worlds"]) == {"half", "match"}
-    assert found["worlds"]["match"]["120"]["replicas"] == 1
-    assert set(pl.read_csv(out / "worlds.csv")["world"]) == set(found["worlds"])
-    for name in ("validation.html", "validation.md"):
-        assert "Worlds whose parts are known" in (out / name).read_text(encoding="utf-8")
-    assert any("of 2 worlds" in line for line in found["summary"])
-
-
 def test_the_planted_models_parts_are_in_the_contracts_columns_and_add_up(out: Path) -> None:
     """What a question alone tells of the planted items is nothing, and the match is there once the model has it."""
     parts = pl.read_csv(out / "run" / "evidence_parts.csv").filter(pl.col("site") == "mlp")

@@ -198,38 +198,3 @@ def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_w
     assert before.columns == after.columns
     assert not before.equals(after)
     assert 'site = "residual"' in (out / "recipe.toml").read_text()
-
-
-def test_a_mistake_in_a_folder_with_a_finished_run_keeps_it(
-    finished: tuple[Path, Result], model: Path, questions: Path
-) -> None:
-    out, _ = finished
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    for wrong in (["--model", "smollm2-135n"], ["--dataset", "atals"], ["--dataset", "file:none.csv"]):
-        for fresh in ([], ["--fresh"]):
-            given = ["--model", model, "--dataset", f"file:{questions}"]
-            given[given.index(wrong[0]) + 1] = wrong[1]
-            mistake(*given, "--out", out, *QUICK, *fresh)
-    results = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    assert {path: time for path, time in results.items() if path.name != "index.json"} == {
-        path: time for path, time in before.items() if path.name != "index.json"
-    }
-
-
-def test_a_file_of_one_question_is_refused_at_once_and_the_dry_run_says_so_beforehand(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a model was loaded"))
-    mine = tmp_path / "mine.csv"
-    mine.write_text("question,answers\nWho wrote Dracula?,Bram Stoker\n", encoding="utf-8")
-    told = mistake("--model", model, "--dataset", f"file:{mine}", "--out", tmp_path / "run")
-    assert told == (
-        "Dataset 'mine' has too few questions: 1 question: too few for a run, which needs at least 60 (30 true and 30 "
-        "false answers); a chart needs a few hundred; add questions to it."
-    )
-    assert not (tmp_path / "run").exists()
-    dry = run("--model", model, "--dataset", f"file:{mine}", "--dry-run")
-    assert dry.exit_code == 0
-    assert "enough?    mine: 1 question: too few for a run" in dry.stdout
-    (record,) = json.loads(run("--model", model, "--dataset", f"file:{mine}", "--dry-run", "--json").stdout)["datasets"]
-    assert (record["enough"], record["needed"]) == (False, 60)
