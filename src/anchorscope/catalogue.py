@@ -22,6 +22,7 @@ KEEP = ("states", "states-cut", "detection")
 sampled answers, P(True), strengthened attention, question or answer alone)."""
 ON_BAD_ROW = ("fail", "skip")
 """What an unusable row does: it is refused, or left out and counted."""
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 MOST_BATCH_TOKENS = 100_000_000
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""

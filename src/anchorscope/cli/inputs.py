@@ -136,11 +136,7 @@ def _hub_models() -> tuple[list[dict[str, Any]], bool]:
 def data(
     dataset: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE_OR_NAME",
-            help="A question file (mine.csv), a name (atlas) or hub:OWNER/NAME. Without it: what can be named.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="FILE_OR_NAME", help="A question file (mine.csv), a name (atlas) or hub:OWNER/NAME."),
     ] = None,
     columns: Annotated[
         list[str] | None,
