@@ -12,16 +12,10 @@ from anchorscope.plugins import WithPlugins, plugins_of
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of its entity; the token just before that."""
 EXACT_TOKENS = ("auto", "rules", "model")
-"""Who chooses the question's exact words: the user's spans, else the dataset, else rules; rules alone; the model."""
 BALANCE = ("relation", "dataset", "none")
-"""Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
 GROUP_BY = ("subject", "answer")
-"""What ties items together: question and subject, or (as a leak check) the model's answer."""
 KEEP = ("states", "states-cut", "detection")
-"""States of the clean run; under the knockout and the random controls; and what else detectors read (confidence,
-sampled answers, P(True), strengthened attention, question or answer alone)."""
 ON_BAD_ROW = ("fail", "skip")
-"""What an unusable row does: it is refused, or left out and counted."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 MOST_BATCH_TOKENS = 100_000_000
 KNOCKOUT = "knockout"
