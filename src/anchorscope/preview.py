@@ -129,7 +129,7 @@ def build_preview(
         fewer = f" (at most {most} items)" if most is not None else ""
         draws = f", {recipe.random_cuts} times" if intervention.repeats and (recipe.random_cuts or 1) > 1 else ""
         refit = "; probes are also fitted on its states" if intervention.keeps_states else ""
-        passes[intervention.name] = intervention.entry.about + draws + fewer + refit
+        passes[intervention.name] = intervention.entry.label + draws + fewer + refit
     passes |= {experiment.name: experiment.about for experiment in chosen_experiments(recipe.evidence)}
     return Preview(
         model=facts.name,

@@ -14,6 +14,14 @@ from torch import Tensor
 
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import TOO_LONG, Answer
+from anchorscope.artefacts.schema import (
+    EFFECT_SCHEMA,
+    EXPERIMENT_ITEM_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    ITEM_SCHEMA,
+    PATHWAY_COLUMNS,
+    UNAVAILABLE_SCHEMA,
+)
 from anchorscope.catalogue import POSITIONS
 from anchorscope.datasets.text import Span
 from anchorscope.engine.sequences import SITES
@@ -22,14 +30,6 @@ from anchorscope.experiments.experiment import Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import FinalProbe, ProbeSet
-from anchorscope.schema import (
-    EFFECT_SCHEMA,
-    EXPERIMENT_ITEM_SCHEMA,
-    EXPERIMENT_SCHEMA,
-    ITEM_SCHEMA,
-    PATHWAY_COLUMNS,
-    UNAVAILABLE_SCHEMA,
-)
 from anchorscope.spans.locate import ItemTokens
 
 

@@ -48,10 +48,7 @@ _LONGEST_YES = 8  # characters, with quotes and stops
 
 
 def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
-    """Whether the question can only be answered with yes or no, so that chance is right half of the time.
-
-    Not if it begins with "what", "which" and the like: the chemical symbol "No" is a name.
-    """
+    """Whether yes or no is the answer, so that chance is right half of the time; the chemical symbol "No" isn't."""
     answered = all(len(answer) <= _LONGEST_YES and words(answer) in (("yes",), ("no",)) for answer in answers)
     return answered and not _ASKS_OPENLY.match(question)
 
@@ -66,25 +63,6 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     if not text:
         raise UserError(f"Question {number + 1} is empty; give a question to score.")
     return Question("score", str(number + 1), text, (), model_answer=answer)
-
-
-POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
-"""Columns with a subject's popularity; the first one present counts."""
-
-
-def log_popularity(question: Question) -> float:
-    """log10 of the subject's popularity; NaN without a number above 0."""
-    named = {str(name).strip().lower().replace(" ", "_"): value for name, value in question.metadata.items()}
-    for name in POPULARITY:
-        value = named.get(name)
-        if isinstance(value, bool) or value is None:
-            continue
-        try:
-            number = float(value)
-        except ValueError:
-            continue
-        return math.log10(number) if 0 < number < math.inf else math.nan
-    return math.nan
 
 
 KNOWN = (

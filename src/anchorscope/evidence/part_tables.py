@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 from scipy.stats import norm
 
+from anchorscope.artefacts.schema import BAND, EVIDENCE_ITEM_SCHEMA, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.text import words
 from anchorscope.evidence.draws import Draws, areas, estimates
@@ -34,7 +35,6 @@ from anchorscope.evidence_parts.parts import (
 )
 from anchorscope.execute.solver import Solver
 from anchorscope.items import Item
-from anchorscope.schema import BAND, EVIDENCE_ITEM_SCHEMA, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
 
 Floats = NDArray[np.floating]
 Record = dict[str, object]

@@ -9,8 +9,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from operator import itemgetter
+from os.path import commonprefix
 from typing import Any
 
 from anchorscope.answers.generate import TOO_LONG, Answer
@@ -34,7 +35,6 @@ WINDOW = 256
 _CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 UNFINISHED = "\ufffd"
 """What a decoder writes for incomplete characters."""
-_SHORT = 256  # tokens of an answer whose prefixes are all in memory at once
 _DECODED_TOGETHER = 64  # such answers in one call
 
 
@@ -52,12 +52,6 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
             if any(map(str.strip, shared)):
                 indices.append(index)
     return indices
-
-
-def _count_shared(first: str, second: str) -> int:
-    if second.startswith(first):  # nearly always: the second is the first with one token more
-        return len(first)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
@@ -117,7 +111,7 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
         if longer == text and not waiting:
             offsets.append((len(text), len(text)))
             continue
-        same = _count_shared(text, longer)
+        same = len(commonprefix((text, longer)))  # noqa: RUF071 - characters are meant
         finished = len(longer.rstrip(UNFINISHED))
         if finished > settled:
             for earlier in waiting:  # bytes that turned out to be no character keep their marks
@@ -241,10 +235,10 @@ def _decode_answers(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple
     """Text and offsets of every answer; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
         batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
-        prefixes = [ids[:end] for ids in batch if len(ids) <= _SHORT for end in range(1, len(ids) + 1)]
+        prefixes = [ids[:end] for ids in batch if len(ids) <= WINDOW for end in range(1, len(ids) + 1)]
         texts = iter(decode_all_exactly(tokenizer, prefixes))
         for ids in batch:
-            if len(ids) <= _SHORT:
+            if len(ids) <= WINDOW:
                 yield offsets_from_prefixes(list(islice(texts, len(ids))))
             else:
                 yield offsets_by_decoding(partial(decode_exactly, tokenizer), ids)

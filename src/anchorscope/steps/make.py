@@ -13,6 +13,7 @@ from torch import Tensor
 from anchorscope.answers.choose import NEEDED, QuestionSample
 from anchorscope.answers.generate import Answer, do_not_fit
 from anchorscope.answers.label import Label, balanced_by, grouped_by, label_answers
+from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import AttentionMass
@@ -81,7 +82,6 @@ from anchorscope.result_tables import (
     unused_frames,
 )
 from anchorscope.results import DatasetResult, LeftOut
-from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
 from anchorscope.stats.streams import priorities, stream
