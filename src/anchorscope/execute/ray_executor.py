@@ -309,8 +309,8 @@ class _Pass:
 
     @property
     def own_calls(self) -> list[_Call]:
-        """Calls of this pass that are not answered."""
-        return [call for call in self.workers.calls.values() if call.of is self]
+        """Calls for shards of this pass that are not done."""
+        return [call for call in self.workers.calls.values() if call.of is self and call.shard not in self.done]
 
     def run(self) -> list[Part]:
         """All parts, in order."""
@@ -335,7 +335,7 @@ class _Pass:
         overdue = [call for call in workers.calls.values() if now - call.since > limit]
         calls_at = Counter(call.worker for call in workers.calls.values())
         calls_of = Counter(call.shard for call in self.own_calls)
-        late = [call.shard for call in overdue if call.of is self and calls_of[call.shard] == 1]
+        late = [call.shard for call in self.own_calls if call in overdue and calls_of[call.shard] == 1]
         free = sorted(set(range(len(workers.actors))) - workers.gone - {call.worker for call in overdue})
         for length in range(_AHEAD):
             for worker in free:
