@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 import uuid
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -103,7 +104,7 @@ class RayWorker:
     def run(self, packed: bytes, probes: Sequence[Any] = ()) -> tuple[str, bytes]:
         """This worker's id, new after a restart, and the packed part of a shard; `probes` refers to those of its
         pass."""
-        shard: Shard = pickle.loads(packed)
+        shard: Shard = unpack(packed)
         if isinstance(shard, StatesPass) and shard.probes is not None and probes:
             shard = replace(shard, probes=replace(shard.probes, sets=_fetch(probes[0])))
         try:
@@ -120,7 +121,7 @@ def _fetch(reference: Any) -> Any:
     """The probes of a pass, fetched with its first shard."""
     import ray
 
-    return pickle.loads(ray.get(reference))
+    return unpack(ray.get(reference))
 
 
 class RayExecutor(Executor):
@@ -394,7 +395,7 @@ class _Pass:
                 shard = self.shards[call.shard]
                 written = sum(rows.nbytes for rows in getattr(shard, "into", ()) if rows is not None)
                 self.slowest = max(self.slowest, time.monotonic() - call.since)
-                self.done[call.shard] = pickle.loads(part)
+                self.done[call.shard] = unpack(part)
                 self.workers.count.update(done=1, coordinator_bytes=len(part), states_bytes=written)
                 self.progress.advance(_n_items(shard))
 
@@ -465,12 +466,17 @@ class WarmModels:
 
 
 def pack(value: Any) -> bytes:
-    """A shard or a part as bytes; a tensor that lies in a file as the file's name."""
+    """A shard or a part as compressed bytes: items share their first tokens. A tensor in a file is its name."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, 5)
     pickler.dispatch_table = copyreg.dispatch_table.copy() | {Tensor: _reduce_tensor}
     pickler.dump(value)
-    return stream.getvalue()
+    return zlib.compress(stream.getbuffer(), 1)
+
+
+def unpack(content: bytes) -> Any:
+    """The shard or the part."""
+    return pickle.loads(zlib.decompress(content))
 
 
 def _reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
