@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import torch
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
+from anchorscope.execute import ray_executor
 from anchorscope.execute import worker as worker_module
 from anchorscope.execute.choose import choose
 from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.numerics import numerics_of
 from anchorscope.execute.parts import StatesPart
-from anchorscope.execute.ray_executor import RayExecutor, WorkerJob
+from anchorscope.execute.ray_executor import RayExecutor, WarmModels, WorkerJob, pack
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
 from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.models.language_model import LanguageModel
@@ -25,6 +28,8 @@ from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_answers, p
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
 from made_items import no_model, planner_of
+from small_shards import small_pass
+from tiny_models import byte_tokenizer, tiny_model
 
 N, N_FOLDS, N_PREFIX = 20, 2, 5
 
@@ -269,3 +274,35 @@ def test_gpus_that_a_worker_asks_for(device: str, workers: int | None, machines:
 
     group = RayExecutor(choose("ray", workers), WorkerJob("shape:smollm2-135m", device=device), print)
     assert group._gpus(Cluster()) == wanted
+
+
+def test_a_model_is_loaded_once_for_runs_that_follow_each_other(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Counting(tiny_llama)
+    monkeypatch.setattr(ray_executor, "load", lambda *options: load())
+    warm, first, second = WarmModels(), WorkerJob("first"), WorkerJob("second")
+    lm, description = warm.load(first, Silent())
+    assert (lm, description.numerics) == (tiny_llama, numerics_of(tiny_llama))
+    assert warm.load(first, Silent())[1] is description
+    assert load.loads == 1
+    warm.load(second, Silent())
+    warm.load(first, Silent())
+    assert load.loads == 3, "one model is held at a time"
+
+
+def test_less_than_a_hundredth_of_the_states_travels(tmp_path: Path) -> None:
+    """At a width at which it has to: everything else that a pass brings does not grow with the width."""
+    lm = wrap(tiny_model("llama", hidden_size=1024), byte_tokenizer())
+    work = small_pass(lm, 6)
+    keep = tuple((position, site) for position in range(2) for site in range(len(SITES)))
+    work = replace(work, keep=(keep, keep), batches=(tuple(range(len(work.sequences))),))
+    assert work.probes is not None
+    worker, travelled, states = Worker(lm), 0, 0
+    for shard in work.writing_shards(tmp_path, lm.d_model, "float32", lm.n_layers):
+        assert shard.probes is not None
+        travelled += len(pack(replace(shard, probes=replace(shard.probes, sets=()))))
+        travelled += len(pack(worker.run(shard, Silent())))
+        states += sum(rows.nbytes for rows in shard.into if rows is not None)
+    assert states == 6 * lm.n_layers * lm.d_model * 4 * (len(work.run_by(0)) + len(work.run_by(1)))
+    assert 0 < travelled <= 0.01 * states
