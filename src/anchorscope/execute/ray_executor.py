@@ -138,6 +138,8 @@ class RayExecutor(Executor):
         """All that are not answered, those of earlier passes too: a worker with an overdue one gets nothing more."""
         self.gone: set[int] = set()
         """Workers that Ray does not start again."""
+        self.probes: tuple[Any, Any] = (None, None)
+        """Those of the last pass that had some, and the one copy of them in Ray's object store."""
         self.count: Counter[str] = Counter()
         self._joined = False
         self._settings = contextlib.ExitStack()
@@ -305,8 +307,6 @@ class _Pass:
         self.lost: Counter[int] = Counter()
         """How often a worker was lost with a shard."""
         self.slowest = 0.0
-        self.probes: tuple[Any, Any] = (None, None)
-        """Those of the shards so far, and the one copy of them in Ray's object store."""
 
     @property
     def own_calls(self) -> list[_Call]:
@@ -349,14 +349,14 @@ class _Pass:
             workers.tell(f"a worker has not answered for {limit:.0f} s; its shard is given to another")
 
     def call(self, worker: int, shard: int) -> None:
-        """Hands a shard to a worker, without its probes: all shards of a pass refer to the same copy of them."""
+        """Hands a shard to a worker, without its probes: all shards refer to the same copy of them."""
         content, probes = self.shards[shard], ()
         if isinstance(content, StatesPass) and content.probes is not None:
-            if self.probes[0] is not content.probes.sets:
+            if self.workers.probes[0] is not content.probes.sets:
                 import ray
 
-                self.probes = content.probes.sets, ray.put(self.packed(content.probes.sets))
-            probes = (self.probes[1],)  # in a tuple, as Ray would fetch it again for every shard
+                self.workers.probes = content.probes.sets, ray.put(self.packed(content.probes.sets))
+            probes = (self.workers.probes[1],)  # in a tuple, as Ray would fetch it again for every shard
             content = replace(content, probes=replace(content.probes, sets=()))
         reference = self.workers.actors[worker].run.remote(self.packed(content), probes)
         self.workers.calls[reference] = _Call(self, shard, worker, time.monotonic())
