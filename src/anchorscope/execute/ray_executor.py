@@ -350,7 +350,7 @@ class _Pass:
 
     def call(self, worker: int, shard: int) -> None:
         """Hands a shard to a worker, without its probes: all shards refer to the same copy of them."""
-        content, probes = self.shards[shard], ()
+        content, probes = self.shards[shard], tuple[Any, ...]()
         if isinstance(content, StatesPass) and content.probes is not None:
             if self.workers.probes[0] is not content.probes.sets:
                 import ray
