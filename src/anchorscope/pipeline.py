@@ -25,7 +25,7 @@ from anchorscope.cost import REPORT, choose_random_cuts, dataset_size, report_co
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.ray_executor import WorkerGroups, WorkerJob, full_disk_is_incomplete, shared
+from anchorscope.execute.ray_executor import WarmModels, full_disk_is_incomplete
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments
@@ -37,7 +37,7 @@ from anchorscope.recipe import Recipe, to_toml
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, publish
 from anchorscope.steps import make
 from anchorscope.steps.dataset_run import FILE, MODEL, DatasetRun, Step
-from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES, TABLE_LIBRARIES, Job
+from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES, TABLE_LIBRARIES, Job, worker_job
 
 Pass, Fit, Table = (
     partial(Step, libraries=libraries) for libraries in (MODEL_LIBRARIES, FIT_LIBRARIES, TABLE_LIBRARIES)
@@ -130,11 +130,11 @@ def run_recipe(
     fresh: bool = False,
     progress: Progress | None = None,
     choice: Choice | None = None,
-    groups: WorkerGroups | None = None,
+    warm: WarmModels | None = None,
 ) -> Path:
     """Runs a recipe into a folder, or resumes it; `loaded` is a (model, tokenizer) that is already in memory.
 
-    `choice` says who runs passes, this process where it is not given; `groups` are workers that several runs share.
+    `choice` says who runs passes, this process where it is not given; `warm` holds a model that several runs share.
     """
     began, listener, chosen = time.monotonic(), progress or Silent(), choice or Choice()
     if loaded is not None and not chosen.is_local:
@@ -146,7 +146,7 @@ def run_recipe(
         contextlib.nullcontext() if chosen.is_local else full_disk_is_incomplete(),
         open_run(out, listener) as folder,
         few_collections(),
-        shared(groups) as known,
+        contextlib.closing(WarmModels()) if warm is None else contextlib.nullcontext(warm) as models,
         contextlib.ExitStack() as held,
     ):
         if fresh:
@@ -155,9 +155,8 @@ def run_recipe(
         if not fresh:
             recipe = _as_begun(folder, recipe, asked)
         held.enter_context(threads(recipe.threads))
-        model = WorkerJob(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0)
-        workers = None if chosen.is_local else known.of(chosen, model, listener.note)
-        job = Job(folder, recipe, loaded, listener, workers, chosen.mixed, first_chart(folder, recipe))
+        workers = None if chosen.is_local else models.workers(chosen, worker_job(recipe), listener.note)
+        job = Job(folder, recipe, loaded, listener, workers, models, chosen.mixed, first_chart(folder, recipe))
         held.callback(job.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})  # all files are read before anything slow
@@ -172,7 +171,7 @@ def run_recipe(
         if not folder.is_published(key):
             listener.plan(_plan(datasets))
             results, left_out = _results(datasets)
-            counts = None if workers is None else workers.counts()
+            counts = None if workers is None else workers.counts(sum(len(result.items) for result in results))
             facts = RunFacts(
                 job.record.identity,
                 recipe,
@@ -186,8 +185,11 @@ def run_recipe(
             )
             publish(folder, facts, results, left_out, key, listener, job.fits)
             if counts is not None:
-                through, stayed = counts["coordinator_bytes"] / 1e6, counts["states_bytes"] / 1e6
-                listener.note(f"{through:,.1f} MB went through this process; {stayed:,.1f} MB of states did not")
+                listener.note(
+                    f"{counts['coordinator_bytes_per_item'] / 1e3:,.1f} kB per item went through this process, "
+                    f"{counts['coordinator_bytes'] / max(1, counts['states_bytes']):.1%} of the states' bytes "
+                    f"({counts['states_bytes'] / 1e6:,.1f} MB, which stayed in files)"
+                )
     return out
 
 
