@@ -156,6 +156,21 @@ def context_used(with_source: Column, without: Column) -> Column:
     return 1.0 - np.exp(-np.maximum(with_source - without, 0.0))
 
 
+def answers_use(executor: Executor, planner: Planner, items: Sequence[Item], name: str, progress: Progress) -> Column:
+    """`context_used` of items that are scored, in one pass; NaN where an item has no such source."""
+    used = np.full(len(items), np.nan)
+    having = [index for index, item in enumerate(items) if item.tokens is not None and cut_source(item, name).changes]
+    if not having:
+        return used
+    sequences = [items[index].sequence(("final",)) for index in having]
+    cuts = Variant({place: cut_source(items[index], name) for place, index in enumerate(having)})
+    work = planner.states(f"without the {name}", sequences, (), (CLEAN, cuts))
+    parts = run_states(executor, replace(work, answer_stats=True), progress).variants
+    clean, cut = (_mean_log_probs(part.answers) for part in parts if part.answers is not None)
+    used[having] = context_used(clean, cut)
+    return used
+
+
 def item_numbers(
     items: Sequence[Item],
     ran: Mapping[tuple[str, str], SourceRun],

@@ -174,22 +174,6 @@ def _rows(findings: Findings) -> pl.DataFrame:
     return statistics(findings, "sources")
 
 
-def source_sentence(findings: Findings, dataset: str) -> str:
-    """What the run says first of its sources: 34% of the evidence needs the passage; 12 of 80 answers ignored it."""
-    rows = select(_rows(findings), dataset=dataset)
-    name = next((one for one in ("context", "thinking") if find(rows, measure="ignored", variant=one)), None)
-    if name is None:
-        return ""
-    ignored, need = (
-        find(rows, measure=measure, variant=name, against=None, group=None) for measure in ("ignored", "need")
-    )
-    what = {"context": "the passage", "thinking": "the thinking"}[name]
-    share = f"{section.whole_percent(need)} of the evidence needs {what}; " if need is not None else ""
-    if ignored is None:
-        return ""
-    return f"{share}{round(ignored.value * ignored.n):,} of {ignored.n:,} answers ignored it."
-
-
 def _needs_source(rows: pl.DataFrame) -> section.Said | None:
     name = next((one for one in ("context", "thinking") if one in rows["variant"].to_list()), "context")
     gap = find(rows, measure="need", aspect="difference", variant=name)
