@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from anchorscope.datasets.formats import inspect_columns
-from anchorscope.datasets.question import KNOWN, Row, Unusable, shown
+from anchorscope.datasets.question import Row, Unusable, shown
 from anchorscope.errors import UserError
 
 MOST_BYTES = 2 * 10**9
@@ -294,9 +294,6 @@ def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = 
             continue
         if not names:
             names = [cell.strip() for cell in cells]
-            lowered = [name.lower() for name in names]
-            if twice := [name for name in KNOWN if lowered.count(name) > 1]:
-                raise UserError(f"{file.name} has the column {twice[0]!r} twice; keep one of them.")
         elif len(cells) != len(names):
             yield first, Unusable(f"{len(cells)} cells, but the header has {len(names)}")
         else:

@@ -51,7 +51,8 @@ def load_passages() -> list[Question]:
 
     def write(about: Question, said: Question, wording: int) -> str:
         article = "the " if f"the {about.subject}" in about.question else ""
-        sentence = wordings[about.relation][wording % len(wordings[about.relation])]
+        stating = wordings[about.relation or ""]
+        sentence = stating[wording % len(stating)]
         text = sentence.format(subject=f"{article}{about.subject}", object=said.answers[0])
         return str(text[0].upper() + text[1:])
 

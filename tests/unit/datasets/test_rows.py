@@ -301,7 +301,3 @@ def test_passages_and_thinking_of_every_container(tmp_path: Path) -> None:
         assert answers == (None, "Paris", "Paris", None)
     listed = read(write(tmp_path, parquet([{**ROW, "context": ["First.", "Second."]}]))).questions
     assert listed[0].context == ("First.", "Second.")
-
-
-def test_a_table_with_a_column_twice_is_refused(tmp_path: Path) -> None:
-    assert "has the column 'context' twice" in refusal(write(tmp_path, b"question,answers,context,context\nq,a,b,c\n"))
