@@ -17,6 +17,7 @@ from anchorscope.evidence.sources import (
     PAIR,
     SOURCE,
     SPAN,
+    answers_use,
     choose_pair,
     context_used,
     cut_random_span,
@@ -161,6 +162,8 @@ def test_runs_of_every_source_and_numbers_of_every_item(tiny_llama: LanguageMode
     masses = [AttentionMass(0, (1.0,) * len(item.located.input_ids)) for item in items]
     numbers = item_numbers(items, ran, clean, odds, log_probs, masses, range(n_layers))
     assert np.isnan(numbers["context-used/context"]).tolist() == [False, False, True]
+    scored = answers_use(executor, planner, items, "context", Silent())
+    assert scored == pytest.approx(numbers["context-used/context"], abs=1e-5, nan_ok=True)
     assert numbers["overlap/context"][:2].tolist() == [1.0, 1.0]
     assert numbers["attention/question"][0] == pytest.approx(
         len(items[0].located.source_tokens("question")) / len(items[0].located.input_ids)
