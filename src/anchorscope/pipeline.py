@@ -102,8 +102,8 @@ def steps_of(recipe: Recipe) -> list[Step]:
         "detection-states": "detection" in recipe.keep,
     }
     for experiment in chosen_experiments(recipe.evidence):
-        name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL)
-        needs += sources if experiment.name == "sources" else ()
+        measured = sources if experiment.name == "sources" else ()
+        name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL, *measured)
         libraries = (*TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
         table.append(Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), epoch=2, libraries=libraries))
     return [step for step in table if optional.get(step.name, True)]

@@ -25,7 +25,7 @@ from anchorscope.answers.template import CONTEXT, THINKING
 from anchorscope.datasets.text import words
 from anchorscope.engine.capture import AnswerStats, AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, Variant
-from anchorscope.evidence.part_tables import PartsOfDataset, layer_rows
+from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
 from anchorscope.evidence_parts.need import Share, Terms
 from anchorscope.evidence_parts.parts import (
     EITHER,
@@ -268,7 +268,7 @@ def pair_parts(needs: Mapping[str, Mapping[str, Terms]], pair: str) -> dict[str,
 
 def source_frame(parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating]]) -> pl.DataFrame:
     """Rows of evidence_parts.csv: what needs each source (`source`), its control, and the four parts of the pair."""
-    needs, rows = source_needs(stored), []
+    needs, rows = source_needs(stored), list[Record]()
     for how, by_name in needs.items():
         shares = {f"needs-{name}": terms.need() for name, terms in by_name.items() if name != PAIR}
         for part, share in (shares or pair_parts(needs, how)).items():
@@ -278,10 +278,12 @@ def source_frame(parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating
 
 def need_of_items(terms: Terms, inside: NDArray[np.bool_], band: Sequence[int]) -> Share:
     """need(V) of some of the items, over the band; the interval is that of the measured items alone."""
-    lost, left, had, label, taught, by_split = terms
     own = Terms(
-        *(part[:, inside] for part in (lost, left, had, label)),
-        np.zeros_like(taught[:, inside]),
-        np.zeros_like(by_split),
+        lost=terms.lost[:, inside],
+        label_left=terms.label_left[:, inside],
+        had=terms.had[:, inside],
+        label=terms.label[:, inside],
+        taught=np.zeros_like(terms.taught[:, inside]),
+        by_split=np.zeros_like(terms.by_split),
     )
     return own.need().mean_over(band)
