@@ -59,7 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipe_of(folder: Path, **options: Any) -> Recipe:
-    return make_recipe(quick_options(folder / "facts.jsonl", model=str(folder / "tiny-llama"), **options))
+    short = {"prompt": "zero-shot", "random_cuts": 1}
+    return make_recipe(quick_options(folder / "facts.jsonl", model=str(folder / "tiny-llama"), **short, **options))
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +98,6 @@ def test_the_items_of_a_run_bring_their_sources(out: Path) -> None:
     again = list(open_dataset(DatasetSpec("again", out / "items.parquet")))
     assert [question.context for question in again] == [tuple(row["context"]) for row in rows()]
     assert sum(question.thinking is not None for question in again) == N // 4
-
-
-def test_another_pair_makes_only_what_it_changes(out: Path, folder: Path) -> None:
-    quick(recipe_of(folder, parts=["thinking", "context"]), out)
-    assert "thinking,context" in set(pl.read_csv(out / "evidence_parts.csv")["intervention"])
 
 
 @pytest.mark.parametrize(
