@@ -142,6 +142,15 @@ _OWN_EXPERIMENTS = {
             94,
             rated=False,
         ),
+        ExperimentEntry(
+            "sources",
+            "does the answer rest on the passage, the thinking, or on memory?",
+            "sources.md",
+            f"{_EXPERIMENTS}.sources:EXPERIMENT",
+            False,
+            f"{_EXPERIMENTS}.sources:SECTION",
+            5,
+        ),
         _with_file("wordings", "is an item's share its own, or noise of one wording?", "groups", 96, rated=False),
     )
 }

@@ -31,7 +31,7 @@ from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.process_settings import few_collections, threads
 from anchorscope.plugins import packages_of
-from anchorscope.prepare import refuse_too_few, rehearse, resolve
+from anchorscope.prepare import refuse_too_few, rehearse, resolve, with_sources
 from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, publish
@@ -51,6 +51,7 @@ _FITS = ("folds", "seed", "fit_device")
 _REDUCED = (*_CUTS, "headline", "directions", "fit_device")
 _SAMPLED = ("site", "position", "bootstrap", "seed")
 _EVIDENCE = ("evidence-terms", "clean-scores", "log-probs", "null-scores")
+_SOURCES = ("clean-states", "before-answer", "clean-scores", "attention-mass", "labels", "tokens", MODEL)
 _TABLES = (*_SAMPLED, "fit_device", "model_name")
 _EXPERIMENTS = (*_SAMPLED, "edges", "evidence_items", "window", "max_new_tokens", "solver")
 _OF_QUESTIONS = ("questions", "answers", "labels", "tokens")  # work on every question; all others on the used items
@@ -61,6 +62,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
     knockout, *others = [_effects(name) for name in recipe.evidence if of_experiments([name])]
     effect_names = [step.name for step in (knockout, *others)]
     weights = ("evidence-random-weights",) if recipe.random_weights else ()
+    sources = ("source-terms",) if "sources" in recipe.evidence else ()
     formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
@@ -83,7 +85,8 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
         Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
         Pass("evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms),
-        Table("evidence-parts", (*_EVIDENCE, *weights), _TABLES, make.part_tables),
+        Pass("source-terms", _SOURCES, ("edges", "directions", "parts", *_FITS, *_HEADLINE), make.source_terms),
+        Table("evidence-parts", (*_EVIDENCE, *weights, *sources), _TABLES, make.part_tables),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
             "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 2
@@ -94,12 +97,14 @@ def steps_of(recipe: Recipe) -> list[Step]:
     ]
     optional = {
         "evidence-random-weights": recipe.random_weights,
+        "source-terms": bool(sources),
         "detection-samples": "detection" in recipe.keep,
         "detection-columns": "detection" in recipe.keep,
         "detection-states": "detection" in recipe.keep,
     }
     for experiment in chosen_experiments(recipe.evidence):
-        name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL)
+        measured = sources if experiment.name == "sources" else ()
+        name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL, *measured)
         libraries = (*TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
         table.append(Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), epoch=2, libraries=libraries))
     return [step for step in table if optional.get(step.name, True)]
@@ -160,6 +165,9 @@ def run_recipe(
         held.callback(job.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})  # all files are read before anything slow
+        job.recipe = recipe = with_sources(recipe, [run.asked for run in datasets])
+        for run in datasets:
+            run.steps = {step.name: step for step in steps_of(recipe)}
         sizes = [dataset_size(run["questions"].questions, recipe) for run in datasets]
         if recipe.random_cuts is None:
             job.recipe = recipe = choose_random_cuts(recipe, job.model_size, sizes)

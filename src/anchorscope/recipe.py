@@ -102,6 +102,9 @@ class Recipe(BaseModel):
         common=True,
     )
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
+    parts: tuple[str, ...] = option((), EVIDENCE, flag("the four parts are of two other sources"))
+    """Two sources whose four parts are computed, beside those of question and answer: context,answer or
+    context[1],context[2], of context, question, thinking, answer. Where not given, the passages and the answer."""
     evidence_items: int | None = option(None, EVIDENCE, ignore("only further experiments use it"), ge=60, le=_MANY)
     """Items in the experiments that take many passes; where not given, 120 on a CPU and all on a GPU."""
     window: int | None = option(None, EVIDENCE, ignore("it concerns the further experiments only"), ge=1, le=10_000)
@@ -172,6 +175,14 @@ class Recipe(BaseModel):
     @classmethod
     def _sort_keep(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in KEEP if name in value)
+
+    @field_validator("parts")
+    @classmethod
+    def _check_parts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value and (len(value) != 2 or len({*value}) != 2):
+            named = ",".join(value)
+            raise UserError(f"--parts is {named!r}; name two different sources, like context,answer.")
+        return value
 
     @model_validator(mode="after")
     def _check_combinations(self) -> "Recipe":

@@ -96,6 +96,8 @@ def items_frame(
         "pathway": [assigned["plain"].get(question.item_id) for question in questions],
         "pathway_corrected": [assigned["corrected"].get(question.item_id) for question in questions],
         "metadata": [to_json(dict(question.metadata)) for question in questions],
+        "context": [list(question.context) or None for question in questions],
+        "thinking": [question.thinking for question in questions],
     }
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
 

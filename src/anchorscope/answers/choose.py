@@ -51,7 +51,7 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
     sample: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
     for position, question in enumerate(reading):
-        key = small_hash(question_key(question.question), seed)
+        key = small_hash("\0".join([question_key(question.question), *question.context]), seed)
         if key in seen:
             left_out["repeated"] += 1
             continue

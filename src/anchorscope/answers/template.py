@@ -34,6 +34,12 @@ FEW_SHOT = (
 """A place, a person and a symbol, so that no kind of answer is favoured."""
 Offsets = tuple[tuple[int, int], ...]
 """Characters [start, end) of each token; empty for a special token."""
+Sources = tuple[tuple[str, tuple[int, int]], ...]
+"""Name and characters [start, end) of every source in a prompt: `context`, or `context[1]` … where there are several
+passages; `question`; `thinking`."""
+CONTEXT, THINKING = "context", "thinking"
+PASSAGE, QUESTION = "Passage: ", "Question: "
+"""What stands before a passage, and before a question in plain text."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,34 @@ class Template:
     """The token that every prompt begins with, added if missing."""
 
     def text(self, question: str) -> str:
-        return f"{self.head}{' '.join(question.split())}{self.tail}"
+        return self.write(question)[0]
+
+    def write(self, question: str, context: Sequence[str] = (), thinking: str | None = None) -> tuple[str, Sources]:
+        """A prompt with its passages and its thinking, and the characters of each source, in order."""
+        sources: list[tuple[str, tuple[int, int]]] = []
+        lead = QUESTION if self.head.endswith(QUESTION) else ""
+        text = self.head.removesuffix(lead) if context else self.head
+
+        def add(name: str, written: str) -> str:
+            sources.append((name, (len(text), len(text) + len(written))))
+            return text + written
+
+        for number, passage in enumerate(context, 1):
+            text += PASSAGE
+            text = add(CONTEXT if len(context) == 1 else f"{CONTEXT}[{number}]", passage) + "\n"
+        text += lead if context else ""
+        text = add("question", " ".join(question.split()))
+        if not thinking:
+            return text + self.tail, tuple(sources)
+        before, after = self._around_thinking()
+        text += before
+        return add(THINKING, thinking) + after, tuple(sources)
+
+    def _around_thinking(self) -> tuple[str, str]:
+        """The text before and after what is thought, in place of the tail."""
+        if self.kind != "chat":
+            return "\nThinking: ", self.tail
+        return f"{self.tail.removesuffix(_EMPTY_BLOCK)}{OPEN}\n", f"\n{CLOSE}\n\n"
 
     def encode(self, tokenizer: Any, texts: Sequence[str]) -> list[tuple[tuple[int, ...], Offsets]]:
         """Tokens of each text, which begins like this template, and the characters of every token."""
@@ -210,11 +243,13 @@ class Prompt:
     """Where the question begins in `text`."""
     left_out: int = 0
     """Number of tokens of a prompt that exceeds the context; nothing else of it is kept."""
+    sources: Sources = ()
 
     @cached_property
     def own_start(self) -> int:
-        """The first token with a character after the head."""
-        return next((index for index, (_, end) in enumerate(self.offsets) if end > self.question_start), len(self.ids))
+        """The first token with a character of a source: passages, which come first, or the question."""
+        first = self.sources[0][1][0] if self.sources else self.question_start
+        return next((index for index, (_, end) in enumerate(self.offsets) if end > first), len(self.ids))
 
 
 def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Template:
@@ -230,10 +265,13 @@ def build_prompts(
     tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE, context: int | None = None
 ) -> list[Prompt]:
     """The prompt of each question, up to its answer; empty if it exceeds the context."""
-    texts, start, prompts = [template.text(question.question) for question in questions], len(template.head), []
-    for text, (ids, offsets) in zip(texts, template.encode(tokenizer, texts), strict=True):
-        fits = context is None or len(ids) <= context
-        prompts.append(Prompt(text, ids, offsets, start) if fits else Prompt("", (), (), 0, left_out=len(ids)))
+    written = [template.write(asked.question, asked.context, asked.thinking) for asked in questions]
+    encoded, prompts = template.encode(tokenizer, [text for text, _ in written]), []
+    for (text, sources), (ids, offsets) in zip(written, encoded, strict=True):
+        if context is not None and len(ids) > context:
+            prompts.append(Prompt("", (), (), 0, left_out=len(ids)))
+        else:
+            prompts.append(Prompt(text, ids, offsets, dict(sources)["question"][0], sources=sources))
     return prompts
 
 

@@ -151,6 +151,10 @@ def score(
     large_files: Annotated[
         bool, _scored("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
     ] = False,
+    context: Annotated[
+        str | None,
+        _scored(metavar="FILE|TEXT", help="A passage before every question that has none; adds context_used."),
+    ] = None,
     device: Annotated[str, running(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
     batch_tokens: Annotated[
@@ -164,7 +168,7 @@ def score(
 
     named = split_list(",".join(columns or ()))
     options = ScoreOptions(
-        answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out, large_files
+        answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out, large_files, context
     )
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -187,12 +191,14 @@ def _show_scores(scored: "Scored") -> None:
     shared = [text for text in times if times[text] == n > 1]
     with page(_LONG * 4) as console:
         table = Table.grid(padding=(0, 2, 0, 0))
-        for row in scored.scores[:_SHOWN]:
+        for place, row in enumerate(scored.scores[:_SHOWN]):
+            used = scored.context_used[place] if scored.context_used else None
             table.add_row(
                 VERDICTS[row.verdict],
                 "" if row.truth_probability is None else f"{row.truth_probability:.0%} true",
                 f"{short(row.question, _LONG)} → {short(row.answer, _LONG) or 'nothing'}",
                 "" if row.pathway_score is None else f"cut {row.pathway_score:+.1f}",
+                "" if used is None else f"passage {used:.0%} used",
                 harmless("; ".join(text for text in row.warnings if text not in shared)),
             )
         console.print(table)

@@ -31,7 +31,7 @@ from anchorscope.datasets.formats import (
     scores_of,
 )
 from anchorscope.datasets.question import Question, Row, Unusable, check_known, mapped, question_from_row, shown
-from anchorscope.datasets.relations import load_atlas
+from anchorscope.datasets.relations import load_atlas, load_passages
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
 
@@ -53,7 +53,7 @@ class HubSource:
 
 _TABLE = tomllib.loads((files("anchorscope.datasets") / "hub.toml").read_text(encoding="utf-8"))
 SOURCES = {name: HubSource(**source) for name, source in _TABLE.items()}
-BUILT_IN = ("atlas",)
+BUILT_IN = {"atlas": load_atlas, "passages": load_passages}
 WITH_FILE = tuple(SOURCES)
 HUB = "hub:"
 _KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
@@ -199,7 +199,7 @@ def open_dataset(
         raise unknown("value of --on-bad-row", on_bad_row, ON_BAD_ROW)
     skip = on_bad_row == "skip"
     if spec.path is None and spec.name in BUILT_IN:
-        return Reading("built in", iter(load_atlas()))
+        return Reading("built in", iter(BUILT_IN[spec.name]()))
     if spec.path is None:
         title = f"The hub's {(spec.hub or SOURCES[spec.name]).repository}"
         return _read(_Source(title, "from the hub", "row", hub_rows(spec)), spec.name, skip, columns, graded)

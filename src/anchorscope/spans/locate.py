@@ -14,8 +14,9 @@ from operator import itemgetter
 from os.path import commonprefix
 from typing import Any
 
-from anchorscope.answers.generate import TOO_LONG, Answer
+from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, TOO_LONG, Answer
 from anchorscope.answers.template import (
+    THINKING,
     Prompt,
     Template,
     build_prompts,
@@ -157,6 +158,17 @@ class ItemTokens:
     """The same as characters of the question's text."""
     prefix_length: int = 0
     """Leading tokens shared by all items of the dataset: their keys and values are computed once."""
+    sources: tuple[tuple[str, int, int], ...] = ()
+    """Name, first token and the token after the last of every source that stands in the text, in order."""
+
+    def source_tokens(self, name: str) -> tuple[int, ...]:
+        """The tokens of a source; `context` are those of all passages. Empty where the item has no such source."""
+        return tuple(
+            token
+            for own, start, end in self.sources
+            if own.partition("[")[0] == name or own == name
+            for token in range(start, end)
+        )
 
 
 def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> ItemTokens:
@@ -185,7 +197,28 @@ def _locate_decoded(
             question_tokens(words.content, prompt),
         ),
         words=words,
+        sources=(
+            *prompt_sources(prompt),
+            *_thinking_source(prompt, answer),
+            ("answer", start, start + len(answer.ids)),
+        ),
     )
+
+
+def prompt_sources(prompt: Prompt) -> list[tuple[str, int, int]]:
+    """Name, first token and the token after the last of every source of a prompt."""
+    located = []
+    for name, span in prompt.sources:
+        tokens = tokens_in_spans(prompt.offsets, [span], prompt.text)
+        if tokens:
+            located.append((name, tokens[0], tokens[-1] + 1))
+    return located
+
+
+def _thinking_source(prompt: Prompt, answer: Answer) -> list[tuple[str, int, int]]:
+    """What the model itself wrote before its answer, where that is more than blank lines."""
+    start, length = len(prompt.ids), len(answer.before)
+    return [(THINKING, start, start + length)] if length > EXTRA_BLANK_TOKENS else []
 
 
 def locate_all(

@@ -16,7 +16,6 @@ from anchorscope.artefacts.step import Source, StepResult
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
-from anchorscope.datasets.relations import load_atlas
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.evidence.draws import Draws, areas
@@ -316,7 +315,7 @@ def question_source(job: Job, spec: DatasetSpec) -> Source:
     """What a dataset's questions depend on: the content of its file, as it is now."""
     name = f"question file of {spec.name}"
     if spec.path is None:
-        return Source(name, canonical_hash(repr(load_atlas())) if spec.name in BUILT_IN else spec.name)
+        return Source(name, canonical_hash(repr(BUILT_IN[spec.name]())) if spec.name in BUILT_IN else spec.name)
     try:
         return Source(name, hash_of(spec.path))
     except UserError:

@@ -52,6 +52,21 @@ def test_a_question_and_its_answer(bundle: Path) -> None:
     assert own.stderr == ""
 
 
+def test_a_passage_gives_the_share_of_the_answer_that_needs_it(bundle: Path, answers: Path, tmp_path: Path) -> None:
+    passage, out = tmp_path / "passage.txt", tmp_path / "scores.csv"
+    passage.write_text("Bram Stoker wrote Dracula.\n")
+    told = score("--detector", bundle, answers, "--context", passage, "--json", "--quiet", "--out", out)
+    assert told.exit_code == 0, told.stderr
+    items = json.loads(told.stdout)["items"]
+    assert all(0 <= item["context_used"] <= 1 for item in items)
+    assert pl.read_csv(out)["context_used"].to_list() == [item["context_used"] for item in items]
+    same = score("--detector", bundle, answers, "--context", "Bram Stoker wrote Dracula.", "--json", "--quiet")
+    assert json.loads(same.stdout)["items"] == items
+    for given, reason in (("", "--context is empty"), ("none.txt", "is no file")):
+        refused = score("--detector", bundle, answers, "--context", given)
+        assert (refused.exit_code, reason in refused.stderr) == (2, True)
+
+
 def test_counts_for_people_and_one_object_for_programs(bundle: Path, answers: Path) -> None:
     people = score("--detector", bundle, answers, "--risk", 0.05)
     assert people.stdout.count("abstain: not sure enough") == len(PAIRS)
