@@ -92,7 +92,7 @@ def _delta_p_figure() -> SectionFigure:
         "delta_p",
         "Mean change of the probability of the true label per layer, for Q-Anchored and A-Anchored items",
         "",
-        title="The paper's chart: ΔP when the key words are hidden",
+        title="The paper's chart",
     )
 
 

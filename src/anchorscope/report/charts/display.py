@@ -112,10 +112,10 @@ def note_curve(
 
 
 def _rounded(value: float | None) -> float | None:
-    """To four digits; JSON has no NaN."""
+    """To six digits; JSON has no NaN."""
     if value is None or not math.isfinite(value):
         return None
-    return int(value) if float(value).is_integer() else float(f"{value:.4g}")
+    return int(value) if float(value).is_integer() else float(f"{value:.6g}")
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class LayerChart(Display):
         for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
             axes.axhline(row[self.value], **{"zorder": 2} | looks[row["line"]].style())
         layered = rows.filter(pl.col("layer").is_not_null())
-        for place, (name, look) in enumerate(reversed(list(looks.items()))):  # controls below, results above
+        for place, (name, look) in enumerate(looks.items()):
             mine = layered.filter(pl.col("line") == name)
             if mine.height:
                 self._draw_line(axes, mine, look, place, depth)
@@ -143,7 +143,7 @@ class LayerChart(Display):
         groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
         few = not look.quiet and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS
         # Every line starts its markers at another layer, so that they do not cover each other.
-        style = {"zorder": 2.5 if look.quiet else 3, "markevery": (place % 4, 4)}
+        style = {"zorder": (2.5 if look.quiet else 3) - 0.01 * place, "markevery": (place % 4, 4)}
         style |= (look.of_few() if few else look).style()
         every = pl.DataFrame({"layer": range(depth)}, schema={"layer": pl.Int64})
         table = every.join(rows.with_columns(pl.col("layer").cast(pl.Int64)), on="layer", how="left").sort("layer")

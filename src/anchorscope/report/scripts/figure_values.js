@@ -63,23 +63,20 @@ function readPicture(picture) {
 
 /** Where the cursor is, and all values there. */
 function valuesAt(panel, x) {
+  const largest = Math.max(...panel.curves.flatMap(({ y }) => y.map(Math.abs)));
+  const write = (value) => shownNumber(value, largest > 2 ? 1 : 3);
   const rows = panel.curves.flatMap((curve) => {
     const i = curve.x.indexOf(x);
     if (i < 0 || curve.y[i] === null) return [];
     const ends = [curve.low, curve.high].map((list) => (list ? list[i] : null));
-    const interval = ends.includes(null) ? "" : `[${ends.map(exactNumber).join(", ")}]`;
+    const interval = ends.includes(null) ? "" : `[${ends.map(write).join(", ")}]`;
     return [element("tr", {},
       element("td", {}, element("span", { class: "swatch", "--c": curve.colour })),
-      element("th", { scope: "row" }, curve.name), element("td", { class: "value" }, exactNumber(curve.y[i])),
+      element("th", { scope: "row" }, curve.name), element("td", { class: "value" }, write(curve.y[i])),
       element("td", { class: "interval" }, interval))];
   });
   const title = [panel.title, `${panel.of} ${x}`].filter(Boolean).join(", ");
   return [element("p", { class: "where" }, title), element("table", {}, element("tbody", {}, rows))];
-}
-
-/** Three digits at most, with a real minus sign. */
-function exactNumber(value) {
-  return String(Number(value.toPrecision(3))).replace("-", "−");
 }
 
 for (const picture of document.querySelectorAll(".picture[data-figure]")) readPicture(picture);

@@ -22,13 +22,15 @@ const ITEM_STATUS = {
 /** The question with its key words marked, the darker the more of the item's evidence falls when they are hidden. */
 function itemQuestion(items, i) {
   const [text, ends] = [items.question[i], items.marks[i]];
-  const share = items.had[i] > 0 && items.lost[i] !== null ? Math.max(0, Math.min(1, items.lost[i] / items.had[i])) : 0.3;
+  const known = items.had[i] > 0 && items.lost[i] !== null;
+  const share = known ? Math.max(0, Math.min(1, items.lost[i] / items.had[i])) : 0.3;
   const pieces = [];
   let written = 0;
   for (let k = 0; k < ends.length; k += 2) {
     const from = Math.max(written, ends[k]);
     if (ends[k + 1] <= from) continue;
-    pieces.push(text.slice(written, from), element("mark", { "--share": share.toFixed(2) }, text.slice(from, ends[k + 1])));
+    const word = element("mark", { "--share": share.toFixed(2) }, text.slice(from, ends[k + 1]));
+    pieces.push(text.slice(written, from), word);
     written = ends[k + 1];
   }
   return element("span", { dir: "auto" }, ...pieces, text.slice(written));
@@ -36,14 +38,16 @@ function itemQuestion(items, i) {
 
 function itemTable(node, items) {
   const all = items.id.map((_, i) => i);
-  const start = { text: "", dataset: "", truth: "", status: items.status.includes("used") ? "used" : "", sort: "", page: "0" };
+  const used = items.status.includes("used") ? "used" : "";
+  const start = { text: "", dataset: "", truth: "", status: used, sort: "", page: "0" };
   let view = { ...start };
   let opened = -1;
-  const searched = all.map((i) => plainText([items.id, items.question, items.answer, items.subject].map((c) => c[i]).join(" ")));
+  const searched = all.map((i) =>
+    plainText([items.id, items.question, items.answer, items.subject].map((texts) => texts[i]).join(" ")));
   const count = element("p", { class: "count", role: "status", "aria-live": "polite" });
   const body = element("tbody", {});
   const heads = ITEM_COLUMNS.map((column) => element("th", { scope: "col", class: column.words ? "words" : null },
-    element("button", { type: "button", title: column.about || null, onclick: () => sortBy(column.key) }, column.title)));
+    element("button", { type: "button", title: column.about, onclick: () => sortBy(column.key) }, column.title)));
   const table = element("table", { class: "items sortable" }, element("thead", {}, element("tr", {}, heads)), body);
   const search = element("input", {
     type: "search", id: "item-search", placeholder: "question, answer, subject or id", autocomplete: "off",
@@ -59,7 +63,8 @@ function itemTable(node, items) {
   })]));
   const [back, on] = [["Previous page", "←", -1], ["Next page", "→", 1]].map(([label, sign, step]) =>
     element("button", {
-      type: "button", class: "push", "aria-label": label, onclick: () => change({ page: String(Number(view.page) + step) }),
+      type: "button", class: "push", "aria-label": label,
+      onclick: () => change({ page: String(Number(view.page) + step) }),
     }, sign));
 
   function chosen() {
@@ -83,8 +88,10 @@ function itemTable(node, items) {
     const page = Math.max(0, Math.min(pages - 1, Number(view.page) || 0));
     const rows = found.slice(page * ITEMS_PER_PAGE, (page + 1) * ITEMS_PER_PAGE);
     body.replaceChildren(...rows.flatMap((i) => (i === opened ? [row(i), detailRow(items, i)] : [row(i)])));
-    if (!rows.length) body.append(element("tr", {}, element("td", { colspan: ITEM_COLUMNS.length }, "No matches. Clear a filter.")));
-    count.textContent = `${found.length.toLocaleString("en")} of ${items.total.toLocaleString("en")} items, page ${page + 1} of ${pages}`;
+    const none = element("td", { class: "words", colspan: ITEM_COLUMNS.length }, "No matches. Clear a filter.");
+    if (!rows.length) body.append(element("tr", {}, none));
+    const counted = [found.length, items.total].map((number) => number.toLocaleString("en")).join(" of ");
+    count.textContent = `${counted} items, page ${page + 1} of ${pages}`;
     [back.disabled, on.disabled] = [page === 0, page + 1 >= pages];
     view.page = String(page);
     heads.forEach((head, k) => {
@@ -97,9 +104,12 @@ function itemTable(node, items) {
   }
 
   function row(i) {
-    const cells = ITEM_COLUMNS.map(({ key, show, words, digits }) => element("td", { class: words ? `words ${key}` : `number ${key}` },
-      show ? show(items, i) : shownNumber(items[key][i], digits)));
-    const open = element("button", { type: "button", class: "open-item", "aria-expanded": String(i === opened), onclick: () => toggle(i) });
+    const cells = ITEM_COLUMNS.map(({ key, show, words, digits }) =>
+      element("td", { class: `${words ? "words" : "number"} ${key}` },
+        show ? show(items, i) : shownNumber(items[key][i], digits)));
+    const open = element("button", {
+      type: "button", class: "open-item", "aria-expanded": String(i === opened), onclick: () => toggle(i),
+    });
     open.append(...cells[0].childNodes);
     cells[0].append(open);
     return element("tr", { "data-item": `${items.dataset[i]}/${items.id[i]}` }, cells);
@@ -107,7 +117,8 @@ function itemTable(node, items) {
 
   function change(changes) {
     view = { ...view, page: "0", ...changes };
-    writeHash(Object.fromEntries(Object.keys(start).map((key) => [`items-${key}`, view[key] === start[key] ? null : view[key]])));
+    const pairs = Object.keys(start).map((key) => [`items-${key}`, view[key] === start[key] ? null : view[key]]);
+    writeHash(Object.fromEntries(pairs));
     draw();
   }
 
@@ -138,8 +149,8 @@ function itemTable(node, items) {
   const form = element("form", { class: "controls", role: "search", onsubmit: (event) => event.preventDefault() },
     element("div", { class: "control search" }, element("label", { for: "item-search" }, "search"), search),
     Object.values(filters).map((filter) => filter.node));
-  const note = "Key words are the darker, the more of the item's evidence falls when they are hidden (lost / had, means over "
-    + "the band of layers). Every number of an item: anchorscope show RUN ITEM.";
+  const note = "Key words are the darker, the more of the item's evidence falls when they are hidden (lost / had, "
+    + "means over the band of layers). Every number of an item: anchorscope show RUN ITEM.";
   node.replaceChildren(form, element("div", { class: "pager" }, count, back, on),
     element("div", { class: "scroll" }, table), element("p", { class: "note" }, note));
   scrollWatcher.observe(table.parentNode);
@@ -154,7 +165,7 @@ function detailRow(items, i) {
     ["item", `${items.dataset[i]}/${items.id[i]}`],
     ["accepted answers", items.accepted[i].join(" · ") + more],
     ["subject, relation", [items.subject[i], items.relation[i]].filter(Boolean).join(", ")],
-    ["score", items.score[i] === null ? "" : `${shownNumber(items.score[i])}% “true”, probe at layer ${items.layer[i]}`],
+    ["score", items.score[i] === null ? "" : `${shownNumber(items.score[i])}%, probe at layer ${items.layer[i]}`],
     ["not used", items.status[i] === "used" ? "" : ITEM_STATUS[items.status[i]] || items.status[i]],
   ].filter(([, value]) => value);
   const effects = items.effects.filter(({ flips }) => flips[i] !== null).map(({ title, control, delta, flips, runs }) =>
@@ -164,8 +175,10 @@ function detailRow(items, i) {
   const head = ["what was done", "ΔP at l*", "verdict"].map((title, k) =>
     element("th", { scope: "col", class: k === 1 ? null : "words" }, title));
   return element("tr", { class: "detail" }, element("td", { class: "words", colspan: ITEM_COLUMNS.length },
-    element("dl", {}, facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", { dir: "auto" }, value)])),
-    effects.length ? element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, effects)) : null));
+    element("dl", {}, facts.flatMap(([name, value]) =>
+      [element("dt", {}, name), element("dd", { dir: "auto" }, value)])),
+    effects.length
+      ? element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, effects)) : null));
 }
 
 /** Small letters without accents, so that "Sao" finds "São". */
