@@ -83,7 +83,7 @@ def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:
     page = (out / "validation.html").read_text(encoding="utf-8")
     for text in ("corrected", "Planted and called", "data:image/svg+xml"):
         assert text in page
-    assert (out / "figures" / "recovery.png").is_file()
+    assert (out / "figures" / "recovery.svg").is_file()
     counts = pl.read_csv(out / "confusion.csv")
     assert counts.filter(pl.col("rule") == "plain")["n"].sum() == ITEMS
 

@@ -28,7 +28,7 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
     items = list(chosen.iter_rows(named=True))
     texts = [_clip(item["question"], _LONGEST_TEXT) for item in items]
     accepted = [list(item["answers"] or ()) for item in items]
-    lost, had = zip(*(terms.get((item["dataset"], item["item_id"]), (None, None)) for item in items), strict=True)
+    measured = [terms.get((item["dataset"], item["item_id"]), (None, None)) for item in items]
     scores = _scores(effects, layers)
     return {
         "total": every.height,
@@ -47,8 +47,8 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
         "confidence": [_percent_of_log(item.get("confidence_mean")) for item in items],
         "layer": [layers[row] for row in rows],
         "score": [scores.get(row) for row in rows],
-        "lost": lost,
-        "had": had,
+        "lost": [lost for lost, _ in measured],
+        "had": [had for _, had in measured],
         "effects": [_effects(one, rows) for one in effects],
     }
 

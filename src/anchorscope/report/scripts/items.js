@@ -150,7 +150,7 @@ function itemTable(node, items) {
     element("div", { class: "control search" }, element("label", { for: "item-search" }, "search"), search),
     Object.values(filters).map((filter) => filter.node));
   const note = "Key words are the darker, the more of the item's evidence falls when they are hidden (lost / had, "
-    + "means over the band of layers). Every number of an item: anchorscope show RUN ITEM.";
+    + "means over the band of layers; single items are noisy). Every number of an item: anchorscope show RUN ITEM.";
   node.replaceChildren(form, element("div", { class: "pager" }, count, back, on),
     element("div", { class: "scroll" }, table), element("p", { class: "note" }, note));
   scrollWatcher.observe(table.parentNode);
