@@ -379,7 +379,7 @@ class FirstChart:
             f"PRELIMINARY: {waiting} still running; the report replaces this chart.",
         )
         content = io.BytesIO()
-        chart.print_png(content)
+        chart.write(content, "png")
         self.folder.write_early(_CHART, content.getvalue())
         if is_first:
             self.folder.progress.note(f"first chart: {self.folder.path / _CHART} (preliminary, controls still running)")

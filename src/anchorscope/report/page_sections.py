@@ -29,8 +29,6 @@ class SectionFigure:
     caption: str
     narrow: bool = False
     """Whether it is not drawn over the whole width."""
-    live: str = ""
-    """The id of the interactive chart that takes its place where scripts run."""
     title: str = ""
     text: tuple[str, ...] = ()
     """Paragraphs below it."""

@@ -8,16 +8,14 @@ from typing import Any
 from anchorscope.progress import Progress
 from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, counted_controls, trust_in
 from anchorscope.report.assignment_rules import CHART_TITLES, RULES
-from anchorscope.report.chart_data import delta_p_chart, live_records, share_chart
+from anchorscope.report.charts.display import save_all
 from anchorscope.report.charts.evidence_parts import PartBars
-from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.comparison.claims import check_claims, claims_table
 from anchorscope.report.comparison.compared import Compared, Flag, panel_title
 from anchorscope.report.comparison.run_panels import delta_p_charts
 from anchorscope.report.comparison.trends import QUANTITIES, order_by_size, read_across
 from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
-from anchorscope.report.page_writer import CHART_SCRIPTS
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.reading import Reading
 from anchorscope.report.shares import NEEDS, PARTS, band_layers, has_shares, share_at, share_layer, why_silent
@@ -87,18 +85,9 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
         _first_figures(compared),
         title,
     )
-    write_sections_page(page, out, "report", CHART_SCRIPTS, {"chart-data": comparison_data(compared)})
+    write_sections_page(page, out, "report")
     trust = f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}." if card.trust else ""
     return [card.sentence, trust, setting]
-
-
-def comparison_data(compared: Compared) -> dict[str, Any]:
-    """The interactive charts: a panel per run, one menu and one y axis for all."""
-    titles = {run.model: panel_title(run) for run in compared.runs}
-    relative = compared.relative_depth
-    share = share_chart(compared.runs, compared.datasets, titles, relative=relative)
-    delta_p = delta_p_chart(compared.runs, compared.datasets, titles, rule=compared.assignment, relative=relative)
-    return {"model": "", "views": live_records({"compare-share": share, "compare-view": delta_p})}
 
 
 # The answer
@@ -170,9 +159,7 @@ def _sections(
     if compared.all_runs is not None:
         sections.append(Section("study", "All runs", (), filled(("", compared.all_runs))))
     if any(has_shares(run) for run in compared.runs):
-        layers = Section(
-            "parts", "Each part per layer", tables=filled(("", shares_table(compared))), live="compare-share"
-        )
+        layers = Section("parts", "The parts and their control", tables=filled(("", shares_table(compared))))
         sections.append(layers)
     sections.append(_delta_p_section(compared))
     if across:
@@ -206,9 +193,7 @@ def _flag_words(flag: Flag) -> str:
 def _delta_p_section(compared: Compared) -> Section:
     first, second = CHART_TITLES[compared.assignment], CHART_TITLES[compared.second_assignment]
     alt = "Mean change of the true label's probability per layer, a panel per run, for Q-Anchored and A-Anchored items"
-    figure = SectionFigure(
-        "delta_p", alt, f"ΔP in percentage points, with 95% intervals; {first}.", live="compare-view"
-    )
+    figure = SectionFigure("delta_p", alt, f"ΔP in percentage points, with 95% intervals; {first}.")
     text = (
         "Solid, Q-Anchored: the probe's verdict flips when the key words are hidden. Dashed, A-Anchored: it stays. "
         "Items are sorted by what the cut does to them, so two curves are no evidence of two pathways.",

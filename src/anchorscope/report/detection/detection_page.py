@@ -13,7 +13,7 @@ import polars as pl
 
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import AnswerCard, NextStep, Tile
-from anchorscope.report.charts.parallel import save_all
+from anchorscope.report.charts.display import save_all
 from anchorscope.report.detection import paper
 from anchorscope.report.detection.detection_charts import CHARTS, detection_figures
 from anchorscope.report.detection.readings import (

@@ -1,6 +1,5 @@
 """The page of a comparison: what it says follows from the runs, and nobody's text becomes its code."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from anchorscope.report.comparison import comparison_page
 from anchorscope.report.comparison.compared import Compared, Flag
 from anchorscope.report.comparison.comparison_page import (
     comparison_card,
-    comparison_data,
     controls_table,
     groups_table,
     models_table,
@@ -138,27 +136,3 @@ def test_the_same_model_twice_is_not_called_another(compared: Compared) -> None:
     assert setting_words(replace(same, flags=compared.flags)).endswith(
         "The model is the same; the runs differ in 2 things."
     )
-
-
-def _options(chart: dict, name: str) -> list[str]:
-    [menu] = [menu for menu in chart["menus"] if menu["name"] == name]
-    return [value for value, *_ in menu["options"]]
-
-
-def test_the_menu_holds_what_all_runs_have(compared: Compared) -> None:
-    data = comparison_data(compared)
-    curves, shares = (data["views"][name] for name in ("compare-view", "compare-share"))
-    assert _options(curves, "rule") == ["plain", "corrected", "cross-fitted"]
-    assert _options(shares, "part") == ["together", "question", "answer", "either", "needs-question", "needs-answer"]
-    assert {menu["name"]: menu["start"] for menu in curves["menus"]} == {
-        "rule": "plain",
-        "truth": "all",
-        "site": "mlp",
-        "position": "final",
-        "cut": "knockout",
-    }
-    for chart in (curves, shares):
-        assert [panel["layers"] for panel in chart["panels"]] == [30, 30]
-        second = {chart["looks"][line[0]]["about"]["dataset"] for line in chart["panels"][1]["lines"]}
-        assert second == {"popqa"}
-    json.dumps(data, allow_nan=False)

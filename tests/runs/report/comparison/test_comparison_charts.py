@@ -36,7 +36,7 @@ def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> Non
     controls = [line for line in lines if line.get_color() == CONTROL_GREY]
     assert (len(lines), len(controls)) == (16, 8)
     styles = dataset_styles(FOUR).values()
-    wanted = [(one.q_colour, "-") for one in styles] + [(one.a_colour, "--") for one in styles]
+    wanted = [(one.colour, stroke) for stroke in ("-", "--") for one in styles]
     shown = [(line.get_color(), line.get_linestyle()) for line in lines if line not in controls]
     assert sorted(shown) == sorted(wanted)
     assert len(figure.axes[0].collections) == 8
