@@ -14,6 +14,7 @@ from anchorscope.report.page_writer import joined_script
 from detection_synthetic import FOUR, TRUTH, World, write_world
 
 NAMES = ("detector_auroc", "detector_risk_coverage", "detector_reliability")
+SAVED = ("detector_auroc", "detector_reliability")
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 SMALL = {
@@ -31,11 +32,7 @@ def written(tmp_path_factory):
         patch.setattr(
             detection_page,
             "detection_figures",
-            lambda *about: [  # saving takes the time
-                figure
-                for figure in detection_figures(*about)
-                if figure.name in ("detector_auroc", "detector_reliability")
-            ],
+            lambda *about: [one for one in detection_figures(*about) if one.name in SAVED],  # saving takes the time
         )
         return folder, write_detection_report(folder, context)
 
@@ -51,11 +48,7 @@ def pages(world: World, folder, **context) -> dict[str, str]:
 
 def test_everything_that_is_told_is_written(written):
     folder, card = written
-    figures = {
-        f"figures/{name}.{kind}"
-        for name in ("detector_auroc", "detector_reliability")
-        for kind in ("png", "svg", "pdf", "csv")
-    }
+    figures = {f"figures/{name}.{kind}" for name in SAVED for kind in ("png", "svg", "pdf", "csv")}
     for name in (*figures, "report.html", "report.md", "observations.json"):
         assert (folder / name).stat().st_size
     assert card.sentence in (folder / "report.md").read_text(encoding="utf-8")

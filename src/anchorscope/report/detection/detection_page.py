@@ -130,11 +130,8 @@ def _setting(context: DetectionContext) -> str:
 
 
 def _figures(made: Collection[str], *names: str) -> tuple[SectionFigure, ...]:
-    return tuple(
-        SectionFigure(chart.name, chart.alt, chart.caption)
-        for chart in CHARTS
-        if chart.name in {*made}.intersection(names)
-    )
+    charts = [chart for chart in CHARTS if chart.name in names and chart.name in made]
+    return tuple(SectionFigure(chart.name, chart.alt, chart.caption) for chart in charts)
 
 
 def _sections(
@@ -151,8 +148,8 @@ def _sections(
             "Every detector",
             (
                 "Balanced: as many true as false answers. Natural: as the model answers. Lower is better for Brier "
-                "score, ECE (expected calibration error) and E-AURC (excess area under the risk–coverage curve); higher "
-                "for the others. PRR is the prediction–rejection ratio.",
+                "score, ECE (expected calibration error) and E-AURC (excess area under the risk–coverage curve); for "
+                "the others, higher. PRR is the prediction–rejection ratio.",
             ),
             filled(("", auroc_table(results))),
             live="detector-table",
@@ -266,7 +263,7 @@ def page_table(results: DetectionResults) -> dict[str, Any]:
 def _coded_rows(
     table: pl.DataFrame, codes: dict[str, Sequence[str]], keys: Sequence[str], numbers: Sequence[str]
 ) -> list[list[float | int | None]]:
-    """Rows whose names are all in the lists, names as places in them, numbers with four digits, none that JSON lacks."""
+    """Rows whose names are all in the lists: names as places in them, numbers with four digits or none."""
     listed = table.filter(pl.all_horizontal(pl.col(key).is_in(list(codes[key])) for key in keys))
     coded = listed.select(
         *(pl.col(key).replace_strict({name: place for place, name in enumerate(codes[key])}) for key in keys),

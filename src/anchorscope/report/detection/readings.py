@@ -304,8 +304,8 @@ def _permuted_labels(results: DetectionResults, model: str) -> Reading | None:
     area = areas[farthest]
     numbers = (
         f"{verdicts.count('yes')} of {len(areas)} within {number(TOSSED, 2)} of 0.50; farthest {detector} on "
-        f"{shown_dataset(dataset)}, {estimate(area, DIGITS)}; mean of {count(area.n)} permutations, intervals corrected "
-        f"for all {len(areas)} (Bonferroni)"
+        f"{shown_dataset(dataset)}, {estimate(area, DIGITS)}; mean of {count(area.n)} permutations, intervals "
+        f"corrected for all {len(areas)} (Bonferroni)"
     )
     statement = "with permuted labels no detector tells true from false answers"
     verdict = all_of(verdicts)
