@@ -13,7 +13,7 @@ from anchorscope.report.detection.results import DetectionResults
 from anchorscope.report.page_writer import joined_script
 from detection_synthetic import FOUR, TRUTH, World, write_world
 
-NAMES = ("detector_auroc", "detector_risk_coverage", "detector_reliability")
+NAMES = ("detector_auroc", "detector_risk_coverage", "detector_reliability", "detector_roc")
 SAVED = ("detector_auroc", "detector_reliability")
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"

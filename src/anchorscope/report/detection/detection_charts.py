@@ -163,11 +163,16 @@ def _draw_square(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
     axes.grid(True, axis="both")
 
 
-def _draw_bins(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
-    """The diagonal of a calibrated detector, and marks that are as large as their bins."""
+def _draw_diagonal(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+    """A calibrated detector, or guessing."""
     axes.plot([0, 1], [0, 1], color=CONTROL_GREY, linewidth=0.9, zorder=1.5)
     _draw_square(axes, rows, place)
     axes.set_ylim(-0.01, 1.01)
+
+
+def _draw_bins(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+    """Marks that are as large as their bins."""
+    _draw_diagonal(axes, rows, place)
     for name in present(rows, "detector"):
         mine = select(rows, detector=name)
         weights = mine["weight"].fill_null(0.0).to_numpy()
@@ -214,6 +219,14 @@ CHARTS = (
         "Predicted probability against the observed share of true answers.",
         "Bins of the predicted probability; the larger a mark, the more answers. Grey: calibrated.",
         _draw_bins,
+    ),
+    _curve_chart(
+        "roc",
+        "ROC curves",
+        ("false answers accepted", "true answers accepted"),
+        "True answers accepted against false answers accepted.",
+        "Shares of false and of true answers that a threshold accepts. Grey: guessing.",
+        _draw_diagonal,
     ),
 )
 """In the order of the page."""

@@ -137,6 +137,8 @@ def _figures(made: Collection[str], *names: str) -> tuple[SectionFigure, ...]:
 def _sections(
     results: DetectionResults, context: DetectionContext, readings: DetectionReadings, made: Collection[str]
 ) -> list[Section]:
+    curves = _figures(made, "detector_roc")
+    roc = (Section("", "ROC curves", figures=curves),) if curves else ()
     tests = sum(reading.p_value is not None for reading in readings.tested)
     other = (("", readings_table(readings.transfer, subjects=False)), ("", transfer_table(results)))
     what = {name: f"not here: {reason}" for name, reason in context.left_out.items()}
@@ -165,7 +167,7 @@ def _sections(
             ),
             filled(("", readings_table(readings.tested, subjects=False))),
         ),
-        Section("risk", "Risk and coverage", figures=_figures(made, "detector_risk_coverage")),
+        Section("risk", "Risk and coverage", figures=_figures(made, "detector_risk_coverage"), more=roc),
         Section("calibration", "Calibration", figures=_figures(made, "detector_reliability")),
         Section("controls", "Controls", warnings, filled(("", readings_table(readings.controls, subjects=False)))),
         Section("what", "What each is", (), filled(("", catalogue_table(results, context))), facts=what),
