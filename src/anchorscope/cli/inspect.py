@@ -239,13 +239,14 @@ def view(
         )
 
     with loading("polars", quiet):
+        from anchorscope.comparing.compare import compare
         from anchorscope.viewing.results import ResultFolder
         from anchorscope.viewing.server import ViewServer
 
     if as_json:
         results = _results(ResultFolder(path.resolve()), path)
-        return emit_json({"folder": str(path), "found": [result.record() for result in results]})
-    with user_errors(stopped="stopped"), ViewServer(path, host, port) as server:
+        return emit_json({"folder": str(path), "found": [asdict(result) for result in results]})
+    with user_errors(stopped="stopped"), ViewServer(path, host, port, compare) as server:
         n = len(_results(server.results, path))
         say(f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)", quiet)
         if browser and has_screen():
