@@ -213,7 +213,8 @@ def verify(
 
 def view(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Where runs lie; all folders below are looked through.")
+        str,
+        typer.Argument(metavar="FOLDER", help="The folder that holds your runs; all folders below it are searched."),
     ] = "runs",
     port: Annotated[int, running(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
     browser: Annotated[bool, running("--browser/--no-browser", help="Whether to open the browser.")] = True,
@@ -261,7 +262,7 @@ def _results(folder: "ResultFolder", path: Path) -> "Sequence[Result]":
     results = folder.list()
     if not results:
         raise UserError(
-            f"No run lies below {str(path)!r}; make one with: anchorscope run --limit 500 --out "
+            f"There is no run below {str(path)!r}; make one with: anchorscope run --limit 500 --out "
             f"{shlex.quote(str(path / 'demo'))}, or name the folder that holds yours: anchorscope view FOLDER"
         )
     return results

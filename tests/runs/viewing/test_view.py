@@ -130,8 +130,8 @@ def mistake(*arguments: object) -> str:
 
 def test_mistakes(runs: Path, tmp_path: Path) -> None:
     assert mistake(tmp_path / "none").startswith("There is no folder")
-    assert "No run lies below" in mistake(tmp_path, "--no-browser")
-    assert "No run lies below" in mistake(tmp_path, "--json")
+    assert "There is no run below" in mistake(tmp_path, "--no-browser")
+    assert "There is no run below" in mistake(tmp_path, "--json")
     assert "anchorscope run --limit 500 --out" in mistake(tmp_path)
     assert "Add --public" in mistake(runs, "--host", "0.0.0.0")
     assert "The folder's name is empty" in mistake("")

@@ -110,7 +110,7 @@ def answer_sentence(results: DetectionResults, readings: DetectionReadings) -> s
 
 
 def _trust(readings: DetectionReadings) -> Trust:
-    """No where permuted labels can be told apart; yes where the probabilities are calibrated too."""
+    """No where the permuted-label control failed; yes where the probabilities are calibrated too."""
     permuted, calibrated = readings.named("permuted_labels"), readings.named("calibrated")
     reasons = [f"chosen because {readings.recommendation.reason}"] if readings.recommendation else []
     reasons += [f"{one.topic}: {one.numbers.partition(';')[0]}" for one in (permuted, calibrated) if one is not None]
