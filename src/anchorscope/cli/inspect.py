@@ -213,8 +213,7 @@ def verify(
 
 def view(
     folder: Annotated[
-        str,
-        typer.Argument(metavar="FOLDER", help="Where your runs are; all folders below are searched."),
+        str, typer.Argument(metavar="FOLDER", help="Where your runs are; all folders below are searched.")
     ] = "runs",
     port: Annotated[int, running(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
     browser: Annotated[bool, running("--browser/--no-browser", help="Whether to open the browser.")] = True,

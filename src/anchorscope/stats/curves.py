@@ -216,8 +216,7 @@ def plateau(curve: SampledCurve, within: float = FLAT) -> Estimate:
 
 def separation(below: SampledCurve, above: SampledCurve, by: float = APART) -> Estimate:
     """The first layer from which on one curve lies below another (drawn together) to the end; infinity where it never
-    does. The ends are the earliest layer from which this may be so and the first from which it is so with 95% confidence.
-    """
+    does. The ends are the earliest layer from which this may be so and the first from which it is at 95% confidence."""
     return stays_below(below - above, -by)
 
 
