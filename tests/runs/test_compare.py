@@ -15,11 +15,12 @@ import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.comparing import compare as story
 from anchorscope.comparing.compare import FILES, Comparison, fresh_folder, read_comparison
-from anchorscope.comparing.differences import Difference, differences, open_runs
+from anchorscope.comparing.differences import differences, open_runs
 from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
 from anchorscope.report.comparison import comparison_page
+from anchorscope.report.comparison.compared import Difference
 from compared_runs import model_findings, write_run
 
 REFUSED = {

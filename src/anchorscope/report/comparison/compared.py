@@ -7,7 +7,7 @@ place in two panels is the same share of the depth.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import polars as pl
 
@@ -24,15 +24,29 @@ RANDOM_MARK = "RANDOM WEIGHTS"
 
 
 @dataclass(frozen=True)
-class Flag:
-    """A difference between the runs."""
+class Difference:
+    """One thing in which the runs are not alike."""
 
+    name: str
+    """As `--allow` takes it: site, group-by, random-weights …"""
+    refused: bool
+    """Whether it is there only because the user allowed it."""
+    values: Mapping[str, str]
+    """What each run has, by the run's name."""
     words: str
-    """What differs, with every run's value."""
+    """The difference without its reason: "site: mlp in A; residual in B"."""
     reason: str
-    """What that does to the comparison."""
-    allowed: bool
-    """Whether it would have been refused, had the user not allowed it."""
+    """What it does to the comparison."""
+
+    @property
+    def text(self) -> str:
+        """The whole line."""
+        return f"{self.words}. {self.reason[:1].upper()}{self.reason[1:]}."
+
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+        kind = "allowed" if self.refused else "flag"
+        return {"name": self.name, "kind": kind, "text": self.text, "values": dict(self.values)}
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ class Compared:
     """The rule of the chart."""
     relative_depth: bool = False
     """Whether x runs from 0 to 1 instead of over the layers."""
-    flags: tuple[Flag, ...] = ()
+    flags: tuple[Difference, ...] = ()
     command: str = ""
     """The command that repeats it."""
     kind: str = "comparison"

@@ -10,7 +10,7 @@ from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.charts.evidence_parts import PartBars
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.comparison.claims import check_claims, claims_table
-from anchorscope.report.comparison.compared import Compared, DeltaPPanels, Flag, panel_title
+from anchorscope.report.comparison.compared import Compared, DeltaPPanels, Difference, panel_title
 from anchorscope.report.comparison.trends import order_by_size, read_across
 from anchorscope.report.findings import Findings, nested_auc
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
@@ -161,7 +161,7 @@ def _sections(
     words = "Those that failed or are inconclusive:" if controls.rows else passed
     sections.append(Section("controls", "Controls", (words,), filled(("", controls))))
     if len(compared.runs) > 1:
-        flags = {flag.words.partition(":")[0]: _flag_words(flag) for flag in compared.flags}
+        flags = {flag.words.partition(":")[0]: _difference_words(flag) for flag in compared.flags}
         text = () if flags else ("Only the model differs." if not compared.same_weights else "Nothing differs.",)
         sections.append(Section("differences", "Differences", text, facts=flags))
     if claims:
@@ -173,9 +173,9 @@ def _sections(
     return sections
 
 
-def _flag_words(flag: Flag) -> str:
-    refused = " Refused unless allowed: they measure different things." if flag.allowed else ""
-    return f"{flag.words.partition(':')[2].strip() or flag.words}. {flag.reason[:1].upper()}{flag.reason[1:]}.{refused}"
+def _difference_words(flag: Difference) -> str:
+    refused = " Refused unless allowed: they measure different things." if flag.refused else ""
+    return f"{flag.text.partition(':')[2].strip() or flag.text}{refused}"
 
 
 def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:

@@ -9,7 +9,7 @@ import pytest
 
 from anchorscope.progress import Silent
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.compared import Compared, Flag
+from anchorscope.report.comparison.compared import Compared, Difference
 from anchorscope.report.comparison.comparison_page import (
     comparison_card,
     controls_table,
@@ -42,7 +42,10 @@ def run(
 def compared() -> Compared:
     """Two runs with all that there is, of which the larger one fails a control."""
     large = run("Large", 0.7, parameters=10**9, datasets=("popqa",), random=0.5)
-    flags = (Flag("seed: 0 in Small; 1 in Large", "drawn again", False), Flag("site: a in Small", "elsewhere", True))
+    flags = (
+        Difference("seed", False, {}, "seed: 0 in Small; 1 in Large", "drawn again"),
+        Difference("site", True, {}, "site: a in Small", "elsewhere"),
+    )
     return Compared((run(), large), ("a", "b"), flags=flags, command="anchorscope compare 'my a' b --out both")
 
 
@@ -69,7 +72,7 @@ def test_the_page_runs_its_own_script_and_loads_nothing(pages: dict[str, str]) -
 
 def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None:
     odd = run(MARKUP, 0.4, datasets=("popqa",), random=0.5)
-    folders, flag = (MARKUP, "b"), Flag(MARKUP, MARKUP, True)
+    folders, flag = (MARKUP, "b"), Difference(MARKUP, True, {}, MARKUP, MARKUP)
     pages = written(replace(compared, runs=(odd, compared.runs[1]), folders=folders, flags=(flag,)), tmp_path, True)
     for page in pages.values():
         assert "<img" not in page.replace('<img alt="', "")
