@@ -154,7 +154,8 @@ class _Handler(SimpleHTTPRequestHandler):
         if path == "/":
             return self._send_index({name: values[-1] for name, values in query.items()})
         if path == "/compare":
-            return self._send_comparison(sorted(set(query.get("run", ()))))
+            self._send_comparison(sorted(set(query.get("run", ()))))
+            return None
         if path == "/favicon.ico":  # every browser asks for one, and reports on its console if there is none
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()

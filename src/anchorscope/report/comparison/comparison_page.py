@@ -26,7 +26,7 @@ _TITLE_LETTERS = 60
 FILES = {
     "report.html, report.md": "this page, and the same as plain text",
     "observations.json": "checks across runs, each run's main checks, and claims where asked for, for programs",
-    "figures/": "every figure as PNG, SVG and PDF, with its numbers as CSV",
+    "figures/": "every figure, with its numbers as CSV",
     "curves.csv": "mean ΔP per layer of all runs, with intervals; the column run tells them apart",
     "comparison.json": "which runs, their models and recipes, every difference, hashes; written last",
 }

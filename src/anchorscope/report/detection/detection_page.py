@@ -40,7 +40,7 @@ FILES = {
     "controls.csv": "permuted labels, random cut, the band of the grader's error",
     "detector_curves.csv": "points of the ROC, risk–coverage and reliability curves",
     "observations.json": "the checks with verdicts, for programs",
-    "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
+    "figures/": "every figure, with its numbers as CSV",
 }
 _METHODS = (
     "Layer, penalty, gate, stacking weights and calibration are chosen inside the training folds; questions that share "

@@ -227,10 +227,10 @@ def _contest(
         return _reading(model, claim, topic, statement, f"not measured here: {reason}", None, "not measured", "tested")
     gain = _mean(gains)
     parts = [signed(gain)]
-    if p_values is None:
-        verdict, standing = gained(gain), "control"
-    else:
-        verdict, standing = above_zero(gain, p_values[1], NEGLIGIBLE_AUROC), "tested"
+    verdict = gained(gain)
+    standing: Standing = "control" if p_values is None else "tested"
+    if p_values is not None:
+        verdict = above_zero(gain, p_values[1], NEGLIGIBLE_AUROC)
         parts.append(f"corrected p {p_value_cell(p_values[1])}")
     if len(gains) > 1:
         alone = [above(one, 0.0) for one in gains.values()]

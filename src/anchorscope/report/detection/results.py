@@ -244,9 +244,9 @@ def _estimates(table: pl.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...]
     """Rows that have a value, by their keys."""
     estimates = {}
     for *key, value, low, high, n in table.select(*keys, "value", "ci_low", "ci_high", "n").iter_rows():
-        ends = (math.nan if end is None else float(end) for end in (low, high))
+        low, high = (math.nan if end is None else float(end) for end in (low, high))
         if value is not None and math.isfinite(value):
-            estimates[tuple(key)] = Estimate(float(value), *ends, n or 0, "bootstrap over groups")
+            estimates[tuple(key)] = Estimate(float(value), low, high, n or 0, "bootstrap over groups")
     return estimates
 
 
