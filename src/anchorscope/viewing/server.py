@@ -186,8 +186,9 @@ class _Handler(SimpleHTTPRequestHandler):
     def _send_comparison(self, names: Sequence[str]) -> None:
         """Compare runs of the list, and go to the page; a page of another site may not ask for it."""
         runs = {result.name for result in self.server.results.list() if result.numbers}
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") or self.server.compare is None:
-            return self.send_error(HTTPStatus.FORBIDDEN)
+        own_page = self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        if not own_page or self.server.compare is None or self.server.is_public:
+            return self.send_error(HTTPStatus.FORBIDDEN, "Comparing is for the pages of this machine only")
         if len(names) < 2 or not runs.issuperset(names):
             return self.send_error(HTTPStatus.BAD_REQUEST, "Tick at least two runs of the list")
         key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
