@@ -221,7 +221,7 @@ def verify(
 
 def view(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Where runs lie; all folders below are looked through.")
+        str, typer.Argument(metavar="FOLDER", help="Where your runs are; all folders below are searched.")
     ] = "runs",
     port: Annotated[int, running(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
     browser: Annotated[bool, running("--browser/--no-browser", help="Whether to open the browser.")] = True,
@@ -247,13 +247,14 @@ def view(
         )
 
     with loading("polars", quiet):
+        from anchorscope.comparing.compare import compare
         from anchorscope.viewing.results import ResultFolder
         from anchorscope.viewing.server import ViewServer
 
     if as_json:
         results = _results(ResultFolder(path.resolve()), path)
-        return emit_json({"folder": str(path), "found": [result.record() for result in results]})
-    with user_errors(stopped="stopped"), ViewServer(path, host, port) as server:
+        return emit_json({"folder": str(path), "found": [asdict(result) for result in results]})
+    with user_errors(stopped="stopped"), ViewServer(path, host, port, compare) as server:
         n = len(_results(server.results, path))
         say(f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)", quiet)
         if browser and has_screen():
@@ -268,7 +269,7 @@ def _results(folder: "ResultFolder", path: Path) -> "Sequence[Result]":
     results = folder.list()
     if not results:
         raise UserError(
-            f"No run lies below {str(path)!r}; make one with: anchorscope run --limit 500 --out "
+            f"There is no run below {str(path)!r}; make one with: anchorscope run --limit 500 --out "
             f"{shlex.quote(str(path / 'demo'))}, or name the folder that holds yours: anchorscope view FOLDER"
         )
     return results

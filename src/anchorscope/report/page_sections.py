@@ -50,8 +50,6 @@ class Section:
     verdict: Verdict | None = None
     docs: str = ""
     """The page of the docs that says how it is computed."""
-    asked: Sequence[Any] = ()
-    """Questions, each with `question`, `answer`, `sure`, `why` and `badge`, its verdict or nothing."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Name → what there is to say of it."""
     more: tuple["Section", ...] = ()
