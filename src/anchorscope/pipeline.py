@@ -45,6 +45,7 @@ Pass, Fit, Table = (
 _QUESTIONS = ("columns", "limit", "yes_no", "on_bad_row", "seed", "is_shape")
 _LABELS = ("balance", "group_by", "max_per_class", "seed", "grader")
 _ITEMS = ("labels", "tokens", MODEL)
+_REWRITTEN = (*_ITEMS, "clean-states", "before-answer")
 _CUTS = ("edges", "seed", "random_cuts", "positions")
 _HEADLINE = ("positions", "headline")
 _FITS = ("folds", "seed", "fit_device")
@@ -60,7 +61,12 @@ def steps_of(recipe: Recipe) -> list[Step]:
     """The steps of every dataset, each after those that it needs: name, needs, options, and what makes it."""
     effects = [_effects(name) for name in recipe.evidence if of_experiments([name])]
     effect_names = [step.name for step in effects]
-    weights = ("evidence-random-weights",) if recipe.random_weights else ()
+    controls = {
+        "evidence-random-weights": recipe.random_weights,
+        "evidence-resample": "patching" in recipe.evidence,
+        "evidence-paraphrase": "wordings" in recipe.evidence,
+    }
+    further = tuple(name for name, is_asked in controls.items() if is_asked)
     formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
@@ -82,7 +88,9 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
         Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
         Pass("evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms),
-        Table("evidence-parts", (*_EVIDENCE, *weights), _TABLES, make.part_tables),
+        Pass("evidence-resample", _REWRITTEN, ("directions", *_FITS, *_HEADLINE), make.resample_terms),
+        Pass("evidence-paraphrase", _REWRITTEN, ("directions", *_FITS, *_HEADLINE), make.paraphrase_terms),
+        Table("evidence-parts", (*_EVIDENCE, *further), _TABLES, make.part_tables),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
             "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 2
@@ -92,7 +100,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, epoch=2),
     ]
     optional = {
-        "evidence-random-weights": recipe.random_weights,
+        **controls,
         "detection-samples": "detection" in recipe.keep,
         "detection-columns": "detection" in recipe.keep,
         "detection-states": "detection" in recipe.keep,
