@@ -82,12 +82,14 @@ def steps_of(recipe: Recipe) -> list[Step]:
         *effects,
         Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True, "cuts"),
         Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True, "cuts"),
-        Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms),
+        Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms, epoch=2),
         Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
         Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),
         Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
         Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
-        Pass("evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms),
+        Pass(
+            "evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms, 2
+        ),
         Pass("evidence-resample", _REWRITTEN, ("directions", *_FITS, *_HEADLINE), make.resample_terms),
         Pass("evidence-paraphrase", _REWRITTEN, ("directions", *_FITS, *_HEADLINE), make.paraphrase_terms),
         Table("evidence-parts", (*_EVIDENCE, *further), _TABLES, make.part_tables),
@@ -218,6 +220,8 @@ def _result(run: DatasetRun) -> DatasetResult:
     recipe, too_long = run.job.recipe, do_not_fit(run["answers"], run.job.planner.context)
     require_enough(run.name, run["labels"], PER_CLASS, recipe.balance, too_long)
     missing = run.missing()
+    if any(step.name == "probes" for step in missing):
+        run.splits  # noqa: B018 - too few groups are refused before anything slow
     if any(step.large for step in missing):
         run.check_room()
     needed = {need for step in missing if not step.large for need in step.needs}

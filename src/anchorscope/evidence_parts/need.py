@@ -51,6 +51,7 @@ PENALTIES = tuple(float(multiple) for multiple in np.logspace(-5, 4, 19))
 """Penalties to choose from, as multiples of the number of items times the directions' mean variance."""
 UNDERSMOOTHED = 0.1
 """Of the penalty that predicts z best."""
+_LEAST_UNIT = 1e-6  # a view that is the same for all items explains nothing, and still has a penalty
 _WORKING_COPIES = 16  # numbers per item and direction that a problem takes at its peak, in units of a chunk's plan
 
 
@@ -190,7 +191,7 @@ def best_penalty(
     centred = states - states.mean(1, keepdim=True)
     values, vectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
     values, scores = values.clamp(min=0), centred @ vectors
-    unit = values.mean(-1, keepdim=True)  # n times the mean variance
+    unit = values.mean(-1, keepdim=True).clamp(min=_LEAST_UNIT)  # n times the mean variance
     targets = targets - targets.mean(-1, keepdim=True)
     along, squared, directions = targets @ scores, scores.square(), scores.transpose(1, 2)
     errors = []
