@@ -37,6 +37,7 @@ USED = {"attention-mass", *ALONE, "detection-columns", "detection-states", *STAT
 LABELS = {"tokens", "labels", "detection-samples", *USED}
 ANSWERS = {"answers", *LABELS}
 ALL = {"questions", *ANSWERS}
+ASKED = {*EFFECTS, *FOUND, *DETECTION, *REWRITTEN}
 
 OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "columns": (("answers=answers",), ALL),
@@ -263,5 +264,5 @@ def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told
     with watching() as made:
         told = quick(recipe, out)
     assert told[0] == "facts/questions is made again: question file of facts changed"
-    assert {name.removeprefix("facts/") for name in made} == ALL - EFFECTS - FOUND - DETECTION | {"effects-knockout"}
+    assert {name.removeprefix("facts/") for name in made} == ALL - ASKED | {"effects-knockout"}
     assert tables_of(out) != small_run.tables
