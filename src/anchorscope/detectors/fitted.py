@@ -357,6 +357,8 @@ class TrainingRange:
     """The largest distance that is still like training."""
     longest: int | None = None
     """Tokens of the longest prompt with its answer in training; None where nobody counted."""
+    border: float | None = None
+    """The distance from which on a fallback takes over; None where that is the limit."""
 
     @classmethod
     def fit(
@@ -399,9 +401,9 @@ class TrainingRange:
         return neighbour_distances(along, self.known.double().to(device)).cpu().numpy()
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """Above zero beyond the limit."""
-        distance = self.distance_of(features.states[self.key])
-        return (distance - self.limit) / (SOFT * max(self.limit, 1e-12))
+        """Above zero beyond the border."""
+        border = self.limit if self.border is None else self.border
+        return (self.distance_of(features.states[self.key]) - border) / (SOFT * max(border, 1e-12))
 
     def is_outside(self, features: Features) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which items lie beyond the limit; a state that is no number always does."""
@@ -410,7 +412,7 @@ class TrainingRange:
     def stored(self) -> Stored:
         """Its tensors, and plain values beside them."""
         tensors = {"weight": self.weight, "offset": self.offset, "known": self.known}
-        return tensors, {"key": list(self.key), "limit": self.limit, "longest": self.longest}
+        return tensors, {"key": list(self.key), "limit": self.limit, "longest": self.longest, "border": self.border}
 
     @classmethod
     def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "TrainingRange":
@@ -424,6 +426,7 @@ class TrainingRange:
             tensors["known"],
             float(values["limit"]),
             longest,
+            None if values.get("border") is None else float(values["border"]),
         )
 
 
