@@ -294,10 +294,10 @@ def _ratio(above: Floats, below: Floats) -> Floats:
     return np.divide(above, below, out=np.full(np.broadcast(above, below).shape, np.nan), where=below > 0)
 
 
-REFIT = 2.0
-"""Variances between fold seeds that are added to a resampled AUROC's. Resamples repeat no fit; what another sample would
-teach is seen in how far the folds' fits disagree. In simulation the sum covers 93 to 98 % (150 to 1,000 answers, 10 to
-150 directions), resamples alone 83 to 93 %."""
+REFIT = 1.0
+"""Variances between fold seeds that are added to a resampled AUROC's: resamples repeat no fit, and how much another
+sample would change the fits shows in how far those of other folds disagree (tests/laws/detectors/test_evaluation.py
+measures the coverage)."""
 
 
 def auroc_interval(value: float, samples: Floats, spread: float = 0.0) -> tuple[float, float]:
