@@ -12,6 +12,7 @@ those of training; and with inner folds that leave out whole domains, as on othe
   confidence on left-out domains; where no border does that, nothing is near.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,8 +47,6 @@ from anchorscope.detectors.training import INNER_FOLDS, Stacked, Training, calib
 
 NO_REGRET = 1.64
 """Standard errors by which a candidate must beat confidence on left-out domains."""
-BETTER = 1.0
-"""Standard errors by which a later candidate must beat the one that has beaten confidence."""
 REGRET = 0.005
 """AUC that the whole may lose to confidence on left-out domains."""
 BORDERS = (1.0, 0.5, 0.25)
@@ -76,7 +75,9 @@ def fit_auto(
         elsewhere = left_out.build_shrunk(int(away[number]), number)
         if not np.isfinite(border[number]):
             return elsewhere
-        return WithFallback(own.build(int(near[number]), number), elsewhere, ranges.build(number, border[number]))
+        return WithFallback(
+            own.build(int(near[number]), number), elsewhere, ranges.build(number, float(border[number]))
+        )
 
     names = [
         own.names[int(away[number])]
@@ -146,25 +147,22 @@ def domain_codes(data: TrainingData, domains: Sequence[str]) -> Int[np.ndarray, 
     if len(names) >= INNER_FOLDS:
         return codes
     middle = data.clean[len(data.layers) // 2].double().cpu().numpy()
-    return kmeans2(middle[:, :DIRECTIONS], CLUSTERS, minit="++", seed=0)[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # equal states make fewer clusters
+        return kmeans2(middle[:, :DIRECTIONS], min(CLUSTERS, len(middle)), minit="++", seed=0)[1].astype(np.int64)
 
 
 def choose(
     candidates: Float[Tensor, "candidate set item"], training: Training, domains: Int[np.ndarray, " item"]
 ) -> Int[Tensor, " set"]:
-    """The candidate of each training set; the first is the one that is kept if none is better."""
-    placed = [placements(scores, training).cpu().numpy() for scores in candidates]
+    """Of the candidates that beat the first one by enough, each training set's best; else the first."""
+    placed = np.stack([placements(scores, training).cpu().numpy() for scores in candidates])
     chosen = torch.zeros(training.n_sets, dtype=torch.long)
     for number, members in enumerate(training.members):
-        own = [scores[number, members] for scores in placed]
         labels, parts = training.labels[number, members], domains[members]
-        now = 0
-        for place in range(1, len(own)):
-            gain, error = compare(own[place] - own[0], labels, parts)
-            further, error_now = compare(own[place] - own[now], labels, parts)
-            if gain > NO_REGRET * error and (now == 0 or further > BETTER * error_now):
-                now = place
-        chosen[number] = now
+        gains = [compare(apart, labels, parts) for apart in (placed - placed[0])[1:, number, members]]
+        enough = [gain if gain > NO_REGRET * error else 0.0 for gain, error in gains]
+        chosen[number] = int(np.argmax([0.0, *enough]))
     return chosen
 
 

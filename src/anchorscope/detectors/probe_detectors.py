@@ -207,7 +207,7 @@ def _train_networks(training: Training, states: Float[Tensor, "set item directio
             normal.to(device).repeat(*weights.shape[:2], 1, 1).requires_grad_(),
             torch.zeros(*weights.shape[:2], after, device=device, requires_grad=True),
         ]
-    adam = torch.optim.Adam(parts, lr=_RATE)
+    adam = torch.optim.Adam(parts, lr=_RATE, fused=True)
     for _ in range(_EPOCHS):
         for items in torch.randperm(states.shape[1], generator=generator).to(device).split(_BATCH):
             share = weights[..., items]
