@@ -13,7 +13,6 @@ from anchorscope.engine import decode as decode_module
 from anchorscope.engine.decode import Decoded, Growing, choice_log_probs, decode
 from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.errors import UserError
-from anchorscope.execute.parts import Part
 from anchorscope.execute.run_passes import run_choices
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
@@ -169,7 +168,7 @@ class ManyWorkers:
     def counted(self, planned: int, done: int) -> None:
         self.counts = (self.counts[0] + planned, self.counts[1] + done)
 
-    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Any]:
         for shard in shards:
             self.shards += 1
             yield pickle.loads(pickle.dumps(Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)))
