@@ -1,9 +1,7 @@
 """Greedy answers, token by token those of transformers' own generate, whatever runs beside them."""
 
 import copy
-import pickle
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -14,12 +12,12 @@ from anchorscope.engine.decode import Decoded, Growing, choice_log_probs, decode
 from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.errors import UserError
 from anchorscope.execute.run_passes import run_choices
-from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import plan_choices
-from anchorscope.progress import Progress, Silent
+from anchorscope.progress import Silent
 from engine_cases import SHARED, make_items, shared_prefix
+from many_workers import ManyWorkers
 
 ENDS = frozenset(range(2, 256, 6))
 """Tokens that end an answer in most of these tests: so many that answers differ in length."""
@@ -154,31 +152,11 @@ def test_neither_batches_nor_the_prefix_nor_little_memory_change_them(tiny_llama
     assert alone.numpy() == pytest.approx(wanted, abs=1e-4)
 
 
-class ManyWorkers:
-    """Every shard goes to a worker of its own, pickled."""
-
-    folder = None
-
-    def __init__(self, lm: LanguageModel) -> None:
-        self.lm, self.shards, self.counts = lm, 0, (0, 0)
-
-    def divide(self, work: Any) -> Sequence[Any]:
-        return work.shards()
-
-    def counted(self, planned: int, done: int) -> None:
-        self.counts = (self.counts[0] + planned, self.counts[1] + done)
-
-    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Any]:
-        for shard in shards:
-            self.shards += 1
-            yield pickle.loads(pickle.dumps(Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)))
-
-
 def test_a_pass_in_shards_gives_every_prompt_its_own_numbers(tiny_llama: LanguageModel) -> None:
     work, executor = plan_choices("some", PROMPTS, CHOICES, 30), ManyWorkers(tiny_llama)
     assert work.prefix == SHARED
     found = run_choices(executor, work, Silent())
-    assert executor.shards == len(work.batches) > 2
+    assert len(executor.shards) == len(work.batches) > 2
     assert found == pytest.approx(reference(tiny_llama), abs=1e-4)
 
 
