@@ -132,6 +132,10 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
     }
     if recipe.random_weights:
         costs["evidence-random-weights"] = 2 * once
+    for experiment, step, views in (("patching", "evidence-resample", 3), ("wordings", "evidence-paraphrase", 1)):
+        if experiment in recipe.evidence:
+            solved = (_CLEAN_EVIDENCE + views * _VIEW) * reduced
+            costs[step] = once + layers * ((1 + views) * _PRINCIPAL * states + solved)
     if "detection" in recipe.keep:
         written = max(SAMPLES) * _DECODING * (_ANSWER_TOKENS + 1) / (size.tokens + _ANSWER_TOKENS)
         costs |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
