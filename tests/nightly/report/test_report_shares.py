@@ -69,13 +69,10 @@ def test_a_failed_control_of_the_same_number_forbids_trust():
     assert (bad.verdict, "needs random words" in bad.reason) == ("no", True)
 
 
-def test_the_sentence_names_all_parts_and_the_control():
+def test_the_sentence_names_the_match_and_the_control():
     sentence = card(GOOD).sentence
     assert "30% (95% CI 27–33) of the probe's evidence needs question and answer together" in sentence
-    assert "the question alone carries 12%, the answer alone 48%, either of them 10%" in sentence
-    assert (
-        "42% needs the question's key words, 5% random words: a difference of 37 points (95% CI 34 to 40)" in sentence
-    )
+    assert "42% needs the question's key words, 5% random words" in sentence
 
 
 @pytest.mark.parametrize(
