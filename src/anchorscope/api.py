@@ -9,7 +9,7 @@ A finished run is opened without torch.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where 
     from matplotlib.figure import Figure
     from torch import Tensor
 
+    from anchorscope.detecting.detect import Detection
     from anchorscope.report.charts.display import Display
 
 
@@ -125,7 +126,7 @@ class Run:
         site: str | None = None,
         position: str | None = None,
     ) -> "Tensor":
-        """Kept states [item, d_model] of one layer (`--keep states,states-cut,detection`).
+        """Kept states [item, d_model] of one layer (`--keep`).
 
         `state_items` names the rows. Site and position default to the chart's; the runs of `detection`
         (`question-only`, `boost-answer-1` …) have only these. The file is memory-mapped: no other layer is read.
@@ -254,6 +255,50 @@ def _complete(run: Callable[..., Run]) -> None:
 
 
 _complete(run)
+
+
+@faults_as_user_errors()
+def fit(
+    model: Any = "smollm2-135m",
+    datasets: Any = "atlas",
+    *,
+    out: str | Path | None = None,
+    detectors: Sequence[str] = (),
+    bundles: Sequence[str] | None = None,
+    risks: Sequence[float] = (),
+    seeds: int = 5,
+    tosses: int = 20,
+    progress: Progress | Literal["auto"] | None = "auto",
+    **options: Any,
+) -> "Detection":
+    """A hallucination detector for a model: asks, grades, reads states, fits, compares and saves; returns what `detect`
+    returns.
+
+    It is `run` with what the detectors read and no page, then `detect` into the folder `detectors` of the run: the same
+    call resumes it. Without `detectors`, those are compared that read one pass over the answer. `options` are those of
+    `run`; the other arguments are those of `detect`.
+    """
+    from anchorscope.detecting.inputs import ONE_PASS, DetectOptions, needed_keep
+
+    compared = tuple(detectors) or tuple(ONE_PASS)
+    saved = None if bundles is None else tuple(bundles)
+    device = str(options.get("device") or "auto").replace("balanced", "auto")
+    chosen = DetectOptions(compared, saved, seeds=seeds, tosses=tosses, risks=tuple(risks), device=device)
+    listener = chosen_listener(progress)
+    made = run(
+        model,
+        datasets,
+        out=out,
+        progress=listener,
+        **{"report": False, "random_cuts": 1, "keep": needed_keep(chosen.wanted), **options},
+    )
+
+    from anchorscope.detecting.detect import detect  # only here: it brings torch
+
+    try:
+        return detect([made], out=made.path / "detectors", progress=listener, **vars(chosen))
+    finally:
+        clear_screen()
 
 
 @faults_as_user_errors()

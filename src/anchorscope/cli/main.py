@@ -32,6 +32,11 @@ COMMANDS = {
         _FIRST,
         "Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost.",
     ),
+    "fit": (
+        "detect",
+        _FIRST,
+        "Make a hallucination detector for a model: ask, grade, read states, fit, compare, save; say which one to use.",
+    ),
     "view": ("inspect", _FIRST, "List runs with their answer cards in the browser, and open their reports."),
     "show": (
         "inspect",
@@ -51,10 +56,10 @@ COMMANDS = {
     "detect": (
         "detect",
         _FURTHER,
-        "Fit hallucination detectors on what runs kept: which is worth its passes, and does it survive on other data?",
+        "Fit and compare hallucination detectors on finished runs: which justifies its extra passes, and where?",
     ),
     "score": ("detect", _FURTHER, "Say how probable it is that answers are true, and which to accept."),
-    "detector": ("detect", _FURTHER, "Show the card of a saved detector, or publish it on a hub of models."),
+    "detector": ("detect", _FURTHER, "Show the card of a saved detector, export it as one vector, or publish it."),
     "serve": ("serve", _FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
     "verify": (
         "inspect",

@@ -25,6 +25,8 @@ READ_VERSIONS = (1, 2)
 """Those that can be read: version 1 had no probes of every layer."""
 MOST_BYTES = 5_000_000
 """Both files together: a detector is a small thing beside its model."""
+DEMO = Path(__file__).parents[1] / "serve" / "demo_detector"
+"""The bundle that comes along, for the embedded model."""
 _AGAIN = "copy the bundle again from where it was made, or train it again with anchorscope detect"
 
 
