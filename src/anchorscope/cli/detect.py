@@ -25,7 +25,7 @@ from anchorscope.cli.terminal import (
     split_list,
     user_errors,
 )
-from anchorscope.detectors.bundle_files import DEMO, bundle_files, checked_record
+from anchorscope.detectors.bundle_files import DEMO, bundle_files, checked_record, write_folder
 from anchorscope.errors import UserError
 from anchorscope.options import DATA, RUNNING, option_of
 from anchorscope.recipe import Recipe
@@ -323,7 +323,29 @@ def show_card(bundle: _Bundle) -> None:
         emit_text(harmless(line))
 
 
-@detector.command("push", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:]))
+@detector.command("export", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:2]))
+def export(
+    bundle: _Bundle,
+    out: Annotated[Path, output(help="The folder for probe.safetensors and probe.json.")],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a linear detector as one vector with a JSON card, for servers that can read hidden states."""
+    files = bundle_files(bundle)
+    checked_record(files, str(bundle))
+    with loading("torch", quiet):
+        from anchorscope.detecting.publish import linear_probe_files
+        from anchorscope.detectors.bundle import unpack
+
+    with user_errors(stopped=NOTHING_KEPT):
+        exported = linear_probe_files(unpack(files, str(bundle)))
+        write_folder(out, exported)
+    if as_json:
+        return emit_json({"out": str(out), "files": list(exported)})
+    say(f"exported: {out}", quiet)
+
+
+@detector.command("push", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][2:]))
 def push(
     bundle: _Bundle,
     repository: Annotated[str, typer.Argument(metavar="REPO_ID", help="Where to: USER/NAME.")],

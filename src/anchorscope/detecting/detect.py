@@ -519,7 +519,7 @@ def detect(
     Where one run is given, `out` is by default the folder `detectors` in it. What a run did not keep is computed.
     """
     began, listener, chosen = time.monotonic(), progress or Silent(), DetectOptions(**options)
-    given = [runs] if isinstance(runs, str | Path) or hasattr(runs, "path") else runs
+    given: Sequence[Any] = [runs] if isinstance(runs, str | Path) or hasattr(runs, "path") else runs
     paths = [Path(getattr(run, "path", run)) for run in given]
     place = default_out(paths) if out is None else Path(out)
     opened = open_runs(paths)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError
-from anchorscope.files import read_regular
+from anchorscope.files import make_folder, read_regular, replacing
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 SCHEMA = "anchorscope-detector"
@@ -34,6 +34,19 @@ def bundle_files(place: str | Path) -> dict[str, bytes]:
     """The bytes of a bundle's two files, by name."""
     folder = hub_folder(str(place), (JSON, WEIGHTS), MOST_BYTES) if str(place).startswith(PREFIX) else Path(place)
     return {name: _read(folder, name) for name in (JSON, WEIGHTS)}
+
+
+def write_folder(place: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a folder of these files, whole or not at all, in the place of one that holds the same and nothing else."""
+    others = sorted(path.name for path in place.iterdir() if path.name not in files) if place.is_dir() else []
+    if others or (place.exists() and not place.is_dir()):
+        found = f"it holds {others[0]!r}" if others else "it is a file"
+        raise UserError(f"{str(place)!r} is no bundle ({found}) and is not replaced; choose another folder.")
+    make_folder(place.parent)
+    with replacing(place) as half_made:
+        half_made.mkdir()
+        for name, content in files.items():
+            (half_made / name).write_bytes(content)
 
 
 def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
