@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -37,6 +38,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_questions(place)
 
 
+def bare_run(model: Path, answers: Path, out: Path) -> anchorscope.Run:
+    """A finished run that kept nothing."""
+    options = {"prompt": "zero-shot", "device": "cpu", "max_new_tokens": 4, "report": False, "bootstrap": 100}
+    return anchorscope.run(str(model), [str(answers)], out=out, progress=None, random_cuts=1, **options)
+
+
 def command(*arguments: object) -> Result:
     return CliRunner().invoke(app, [*map(str, arguments)], prog_name="anchorscope")
 
@@ -68,8 +75,7 @@ def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_do
 
 
 def test_detect_computes_only_what_is_missing_and_says_so_before(model: Path, answers: Path, tmp_path: Path) -> None:
-    options = {"prompt": "zero-shot", "device": "cpu", "max_new_tokens": 4, "report": False, "bootstrap": 100}
-    run = anchorscope.run(str(model), [str(answers)], out=tmp_path / "run", progress=None, random_cuts=1, **options)
+    run = bare_run(model, answers, tmp_path / "run")
     wanted = ("--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu")
     few = command("detect", run.path, "--detectors", "confidence,probe", "--bundles", "probe", *wanted)
     assert few.exit_code == 0, few.stderr
@@ -87,6 +93,18 @@ def test_detect_computes_only_what_is_missing_and_says_so_before(model: Path, an
     assert {name: now[name] for name in ("facts/answers", "facts/probes")} == {
         name: steps[name] for name in ("facts/answers", "facts/probes")
     }
+
+
+def test_a_full_disk_is_one_line_before_anything_is_computed(
+    model: Path, answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bare_run(model, answers, tmp_path / "run")
+    before = sorted(run.path.rglob("*"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    result = command("detect", run.path, "--detectors", "probe")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "error: Keeping states takes 0.0 GB" in result.stderr
+    assert sorted(run.path.rglob("*")) == before
 
 
 def test_what_detectors_need_is_what_the_catalogue_declares() -> None:

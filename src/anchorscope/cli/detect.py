@@ -28,7 +28,7 @@ from anchorscope.cli.terminal import (
 from anchorscope.detectors.bundle_files import DEMO, bundle_files, checked_record, write_folder
 from anchorscope.errors import UserError
 from anchorscope.options import DATA, RUNNING, option_of
-from anchorscope.recipe import Recipe
+from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.screen import harmless, say
 
 if TYPE_CHECKING:
@@ -193,6 +193,9 @@ def fit(
     from anchorscope.api import fit as fit_detectors  # only here: help has to come at once
 
     executor = {option.name: options.pop(option.name) for option in EXECUTOR}
+    given = given_options(options)
+    recipe = make_recipe(given)
+    say(f"anchorscope: detectors for {recipe.model} from {', '.join(recipe.datasets)}", quiet)
     made = fit_detectors(
         out=out,
         detectors=split_list(detectors),
@@ -202,7 +205,7 @@ def fit(
         tosses=tosses,
         progress=listener(quiet),
         **executor,
-        **given_options(options),
+        **given,
     )
     _show_detection(made, quiet, as_json)
 

@@ -109,7 +109,7 @@ def score(
     trained = unpack(files, str(bundle))
     threshold = trained.threshold(options.risk)
     refuse_unknown(trained.needs, trained.setting.n_layers)
-    detector = Detector.of(
+    detector = Detector.load(
         trained,
         options.model,
         device=options.device,

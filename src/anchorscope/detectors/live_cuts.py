@@ -15,25 +15,21 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
 from scipy.stats import norm
-from torch import Tensor
 
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.template import Prompt, build_prompts
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span
-from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.features import ANSWER_TOKENS, CLEAN, COLUMNS, QUESTION_ONLY, Features, Needs
+from anchorscope.detectors.detector import Detector, TextPass, asked
+from anchorscope.detectors.features import CLEAN, COLUMNS, QUESTION_ONLY, Needs
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import DetectorSetting, Score, decide
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
-from anchorscope.engine.sequences import SITES, Cut, Variant
+from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.errors import UserError
-from anchorscope.execute.parts import VariantPart
-from anchorscope.execute.run_passes import run_answers, run_states
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.items import Item
-from anchorscope.plan.passes import before_answers, plan_answers
 from anchorscope.spans.locate import question_tokens
 from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import stream
@@ -283,7 +279,7 @@ def live_cuts(
     more than the detector's own. `chosen` are the numbers of words of the question, counted from 0, that are cut
     together in a run of their own."""
     given = asked(question, answer)
-    item = _answered(detector, given, longest)
+    (item,) = detector.session.items([given], longest)
     if item.tokens is None:
         raise _unread(item, detector)
     setting, lm = detector.trained.setting, detector.session.lm
@@ -299,15 +295,13 @@ def live_cuts(
     runs = {CLEAN: CLEAN_VARIANT} | {
         name: Variant({0: Cut(keys, setting.edges)}) for name, keys in cuts.items() if keys
     }
-    parts, places = _pass(detector, item, runs)
-    score, cut = _scores(detector, item, parts, places)
+    passed = _run_cuts(detector, item, runs)
+    score, cut = _scores(detector, item, passed)
     probes = detector.trained.layer_probes
     log_odds: dict[str, Float[np.ndarray, " layer"]] = {}
     if probes is not None:
-        place = places.index((0, SITES.index(probes.site)))
-        log_odds = {
-            name: probes.log_odds(_states(part)[place][list(probes.layers)])[:, 0] for name, part in parts.items()
-        }
+        layers = list(probes.layers)
+        log_odds = {run: probes.log_odds(passed.states(run, probes.site)[layers])[:, 0] for run in runs}
         _refuse_no_numbers(log_odds)
     return LiveCuts(
         score=score,
@@ -323,36 +317,16 @@ def live_cuts(
     )
 
 
-def _answered(detector: Detector, question: Question, longest: int | None) -> Item:
-    """As `ScoringSession.items` has it, with an answer that may be shorter."""
-    session, setting = detector.session, detector.trained.setting
-    work = plan_answers(
-        [question],
-        session.lm.tokenizer,
-        setting.template,
-        _longest(detector, longest),
-        session.planner.batch_tokens,
-        session.planner.context,
-    )
-    (item,) = session.located([question], run_answers(session.executor, work, session.progress))
-    return item
-
-
-def _longest(detector: Detector, longest: int | None) -> int:
-    own = detector.trained.setting.max_new_tokens
-    return own if longest is None else min(own, longest)
-
-
 def tokens_at_most(detector: Detector, question: str, answer: str | None, longest: int | None = None) -> int:
     """Tokens that `live_cuts` may run, all its runs together; a bound for queues, in other threads too."""
     given = asked(question, answer)
-    tokenizer = detector.session.lm.tokenizer
+    tokenizer, most = detector.session.lm.tokenizer, detector.trained.setting.max_new_tokens
     own = len(tokenizer(given.question, add_special_tokens=False)["input_ids"])
-    said = (
-        _longest(detector, longest) if answer is None else len(tokenizer(answer, add_special_tokens=False)["input_ids"])
-    )
+    written = most if longest is None else min(most, longest)
+    if answer is not None:
+        written = len(tokenizer(answer, add_special_tokens=False)["input_ids"])
     rows = 3 + DRAWS + min(MOST_ALONE, own)
-    return int(rows * (own + said + 8))  # what stands between question and answer
+    return int(rows * (own + written + 8))  # what stands between question and answer
 
 
 def question_units(question: Question, key_spans: Sequence[Span]) -> tuple[QuestionWord, ...]:
@@ -394,76 +368,31 @@ def _random_keys(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _pass(
-    detector: Detector, item: Item, runs: Mapping[str, Variant]
-) -> tuple[dict[str, VariantPart], tuple[tuple[int, int], ...]]:
-    """All runs together, and where the states of each were kept: (position, site)."""
-    session, needs = detector.session, detector.trained.needs
-    own = [key for key in needs.states if key[0] in _OWN_RUNS]
-    probes = detector.trained.layer_probes
-    sites = {site for _, site, _ in own} | ({probes.site} if probes is not None else set())
-    before = {site for run, site, _ in own if run == QUESTION_ONLY}
-    sequence = item.sequence((session.setting.position,))
-    if before:
-        sequence = replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
-    places = (*((0, SITES.index(site)) for site in sorted(sites)), *((1, SITES.index(site)) for site in sorted(before)))
-    prefix = before_answers(item.located.input_ids[: min(item.located.prefix_length, *sequence.read_at)], [sequence])
-    work = session.planner.states("live cuts", [sequence], prefix, list(runs.values()))
-    told = any(name in COLUMNS for name in needs.columns)
-    work = replace(work, keep=(places,) * len(runs), answer_stats=told)
-    found = run_states(session.executor, work, session.progress).variants
-    return dict(zip(runs, found, strict=True)), places
+def _run_cuts(detector: Detector, item: Item, runs: Mapping[str, Variant]) -> TextPass:
+    """All runs together; each keeps what the detector reads of the clean run, and what the probes of layers read."""
+    needs, probes = detector.trained.needs, detector.trained.layer_probes
+    sites = {site for run, site, _ in needs.states if run in (CLEAN, KNOCKOUT)}
+    sites |= set() if probes is None else {probes.site}
+    before = [key for key in needs.states if key[0] == QUESTION_ONLY]
+    every = Needs((*((run, site, 0) for run in runs for site in sorted(sites)), *before), needs.columns)
+    return detector.session.run_texts("live cuts", [item], runs, every, all_layers=True)
 
 
-def _scores(
-    detector: Detector, item: Item, parts: Mapping[str, VariantPart], places: Sequence[tuple[int, int]]
-) -> tuple[Score, CutScore | None]:
+def _scores(detector: Detector, item: Item, passed: TextPass) -> tuple[Score, CutScore | None]:
     """The detector's own score, and what it would be of the states without the key words; None where the detector
-    reads more than clean states, and so looks at a cut itself."""
+    reads more than clean states, and so reads a cut itself."""
     needs = detector.trained.needs
     if set(needs.runs) <= _OWN_RUNS:
-        features = _features(needs, item, parts, places, {})
+        uncut = {} if KNOCKOUT in passed.parts else {KNOCKOUT: CLEAN}  # there were no key words
+        features = passed.features([item], needs, uncut)
     else:  # another text, or strengthened attention: a pass of its own
         features = detector.session.features([item], needs)
     (score,) = detector.scores_of([item], features)
     reads = {*needs.runs, *(COLUMNS[name].run for name in needs.columns if name in COLUMNS)}
-    if KNOCKOUT not in parts or not reads or reads != {CLEAN}:
+    if KNOCKOUT not in passed.parts or not reads or reads != {CLEAN}:
         return score, None
-    decided = decide(detector.trained, _features(needs, item, parts, places, {CLEAN: KNOCKOUT}))
+    decided = decide(detector.trained, passed.features([item], needs, {CLEAN: KNOCKOUT}))
     return score, CutScore(float(decided.probability[0]), float(decided.log_odds[0]), bool(decided.outside[0]))
-
-
-def _features(
-    needs: Needs,
-    item: Item,
-    parts: Mapping[str, VariantPart],
-    places: Sequence[tuple[int, int]],
-    instead: Mapping[str, str],
-) -> Features:
-    """What a detector reads, from the states at hand; `instead` of a run another is taken."""
-
-    def part(run: str) -> VariantPart:
-        own = CLEAN if run == QUESTION_ONLY else instead.get(run, run)
-        return parts.get(own, parts[CLEAN])  # without key words the knockout is the clean run
-
-    states = {}
-    for run, site, layer in needs.states:
-        place = places.index((int(run == QUESTION_ONLY), SITES.index(site)))
-        states[run, site, layer] = _states(part(run))[place, layer]
-    columns: dict[str, Float[np.ndarray, " item"]] = {}
-    for name in needs.columns:
-        if name == ANSWER_TOKENS:
-            columns[name] = np.array([len(item.answer.ids)], dtype=np.float64)
-            continue
-        stats = part(COLUMNS[name].run).answers
-        assert stats is not None, "a pass asked to score answers scores them"
-        columns[name] = np.array([COLUMNS[name].made(one) for one in stats.by_item()], dtype=np.float64)
-    return Features(1, states, columns)
-
-
-def _states(part: VariantPart) -> Float[Tensor, "place layer item d_model"]:
-    assert part.states is not None, "a pass asked to keep states keeps them"
-    return part.states
 
 
 def _refuse_no_numbers(log_odds: Mapping[str, Float[np.ndarray, " layer"]]) -> None:
