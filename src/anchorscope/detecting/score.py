@@ -1,6 +1,5 @@
 """The job of `anchorscope score`: a bundle and a question, or a file of them, become scores, a table, a file."""
 
-import json
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ from anchorscope.datasets.catalog import BUILT_IN, HUB, WITH_FILE, DatasetSpec, 
 from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
-from anchorscope.files import make_folder, open_regular, replacing
+from anchorscope.files import make_folder, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
@@ -26,7 +25,6 @@ _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
 COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score")
 """Columns of the rows that are written."""
 STANDARD_INPUT = "-"
-_LONGEST_LINE = 1_000_000
 _MOST_INPUT = 100_000_000  # bytes of standard input
 
 
@@ -205,18 +203,12 @@ def _refuse_unwritable(out: Path) -> None:
 
 def _columns(file: Path) -> list[str]:
     """The columns of a file of scores; none where it is something else."""
-    if file.suffix.lower() == ".parquet":
-        import polars as pl  # only here: most scores are read on a screen
+    import polars as pl  # only here: most scores are read on a screen
 
-        try:
-            return list(pl.read_parquet_schema(file)) if file.is_file() else []
-        except (OSError, pl.exceptions.PolarsError):
-            return []
+    scan: Any = {".csv": pl.scan_csv, ".jsonl": pl.scan_ndjson, ".parquet": pl.scan_parquet}[file.suffix.lower()]
     try:
-        with open_regular(file) as opened:
-            first = opened.readline(_LONGEST_LINE).decode()
-        return list(json.loads(first)) if file.suffix.lower() == ".jsonl" else first.strip().split(",")
-    except (OSError, ValueError, TypeError, RecursionError):
+        return list(scan(file).collect_schema().names()) if file.is_file() else []
+    except (OSError, pl.exceptions.PolarsError):
         return []
 
 

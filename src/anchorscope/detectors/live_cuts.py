@@ -3,8 +3,8 @@
 One pass runs the answer clean, without all key words, without each of them alone, without words that a user chose, and
 without as many tokens drawn at random, which is the control. At every layer the bundle's probe reads the states: ΔP is
 the change of its probability of "truthful", in percentage points, as in a run's report.
-These are numbers of one answer. What cutting does to many answers can be measured; what it says of a single one is
-mostly noise (docs/evidence-parts.md), and the record says so.
+What cutting does to many answers can be measured; what it says of a single one is mostly noise
+(docs/evidence-parts.md), and the record says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
-from scipy.stats import norm
 
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.template import Prompt, build_prompts
@@ -34,15 +33,8 @@ from anchorscope.spans.locate import question_tokens
 from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import stream
 
-FAINT = 0.5
-"""Evidence below this part of what parts true from false answers on average is too little to tell shares of."""
-
-TRANSFER = (
-    "The share of the training answers is what the same probe loses when it reads the states without the key words: "
-    "how far it carries over (transfer). It is not a part of the evidence: there a regression is fitted to those "
-    "states again, and only what it does not find counts as lost."
-)
-"""What `lost_share` of the training answers is, and is not."""
+NOTE = "What a cut does to many answers can be measured; what it does to a single one is mostly noise."
+"""What the record says of itself."""
 
 Layers = Float[np.ndarray, " layer"]
 
@@ -137,6 +129,7 @@ class LiveCuts:
             "edges": self.setting.edges,
             "n_layers": self.setting.n_layers,
             "warnings": self.warnings(),
+            "note": NOTE,
             **self._by_layer(),
         }
 
@@ -163,7 +156,6 @@ class LiveCuts:
                 "reference_layer": None,
                 "probability": None,
                 "delta_p": None,
-                "evidence": None,
                 "training": None,
             }
         alone = [place for place in range(len(self.words)) if f"word {place}" in self.log_odds]
@@ -184,61 +176,12 @@ class LiveCuts:
                 "alone": [{"word": at, "values": _list(self.delta_p(f"word {at}"))} for at in alone],
                 "random": _list(self.random_delta_p()),
             },
-            "evidence": self._evidence(self.probes),
             "training": _training(self.probes),
         }
 
-    def _evidence(self, probes: LayerProbes) -> dict[str, Any] | None:
-        """The item's own evidence, and how much of it the cut takes."""
-        if KNOCKOUT not in self.log_odds:
-            return None
-        clean, cut = item_evidence(probes, self.log_odds[CLEAN], self.log_odds[KNOCKOUT])
-        apart = (probes.means[1] - probes.means[0]) / 2
-        enough = (apart > 0) & (np.abs(clean) >= FAINT * apart)
-        share = np.where(enough, 1 - cut / np.where(enough, clean, 1), np.nan)
-        area = float(probes.auc[probes.reference])
-        limit = float(norm.cdf(norm.ppf(np.clip(area, 0.5, 1 - 1e-9)) / 2))
-        uncut = (
-            ""
-            if probes.cut_means is not None
-            else (
-                " The training answers of this bundle were not cut, so the shift that a cut gives to every answer "
-                "counts as lost, too."
-            )
-        )
-        return {
-            "clean": _list(clean),
-            "cut": _list(cut),
-            "lost_share": _list(share),
-            "reliable": False,
-            "note": (
-                f"Numbers of one answer. Its share is not reliable: where the probe's AUC is {area:.2f}, no rule can "
-                f"tell from the log-odds what a single answer's truth rests on with an AUC above {limit:.2f}."
-                f"{uncut}"
-            ),
-        }
-
-
-def item_evidence(probes: LayerProbes, clean: Layers, cut: Layers) -> tuple[Layers, Layers]:
-    """Log-odds of an item, clean and cut, from the middle between true and false training answers.
-
-    Cutting the question moves every answer towards "false"; where the training answers were cut too, the middle is that
-    of the cut ones, so that this common shift is no loss.
-    """
-    middle = probes.means.mean(axis=0)
-    moved = middle if probes.cut_means is None else probes.cut_means.mean(axis=0)
-    return clean - middle, cut - moved
-
 
 def _training(probes: LayerProbes) -> dict[str, Any]:
-    """The same of the answers of training, where numbers are means over many.
-
-    The share is what the clean probe loses on cut states, its transfer, and not a part of the evidence.
-    """
-    lost = None
-    if probes.cut_means is not None:
-        apart, left = probes.means[1] - probes.means[0], probes.cut_means[1] - probes.cut_means[0]
-        lost = _list(np.where(apart > 0, 1 - left / np.where(apart > 0, apart, 1), np.nan))
+    """The same of the answers of training, where numbers are means over many."""
     moved = probes.delta_p
     return {
         "n": probes.n_items,
@@ -246,8 +189,6 @@ def _training(probes: LayerProbes) -> dict[str, Any]:
         "auc": _list(probes.auc),
         "delta_p_false": None if moved is None else _list(moved[0]),
         "delta_p_true": None if moved is None else _list(moved[1]),
-        "lost_share": lost,
-        "note": None if lost is None else TRANSFER,
     }
 
 
