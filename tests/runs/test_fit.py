@@ -1,6 +1,7 @@
 """`anchorscope fit`: from questions to a detector in one command; `detect` computes what a run did not keep."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,10 +39,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_questions(place)
 
 
-def bare_run(model: Path, answers: Path, out: Path) -> anchorscope.Run:
+@pytest.fixture(scope="module")
+def bare(model: Path, answers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run that kept nothing."""
     options = {"prompt": "zero-shot", "device": "cpu", "max_new_tokens": 4, "report": False, "bootstrap": 100}
-    return anchorscope.run(str(model), [str(answers)], out=out, progress=None, random_cuts=1, **options)
+    out = tmp_path_factory.mktemp("bare") / "run"
+    return anchorscope.run(str(model), [str(answers)], out=out, progress=None, random_cuts=1, **options).path
 
 
 def command(*arguments: object) -> Result:
@@ -74,8 +77,8 @@ def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_do
     assert json.loads(again.stdout)["key"] == made.manifest["key"]
 
 
-def test_detect_computes_only_what_is_missing_and_says_so_before(model: Path, answers: Path, tmp_path: Path) -> None:
-    run = bare_run(model, answers, tmp_path / "run")
+def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp_path: Path) -> None:
+    run = anchorscope.open_run(shutil.copytree(bare, tmp_path / "run"))
     wanted = ("--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu")
     few = command("detect", run.path, "--detectors", "confidence,probe", "--bundles", "probe", *wanted)
     assert few.exit_code == 0, few.stderr
@@ -96,9 +99,9 @@ def test_detect_computes_only_what_is_missing_and_says_so_before(model: Path, an
 
 
 def test_a_full_disk_is_one_line_before_anything_is_computed(
-    model: Path, answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = bare_run(model, answers, tmp_path / "run")
+    run = anchorscope.open_run(shutil.copytree(bare, tmp_path / "run"))
     before = sorted(run.path.rglob("*"))
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     result = command("detect", run.path, "--detectors", "probe")
