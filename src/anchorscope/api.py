@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
+from anchorscope.artefacts.schema import EVIDENCE_TEST_SCHEMA, EXPERIMENT_SCHEMA, PART_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
@@ -26,7 +27,6 @@ from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
-from anchorscope.schema import EVIDENCE_TEST_SCHEMA, EXPERIMENT_SCHEMA, PART_SCHEMA
 from anchorscope.screen import chosen_listener, clear_screen
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
@@ -37,6 +37,16 @@ if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where 
 
     from anchorscope.detecting.detect import Detection
     from anchorscope.report.charts.display import Display
+
+
+def _table(name: str, about: str, read: str = "parquet", *schema: Any) -> cached_property[pl.DataFrame]:
+    """A table of a run; `read` is the method of `FinishedRun` that reads it."""
+
+    def table(run: "Run") -> pl.DataFrame:
+        return getattr(run._finished, read)(name, *schema)
+
+    table.__doc__ = about
+    return cached_property(table)
 
 
 class Run:
@@ -58,60 +68,17 @@ class Run:
         """The findings, how far to believe them, and what to do next."""
         return self._finished.card
 
-    @cached_property
-    def items(self) -> pl.DataFrame:
-        """One row per question asked."""
-        return self._finished.parquet("items")
-
-    @cached_property
-    def effects(self) -> pl.DataFrame:
-        """Log-odds before and after every intervention."""
-        return self._finished.parquet("effects")
-
-    @cached_property
-    def pathways(self) -> pl.DataFrame:
-        """The pathway of every used item under every assignment."""
-        return self._finished.parquet("pathways")
-
-    @cached_property
-    def curves(self) -> pl.DataFrame:
-        """Mean ΔP per layer."""
-        return self._finished.csv("curves")
-
-    @cached_property
-    def probe_scores(self) -> pl.DataFrame:
-        """AUC per layer, with the baselines."""
-        return self._finished.csv("probe_scores")
-
-    @cached_property
-    def summary(self) -> pl.DataFrame:
-        """The numbers that say whether to believe the chart."""
-        return self._finished.csv("summary")
-
-    @cached_property
-    def evidence_parts(self) -> pl.DataFrame:
-        """The parts of the probe's evidence, per intervention, place, layer and over the band."""
-        return self._finished.csv_where_made("evidence_parts", PART_SCHEMA)
-
-    @cached_property
-    def evidence_items(self) -> pl.DataFrame:
-        """The terms of every item; need of any set is (Σ lost / Σ label_left) / (Σ had / Σ label)."""
-        return self._finished.parquet("evidence_items")
-
-    @cached_property
-    def evidence_tests(self) -> pl.DataFrame:
-        """Numbers beside the parts: differences to the random cut, displacement, AUCs, counts."""
-        return self._finished.csv_where_made("evidence_tests", EVIDENCE_TEST_SCHEMA)
-
-    @cached_property
-    def experiments(self) -> pl.DataFrame:
-        """Statistics of the further experiments."""
-        return self._finished.csv("experiments", EXPERIMENT_SCHEMA)
-
-    @cached_property
-    def experiment_items(self) -> pl.DataFrame:
-        """Per-item results of the further experiments."""
-        return self._finished.parquet("experiment_items")
+    items = _table("items", "One row per question asked.")
+    effects = _table("effects", "Log-odds before and after every intervention.")
+    pathways = _table("pathways", "The pathway of every used item under every assignment.")
+    curves = _table("curves", "Mean ΔP per layer.", "csv")
+    probe_scores = _table("probe_scores", "AUC per layer, with the baselines.", "csv")
+    summary = _table("summary", "The numbers that say whether to believe the chart.", "csv")
+    evidence_parts = _table("evidence_parts", "The parts of the probe's evidence.", "csv_where_made", PART_SCHEMA)
+    evidence_items = _table("evidence_items", "The terms of every item, from which the need of any set follows.")
+    evidence_tests = _table("evidence_tests", "Numbers beside the parts.", "csv_where_made", EVIDENCE_TEST_SCHEMA)
+    experiments = _table("experiments", "Statistics of the further experiments.", "csv", EXPERIMENT_SCHEMA)
+    experiment_items = _table("experiment_items", "Per-item results of the further experiments.")
 
     @property
     def observations(self) -> list[dict[str, Any]]:
@@ -278,20 +245,19 @@ def fit(
     call resumes it. Without `detectors`, those are compared that read one pass over the answer. `options` are those of
     `run`; the other arguments are those of `detect`.
     """
-    from anchorscope.detecting.inputs import ONE_PASS, DetectOptions, needed_keep
+    from anchorscope.detecting.inputs import fit_options
 
-    compared = tuple(detectors) or tuple(ONE_PASS)
     saved = None if bundles is None else tuple(bundles)
-    device = str(options.get("device") or "auto").replace("balanced", "auto")
-    chosen = DetectOptions(compared, saved, seeds=seeds, tosses=tosses, risks=tuple(risks), device=device)
-    listener = chosen_listener(progress)
-    made = run(
-        model,
-        datasets,
-        out=out,
-        progress=listener,
-        **{"report": False, "random_cuts": 1, "keep": needed_keep(chosen.wanted), **options},
+    chosen, of_run = fit_options(
+        detectors=tuple(detectors),
+        bundles=saved,
+        risks=tuple(risks),
+        seeds=seeds,
+        tosses=tosses,
+        device=options.get("device"),
     )
+    listener = chosen_listener(progress)
+    made = run(model, datasets, out=out, progress=listener, **{**of_run, **options})
 
     from anchorscope.detecting.detect import detect  # only here: it brings torch
 

@@ -12,16 +12,11 @@ from anchorscope.plugins import WithPlugins, plugins_of
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of its entity; the token just before that."""
 EXACT_TOKENS = ("auto", "rules", "model")
-"""Who chooses the question's exact words: the user's spans, else the dataset, else rules; rules alone; the model."""
 BALANCE = ("relation", "dataset", "none")
-"""Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
 GROUP_BY = ("subject", "answer")
-"""What ties items together: question and subject, or (as a leak check) the model's answer."""
 KEEP = ("states", "states-cut", "detection")
-"""States of the clean run; under the knockout and the random controls; and what else detectors read (confidence,
-sampled answers, P(True), strengthened attention, question or answer alone)."""
 ON_BAD_ROW = ("fail", "skip")
-"""What an unusable row does: it is refused, or left out and counted."""
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 MOST_BATCH_TOKENS = 100_000_000
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
@@ -37,10 +32,8 @@ CUT, REWRITE = "cut", "rewrite"
 class InterventionEntry:
     name: str
     """As in the column `intervention` of the result files."""
-    about: str
-    """For help texts and the dry run."""
     label: str
-    """In a few words, for figures and tables."""
+    """What is done, in a few words."""
     experiment: str
     """The experiment that it belongs to, as in `--evidence`."""
     kind: str = CUT
@@ -85,75 +78,21 @@ class ExperimentEntry:
 
 
 _ENTRIES = (
-    InterventionEntry(
-        "knockout", "attention to the question's exact tokens is cut", "key words cut (the chart)", "knockout"
-    ),
-    InterventionEntry(
-        "direct",
-        "only the answer's own tokens lose the exact tokens",
-        "key words cut, for the answer's tokens only",
-        "edges",
-    ),
-    InterventionEntry(
-        "zeroing",
-        "weights on the exact tokens are zeroed after the softmax",
-        "key words' weights set to zero",
-        "zeroing",
-    ),
-    InterventionEntry("subject", "the subject alone is cut", "subject cut", "exact-tokens"),
-    InterventionEntry("property", "the property alone is cut", "property cut", "exact-tokens"),
-    InterventionEntry("content", "every content word is cut", "every content word cut", "exact-tokens"),
-    InterventionEntry(
-        "patch-same",
-        "E_Q replaced by that of an item of the same relation",
-        "key words of the same relation put in",
-        "patching",
-        REWRITE,
-    ),
-    InterventionEntry(
-        "patch-random",
-        "E_Q replaced by that of any other item",
-        "key words of any other item put in",
-        "patching",
-        REWRITE,
-    ),
-    InterventionEntry(
-        "answer-template",
-        "the question dropped, the template kept",
-        "question dropped, template kept",
-        "answer-only",
-        REWRITE,
-    ),
-    InterventionEntry("answer-bare", "nothing but the answer", "nothing but the answer", "answer-only", REWRITE),
-    InterventionEntry(
-        "random",
-        "other tokens before the answer that receive as much attention are cut",
-        "as much attention cut elsewhere",
-        "knockout",
-        control=True,
-    ),
-    InterventionEntry(
-        "template", "as many tokens of the shared template are cut", "template tokens cut", "template", control=True
-    ),
-    InterventionEntry(
-        "patch-control",
-        "as many other tokens of the question replaced",
-        "as many other words put in",
-        "patching",
-        REWRITE,
-        control=True,
-    ),
-    InterventionEntry(
-        "patch-self",
-        "E_Q replaced by itself: nothing may change",
-        "own key words put in again",
-        "patching",
-        REWRITE,
-        control=True,
-    ),
-    InterventionEntry(
-        "none", "nothing is cut, in another batch order: the noise floor", "nothing cut", "knockout", control=True
-    ),
+    InterventionEntry("knockout", "key words cut (the chart)", "knockout"),
+    InterventionEntry("direct", "key words cut, for the answer's tokens only", "edges"),
+    InterventionEntry("zeroing", "key words' weights set to zero", "zeroing"),
+    InterventionEntry("subject", "subject cut", "exact-tokens"),
+    InterventionEntry("property", "property cut", "exact-tokens"),
+    InterventionEntry("content", "every content word cut", "exact-tokens"),
+    InterventionEntry("patch-same", "key words of the same relation put in", "patching", REWRITE),
+    InterventionEntry("patch-random", "key words of any other item put in", "patching", REWRITE),
+    InterventionEntry("answer-template", "question dropped, template kept", "answer-only", REWRITE),
+    InterventionEntry("answer-bare", "nothing but the answer", "answer-only", REWRITE),
+    InterventionEntry("random", "as much attention cut elsewhere", "knockout", control=True),
+    InterventionEntry("template", "template tokens cut", "template", control=True),
+    InterventionEntry("patch-control", "as many other words put in", "patching", REWRITE, control=True),
+    InterventionEntry("patch-self", "own key words put in again", "patching", REWRITE, control=True),
+    InterventionEntry("none", "nothing cut", "knockout", control=True),
 )
 INTERVENTIONS = {entry.name: entry for entry in _ENTRIES}
 """In the order of the report: ways to remove the question, controls, plug-ins."""
@@ -193,7 +132,7 @@ _OWN_EXPERIMENTS = {
         _with_file("heads", "in which heads does the cut matter?", "where", 50),
         _with_file("dose", "does one key word carry it, or do all?", "where", 55, rated=False),
         _with_file("mediation", "in which layers do the key words' states carry the truth?", "where", 57, rated=False),
-        _with_file("saliency", "what flows from question to answer, and is it two humps?", "where", 70),
+        _with_file("saliency", "what flows from question to answer?", "where", 70),
         _with_file("boundary", "what does the model know, per pathway?", "groups", 80),
         _with_file("self-awareness", "can the pathway be read from clean states?", "groups", 90),
         _with_file(
@@ -203,13 +142,22 @@ _OWN_EXPERIMENTS = {
             94,
             rated=False,
         ),
+        ExperimentEntry(
+            "sources",
+            "does the answer rest on the passage, the thinking, or on memory?",
+            "sources.md",
+            f"{_EXPERIMENTS}.sources:EXPERIMENT",
+            False,
+            f"{_EXPERIMENTS}.sources:SECTION",
+            5,
+        ),
         _with_file("wordings", "is an item's share its own, or noise of one wording?", "groups", 96, rated=False),
     )
 }
 OWN_EVIDENCE = frozenset((*_OWN_EXPERIMENTS, *INTERVENTIONS))
 """Names that plug-ins can't use."""
 _ADDED = {name: f"plug-in of {plugin.package}" for name, plugin in plugins_of("interventions", OWN_EVIDENCE).items()}
-INTERVENTIONS |= {name: InterventionEntry(name, about, name, name) for name, about in _ADDED.items()}
+INTERVENTIONS |= {name: InterventionEntry(name, name, name) for name in _ADDED}
 EXPERIMENTS = {
     **_OWN_EXPERIMENTS,
     **{  # a plug-in's intervention is an experiment of its own, so that it is run where it is asked for by name
@@ -310,7 +258,7 @@ _DETECTORS = (
         runs=(KNOCKOUT, RANDOM),
     ),
 )
-OWN_DETECTORS = {one.name: one for one in _DETECTORS}
+OWN_DETECTORS = {entry.name: entry for entry in _DETECTORS}
 DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
 """In the order of tables: detectors, baselines, variants and controls, plug-ins."""
 OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}

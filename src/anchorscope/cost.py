@@ -67,7 +67,8 @@ def dataset_size(questions: Sequence[Question], recipe: Recipe) -> DatasetSize:
     labelled = sum(outlook.supplied)
     guessed = round(_USED * (n - labelled)) + labelled
     used = min(guessed, 2 * outlook.pairs if recipe.balance != "none" else n, 2 * recipe.max_per_class)
-    characters = sum(len(question.question) for question in questions) / max(n, 1)
+    texts = [(*question.context, question.thinking or "", question.question) for question in questions]
+    characters = sum(len(text) for own in texts for text in own) / max(n, 1)
     to_answer = sum(question.model_answer is None for question in questions)
     return DatasetSize(n, to_answer, used, characters / _CHARACTERS_PER_TOKEN + _TEMPLATE_TOKENS)
 

@@ -12,14 +12,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anchorscope.artefacts.run_folder import read_manifest, run_again, version_of
-from anchorscope.artefacts.sealed_folder import Damaged, damage
-from anchorscope.catalogue import EVIDENCE, LOADED
-from anchorscope.errors import UserError
-from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
-from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
-from anchorscope.report.findings import Findings, headline_effects
-from anchorscope.report.statements import read
-from anchorscope.schema import (
+from anchorscope.artefacts.schema import (
     EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
@@ -28,6 +21,13 @@ from anchorscope.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
+from anchorscope.artefacts.sealed_folder import Damaged, damage
+from anchorscope.catalogue import EVIDENCE, LOADED
+from anchorscope.errors import UserError
+from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
+from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
+from anchorscope.report.findings import Findings, headline_effects
+from anchorscope.report.statements import read
 
 ANSWER = "answer.json"
 """The answer card, for programs."""

@@ -25,19 +25,19 @@ from anchorscope.cost import REPORT, choose_random_cuts, dataset_size, report_co
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.ray_executor import WorkerGroups, WorkerJob, full_disk_is_incomplete, shared
+from anchorscope.execute.ray_executor import WarmModels, full_disk_is_incomplete
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.process_settings import few_collections, threads
 from anchorscope.plugins import packages_of
-from anchorscope.prepare import refuse_too_few, rehearse, resolve
+from anchorscope.prepare import refuse_too_few, rehearse, resolve, with_sources
 from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, publish
 from anchorscope.steps import make
 from anchorscope.steps.dataset_run import FILE, MODEL, DatasetRun, Step
-from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES, TABLE_LIBRARIES, Job
+from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES, TABLE_LIBRARIES, Job, worker_job
 
 Pass, Fit, Table = (
     partial(Step, libraries=libraries) for libraries in (MODEL_LIBRARIES, FIT_LIBRARIES, TABLE_LIBRARIES)
@@ -51,6 +51,7 @@ _FITS = ("folds", "seed", "fit_device")
 _REDUCED = (*_CUTS, "headline", "directions", "fit_device")
 _SAMPLED = ("site", "position", "bootstrap", "seed")
 _EVIDENCE = ("evidence-terms", "clean-scores", "log-probs", "null-scores")
+_SOURCES = ("clean-states", "before-answer", "clean-scores", "attention-mass", "labels", "tokens", MODEL)
 _TABLES = (*_SAMPLED, "fit_device", "model_name")
 _EXPERIMENTS = (*_SAMPLED, "edges", "evidence_items", "window", "max_new_tokens", "solver")
 _OF_QUESTIONS = ("questions", "answers", "labels", "tokens")  # work on every question; all others on the used items
@@ -58,31 +59,34 @@ _OF_QUESTIONS = ("questions", "answers", "labels", "tokens")  # work on every qu
 
 def steps_of(recipe: Recipe) -> list[Step]:
     """The steps of every dataset, each after those that it needs: name, needs, options, and what makes it."""
-    effects = [_effects(name) for name in recipe.evidence if of_experiments([name])]
-    effect_names = [step.name for step in effects]
+    knockout, *others = [_effects(name) for name in recipe.evidence if of_experiments([name])]
+    effect_names = [step.name for step in (knockout, *others)]
     weights = ("evidence-random-weights",) if recipe.random_weights else ()
+    sources = ("source-terms",) if "sources" in recipe.evidence else ()
     formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
         Pass("answers", ("questions", MODEL), ("prompt", "max_new_tokens"), make.answers, epoch=2),
         Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
         Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, epoch=2),
-        Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True, shares="clean"),
+        Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=2, large=True),
+        Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2),
+        Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, epoch=2),
+        Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True),
         Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
         Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
-        Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2, shares="clean"),
-        Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, epoch=2, shares="clean"),
-        Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, large=True, shares="clean"),
-        *effects,
-        Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True, "cuts"),
-        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True, "cuts"),
+        knockout,
+        Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True),
+        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True),
+        *others,
         Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms),
         Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
         Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),
         Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
         Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
         Pass("evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms),
-        Table("evidence-parts", (*_EVIDENCE, *weights), _TABLES, make.part_tables),
+        Pass("source-terms", _SOURCES, ("edges", "directions", "parts", *_FITS, *_HEADLINE), make.source_terms),
+        Table("evidence-parts", (*_EVIDENCE, *weights, *sources), _TABLES, make.part_tables),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
             "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 2
@@ -93,12 +97,14 @@ def steps_of(recipe: Recipe) -> list[Step]:
     ]
     optional = {
         "evidence-random-weights": recipe.random_weights,
+        "source-terms": bool(sources),
         "detection-samples": "detection" in recipe.keep,
         "detection-columns": "detection" in recipe.keep,
         "detection-states": "detection" in recipe.keep,
     }
     for experiment in chosen_experiments(recipe.evidence):
-        name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL)
+        measured = sources if experiment.name == "sources" else ()
+        name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL, *measured)
         libraries = (*TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
         table.append(Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), epoch=2, libraries=libraries))
     return [step for step in table if optional.get(step.name, True)]
@@ -116,7 +122,7 @@ def _effects(experiment: str) -> Step:
         needs.append("attention-mass")
     row = f"effects-{experiment}", tuple(needs), tuple(options)
     if experiment == KNOCKOUT:
-        return Pass(*row, make.knockout_effects, epoch=2, shares="cuts")
+        return Pass(*row, make.knockout_effects, epoch=2)
     libraries = (*MODEL_LIBRARIES, *packages_of("interventions", experiment))
     return Step(*row, make.effects_of(experiment), epoch=2, libraries=libraries)
 
@@ -129,11 +135,11 @@ def run_recipe(
     fresh: bool = False,
     progress: Progress | None = None,
     choice: Choice | None = None,
-    groups: WorkerGroups | None = None,
+    warm: WarmModels | None = None,
 ) -> Path:
     """Runs a recipe into a folder, or resumes it; `loaded` is a (model, tokenizer) that is already in memory.
 
-    `choice` says who runs passes, this process where it is not given; `groups` are workers that several runs share.
+    `choice` says who runs passes, this process where it is not given; `warm` holds a model that several runs share.
     """
     began, listener, chosen = time.monotonic(), progress or Silent(), choice or Choice()
     if loaded is not None and not chosen.is_local:
@@ -145,7 +151,7 @@ def run_recipe(
         contextlib.nullcontext() if chosen.is_local else full_disk_is_incomplete(),
         open_run(out, listener) as folder,
         few_collections(),
-        shared(groups) as known,
+        contextlib.closing(WarmModels()) if warm is None else contextlib.nullcontext(warm) as models,
         contextlib.ExitStack() as held,
     ):
         if fresh:
@@ -154,12 +160,14 @@ def run_recipe(
         if not fresh:
             recipe = _as_begun(folder, recipe, asked)
         held.enter_context(threads(recipe.threads))
-        model = WorkerJob(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0)
-        workers = None if chosen.is_local else known.of(chosen, model, listener.note)
-        job = Job(folder, recipe, loaded, listener, workers, chosen.mixed, first_chart(folder, recipe))
+        workers = None if chosen.is_local else models.workers(chosen, worker_job(recipe), listener.note)
+        job = Job(folder, recipe, loaded, listener, workers, models, chosen.mixed, first_chart(folder, recipe))
         held.callback(job.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})  # all files are read before anything slow
+        job.recipe = recipe = with_sources(recipe, [run.asked for run in datasets])
+        for run in datasets:
+            run.steps = {step.name: step for step in steps_of(recipe)}
         sizes = [dataset_size(run["questions"].questions, recipe) for run in datasets]
         if recipe.random_cuts is None:
             job.recipe = recipe = choose_random_cuts(recipe, job.model_size, sizes)
@@ -171,7 +179,7 @@ def run_recipe(
         if not folder.is_published(key):
             listener.plan(_plan(datasets))
             results, left_out = _results(datasets)
-            counts = None if workers is None else workers.counts()
+            counts = None if workers is None else workers.counts(sum(len(result.items) for result in results))
             facts = RunFacts(
                 job.record.identity,
                 recipe,
@@ -185,38 +193,38 @@ def run_recipe(
             )
             publish(folder, facts, results, left_out, key, listener, job.fits)
             if counts is not None:
-                through, stayed = counts["coordinator_bytes"] / 1e6, counts["states_bytes"] / 1e6
-                listener.note(f"{through:,.1f} MB went through this process; {stayed:,.1f} MB of states did not")
+                listener.note(
+                    f"{counts['coordinator_bytes_per_item'] / 1e3:,.1f} kB per item went through this process, "
+                    f"{counts['coordinator_bytes'] / max(1, counts['states_bytes']):.1%} of the states' bytes "
+                    f"({counts['states_bytes'] / 1e6:,.1f} MB, which stayed in files)"
+                )
     return out
 
 
 def _results(datasets: Sequence[DatasetRun]) -> tuple[list[DatasetResult], list[LeftOut]]:
-    """Every dataset in turn; one with too few answers of either kind does not keep the others from their chart."""
+    """Makes every step that is missing, in the order of the table, dataset by dataset; one with too few answers of
+    either kind does not keep the others from their chart."""
     results, left_out, refusals = [], [], []
     for run in datasets:
         try:
-            results.append(_result(run))
-            run.forget_values()
+            too_long = do_not_fit(run["answers"], run.job.planner.context)
+            require_enough(run.name, run["labels"], PER_CLASS, run.job.recipe.balance, too_long)
         except TooFewAnswers as error:
             left_out.append(make.left_out(run, str(error)))
             refusals.append(error)
+            continue
+        missing = run.missing()
+        if any(step.large for step in missing):
+            run.check_room()
+        needed = {need for step in missing if not step.large for need in step.needs}
+        for step in missing:
+            if not step.large or step.name in needed:  # other large ones are read from the states that the run keeps
+                run[step.name]
+        results.append(make.dataset_result(run))
+        run.forget_values()
     if not results:
         raise refusals[0]
     return results, left_out
-
-
-def _result(run: DatasetRun) -> DatasetResult:
-    """Makes every step that is missing, in the order of the table."""
-    recipe, too_long = run.job.recipe, do_not_fit(run["answers"], run.job.planner.context)
-    require_enough(run.name, run["labels"], PER_CLASS, recipe.balance, too_long)
-    missing = run.missing()
-    if any(step.large for step in missing):
-        run.check_room()
-    needed = {need for step in missing if not step.large for need in step.needs}
-    for step in missing:
-        if not step.large or step.name in needed:  # other large ones are read from the states that the run keeps
-            run[step.name]
-    return make.dataset_result(run)
 
 
 def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:

@@ -2,15 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from anchorscope.answers.choose import LabelCounter, QuestionSample, choose_questions, require_possible
+from anchorscope.catalogue import chosen_evidence
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_spec
 from anchorscope.datasets.question import parse_columns
-from anchorscope.errors import UserError
+from anchorscope.errors import UserError, unknown
 from anchorscope.files import make_folder, replacing
 from anchorscope.models.embedded import EMBEDDED, cache_dir
 from anchorscope.models.sources import is_shape, locate
@@ -140,6 +141,20 @@ def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
     """Refuses a run whose questions alone make it impossible."""
     outlooks = {name: LabelCounter(sample.questions).outlook(recipe.balance) for name, sample in asked.items()}
     require_possible(outlooks, recipe.limit)
+
+
+def with_sources(recipe: Recipe, asked: Sequence[QuestionSample]) -> Recipe:
+    """The recipe with the experiment on sources, where questions bring passages or thinking; checks `parts`."""
+    questions = [question for sample in asked for question in sample.questions]
+    there = {"question", "answer"} | {"thinking" for question in questions if question.thinking}
+    for question in questions:
+        numbered = [f"context[{number}]" for number in range(1, len(question.context) + 1)]
+        there |= {"context", *(numbered if len(numbered) > 1 else [])} if numbered else set()
+    for name in recipe.parts:
+        if name not in there:
+            raise unknown("source in --parts", name, sorted(there), "No question of these datasets has it.")
+    has_sources = any(question.has_sources for question in questions)
+    return recipe.model_copy(update={"evidence": chosen_evidence([*recipe.evidence, *["sources"] * has_sources])})
 
 
 def _make_absolute(model: str) -> str:

@@ -20,10 +20,10 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.loading import ModelFacts, read_facts
-from anchorscope.prepare import ask, resolve
+from anchorscope.prepare import ask, resolve, with_sources
 from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe
-from anchorscope.spans.locate import locate, offsets_by_decoding, question_tokens
+from anchorscope.spans.locate import locate, offsets_by_decoding, prompt_sources, question_tokens
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.stats.streams import drawn, priorities
 
@@ -32,6 +32,7 @@ def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
     """The dry run of a recipe: reads its questions and loads its tokenizer."""
     written, recipe = recipe, resolve(recipe)
     asked = [(spec.name, ask(recipe, spec)) for spec in map(parse_spec, recipe.datasets)]
+    recipe = with_sources(recipe, [sample for _, sample in asked])
     facts = read_facts(recipe.model, recipe.trust_remote_code)
     sizes = [dataset_size(sample.questions, recipe) for _, sample in asked]
     model = ModelSize(facts.parameters, facts.n_layers, facts.d_model)
@@ -60,6 +61,8 @@ class ShownItem:
     """Further tokens, up to the answer."""
     tokens: tuple[ShownToken, ...]
     """With a supplied answer's."""
+    sources: tuple[tuple[str, int, int], ...] = ()
+    """Name, first token and the token after the last of every source."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ def build_preview(
         fewer = f" (at most {most} items)" if most is not None else ""
         draws = f", {recipe.random_cuts} times" if intervention.repeats and (recipe.random_cuts or 1) > 1 else ""
         refit = "; probes are also fitted on its states" if intervention.keeps_states else ""
-        passes[intervention.name] = intervention.entry.about + draws + fewer + refit
+        passes[intervention.name] = intervention.entry.label + draws + fewer + refit
     passes |= {experiment.name: experiment.about for experiment in chosen_experiments(recipe.evidence)}
     return Preview(
         model=facts.name,
@@ -191,10 +194,11 @@ def _item(
     words = locate_question_words(question, use_metadata=exact_tokens != "rules")
     marks = dict.fromkeys(question_tokens(words.spans, prompt), "question")
     reads: dict[int, tuple[str, ...]] = {}
+    sources = tuple(prompt_sources(prompt))
     ids, texts = prompt.ids, _prompt_texts(tokenizer, prompt)
     if answer.status == "answered":
         located = locate(tokenizer, question, words, prompt, answer)
-        ids, texts = located.input_ids, texts + _answer_texts(tokenizer, answer.ids)
+        ids, texts, sources = located.input_ids, texts + _answer_texts(tokenizer, answer.ids), located.sources
         marks |= dict.fromkeys(located.answer_tokens, "answer")
         for name, at in zip(POSITIONS, located.positions, strict=True):
             reads[at] = (*reads.get(at, ()), name)
@@ -205,7 +209,7 @@ def _item(
     # No weights are loaded here: where the model itself is to choose the words, others stand in for it.
     stands_in = exact_tokens == "model" and words.rule != "own"
     rule = f"{words.rule}, until the model is asked" if stands_in else words.rule
-    return ShownItem(question.item_id, rule, shared, len(prompt.ids) - shared, tuple(tokens))
+    return ShownItem(question.item_id, rule, shared, len(prompt.ids) - shared, tuple(tokens), sources)
 
 
 def _prompt_texts(tokenizer: Any, prompt: Prompt) -> list[str]:
@@ -254,6 +258,9 @@ def render_preview(preview: Preview) -> str:
             about = f"E_Q by {item.rule}; {item.shared} shared and {item.own} own tokens"
             lines += ["", f"{dataset.name}, item {item.item_id} ({about})", *_quoted(item, whole)]
             lines += [f"  reads {name} at token {at} {token.text!r}" for name, at, token in _reading_places(item)]
+            if any(name not in ("question", "answer") for name, _, _ in item.sources):
+                spans = (f"{name} tokens {start}–{end - 1}" for name, start, end in item.sources)
+                lines.append(f"  sources: {', '.join(spans)}")
             whole = False
     return "\n".join([*lines, "", "Nothing was run: no weights were loaded and no file was written."])
 

@@ -16,6 +16,7 @@ from anchorscope.answers.choose import YES_NO
 from anchorscope.answers.template import PROMPTS
 from anchorscope.catalogue import (
     BALANCE,
+    DTYPES,
     EXACT_TOKENS,
     GRADERS,
     GROUP_BY,
@@ -59,12 +60,7 @@ class Recipe(BaseModel):
 
     model: str = option("smollm2-135m", DATA, ignore("it is what is compared"), common=True)
     """The model: smollm2-135m, a folder with safetensors, a .gguf file, a hub id (OWNER/NAME), or shape:NAME."""
-    datasets: tuple[str, ...] = option(
-        ("atlas",),
-        DATA,
-        ignore("what was measured on is compared, not how its file was called; see FOUND"),
-        common=True,
-    )
+    datasets: tuple[str, ...] = option(("atlas",), DATA, ignore("the questions themselves are compared"), common=True)
     """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or a file's path."""
     columns: tuple[str, ...] = option((), DATA, ignore("the questions themselves are compared"), common=True)
     """What your own file calls its columns: question=prompt,answers=gold."""
@@ -77,10 +73,7 @@ class Recipe(BaseModel):
     edges: str = option("all", MEASUREMENT, refuse("the knockout cuts other edges"), choices=EDGES)
     """Which later tokens lose the question's exact tokens: all, those outside them, or the answer's own (direct)."""
     balance: str = option(
-        "relation",
-        STATISTICS,
-        refuse("true and false answers were drawn in another way, which changes what a probe can learn"),
-        choices=BALANCE,
+        "relation", STATISTICS, refuse("true and false answers were drawn differently"), choices=BALANCE
     )
     """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
     group_by: str = option(
@@ -104,14 +97,15 @@ class Recipe(BaseModel):
     evidence: tuple[str, ...] = option(
         ("knockout",),
         EVIDENCE,
-        ignore("the knockout and its controls are always run, and experiments do not change each other"),
+        ignore("the knockout is always run, and experiments do not change each other"),
         choices=(*EVIDENCE_NAMES, "all"),
         common=True,
     )
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
-    evidence_items: int | None = option(
-        None, EVIDENCE, ignore("it concerns the further experiments only"), ge=60, le=_MANY
-    )
+    parts: tuple[str, ...] = option((), EVIDENCE, flag("the four parts are of two other sources"))
+    """Two sources whose four parts are computed, beside those of question and answer: context,answer or
+    context[1],context[2], of context, question, thinking, answer. Where not given, the passages and the answer."""
+    evidence_items: int | None = option(None, EVIDENCE, ignore("only further experiments use it"), ge=60, le=_MANY)
     """Items in the experiments that take many passes; where not given, 120 on a CPU and all on a GPU."""
     window: int | None = option(None, EVIDENCE, ignore("it concerns the further experiments only"), ge=1, le=10_000)
     """Layers in a window of the experiment layers; a quarter of the depth where not given."""
@@ -122,9 +116,7 @@ class Recipe(BaseModel):
     """What decides which answers are true: our own rules, or a plug-in's grader."""
     yes_no: str = option("drop", DATA, flag("yes/no questions are in one run and not in the other"), choices=YES_NO)
     """What becomes of questions whose answer is yes or no, which chance gets right half of the time."""
-    on_bad_row: str = option(
-        "fail", DATA, ignore("what it leaves out shows in the questions, which are compared"), choices=ON_BAD_ROW
-    )
+    on_bad_row: str = option("fail", DATA, ignore("the questions themselves are compared"), choices=ON_BAD_ROW)
     """What a bad row of a question file does: fail, or skip and count."""
     large_files: bool = option(False, DATA, ignore("it says what may be read, not what is measured"))
     """Whether question files may be larger than 2 GB, unpacked; memory then grows with them."""
@@ -134,12 +126,7 @@ class Recipe(BaseModel):
     """Seed of every draw."""
     device: str = option("auto", RUNNING, ignore("what it changes is the precision, which is compared"), common=True)
     """auto, cpu, cuda, cuda:N, or balanced (layers spread over all GPUs of this machine)."""
-    dtype: str = option(
-        "auto",
-        RUNNING,
-        flag("the model computed in another precision"),
-        choices=("auto", "float32", "bfloat16", "float16"),
-    )
+    dtype: str = option("auto", RUNNING, flag("the model computed in another precision"), choices=DTYPES)
     """Precision of the model; auto is float32 on the CPU and bfloat16 on a GPU."""
     batch_tokens: int | None = option(None, RUNNING, ignore("results do not depend on it"), ge=1, le=MOST_BATCH_TOKENS)
     """Tokens run together; found from the size of the memory where not given, and halved whenever memory runs out."""
@@ -158,9 +145,7 @@ class Recipe(BaseModel):
         2000, STATISTICS, flag("intervals rest on another number of resamples"), ge=100, le=MOST_RESAMPLES
     )
     """Resamples behind every interval."""
-    keep: tuple[str, ...] = option(
-        (), OUTPUT, ignore("it says what stays in the folder, not what is measured"), choices=KEEP, common=True
-    )
+    keep: tuple[str, ...] = option((), OUTPUT, ignore("it only says what files stay"), choices=KEEP, common=True)
     """What stays in the run folder beside the results: states (clean) is enough, as anchorscope detect computes the
     rest where it needs it: states-cut (under the knockout and the random controls) and detection (what else detectors
     read: confidence, P(True), sampled answers, further states)."""
@@ -191,6 +176,14 @@ class Recipe(BaseModel):
     @classmethod
     def _sort_keep(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in KEEP if name in value)
+
+    @field_validator("parts")
+    @classmethod
+    def _check_parts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value and (len(value) != 2 or len({*value}) != 2):
+            named = ",".join(value)
+            raise UserError(f"--parts is {named!r}; name two different sources, like context,answer.")
+        return value
 
     @model_validator(mode="after")
     def _check_combinations(self) -> "Recipe":

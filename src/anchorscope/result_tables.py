@@ -14,6 +14,14 @@ from torch import Tensor
 
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import TOO_LONG, Answer
+from anchorscope.artefacts.schema import (
+    EFFECT_SCHEMA,
+    EXPERIMENT_ITEM_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    ITEM_SCHEMA,
+    PATHWAY_COLUMNS,
+    UNAVAILABLE_SCHEMA,
+)
 from anchorscope.catalogue import POSITIONS
 from anchorscope.datasets.text import Span
 from anchorscope.engine.sequences import SITES
@@ -22,14 +30,6 @@ from anchorscope.experiments.experiment import Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import FinalProbe, ProbeSet
-from anchorscope.schema import (
-    EFFECT_SCHEMA,
-    EXPERIMENT_ITEM_SCHEMA,
-    EXPERIMENT_SCHEMA,
-    ITEM_SCHEMA,
-    PATHWAY_COLUMNS,
-    UNAVAILABLE_SCHEMA,
-)
 from anchorscope.spans.locate import ItemTokens
 
 
@@ -96,6 +96,8 @@ def items_frame(
         "pathway": [assigned["plain"].get(question.item_id) for question in questions],
         "pathway_corrected": [assigned["corrected"].get(question.item_id) for question in questions],
         "metadata": [to_json(dict(question.metadata)) for question in questions],
+        "context": [list(question.context) or None for question in questions],
+        "thinking": [question.thinking for question in questions],
     }
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
 

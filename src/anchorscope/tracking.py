@@ -16,11 +16,11 @@ from typing import Any
 
 import polars as pl
 
+from anchorscope.artefacts.schema import BAND, PART_SCHEMA
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.recipe import named_folder
-from anchorscope.schema import BAND, PART_SCHEMA
 
 _SUMMARY = ("quantity", "intervention", "assignment", "group", "site", "position")
 _FILES = ("report.html", "report.md", "recipe.toml", "manifest.json", "answer.json", "observations.json")

@@ -6,11 +6,11 @@ import pytest
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
+from anchorscope.artefacts.schema import ITEM_SCHEMA
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Effect
 from anchorscope.items import Item
 from anchorscope.result_tables import confidence, effects_frame, items_frame
-from anchorscope.schema import ITEM_SCHEMA
 from anchorscope.spans.locate import ItemTokens, QuestionParts
 
 NO_WAYS = pl.DataFrame(schema=dict.fromkeys(("site", "position", "assignment", "item_id", "pathway"), pl.String()))

@@ -8,6 +8,7 @@ import polars as pl
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import balanced_by, grouped_by, label_answers
+from anchorscope.artefacts.schema import PATHWAY_COLUMNS, UNAVAILABLE_SCHEMA, empty
 from anchorscope.datasets.question import Question
 from anchorscope.items import Item
 from anchorscope.models.language_model import ModelIdentity
@@ -15,7 +16,6 @@ from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.recipe import make_recipe
 from anchorscope.result_tables import counts_frame, items_frame
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, facts_in_words, run_warnings
-from anchorscope.schema import PATHWAY_COLUMNS, UNAVAILABLE_SCHEMA, empty
 from anchorscope.stats.streams import priorities
 
 MODEL = ModelIdentity("small", "small", "LlamaForCausalLM", 4, 32, 1_000_000, "cpu", "float32", "f" * 64, "t" * 64)

@@ -1,8 +1,6 @@
 """The Python door: a run from a model that is already loaded, and what it gives back."""
 
-import html
 import inspect
-import io
 import json
 import subprocess
 import sys
@@ -17,9 +15,7 @@ import anchorscope
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.models.loading import load as load_model
 from anchorscope.prepare import question_files
-from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
-from anchorscope.screen import ScreenProgress, chosen_listener
 from compared_runs import write_run
 from report_shares import run_with_shares
 from small_facts import quick_options, write_questions
@@ -99,14 +95,6 @@ def test_a_finished_run_is_opened_and_shown_without_torch(finished: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_card_is_what_a_notebook_shows(finished: Path) -> None:
-    run = anchorscope.open_run(finished)
-    shown = html.unescape(run._repr_html_())
-    assert run.card.sentence in shown
-    assert all(bar.text in shown and bar.label in shown for bar in run.card.bars)
-    assert "<script" not in shown
-
-
 def test_figures_by_name_are_matplotlib_figures_that_show_themselves(finished: Path) -> None:
     run = anchorscope.open_run(finished)
     assert {"delta_p", "probe_auc", "surviving_signal"} <= set(run.figures)
@@ -152,16 +140,6 @@ def test_lists_may_be_written_with_commas(given: object, monkeypatch: pytest.Mon
     assert (seen[0].datasets, seen[0].seed) == (("atlas", "popqa=x.csv"), 7)
 
 
-def test_who_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = Silent()
-    assert chosen_listener(mine) is mine
-    assert type(chosen_listener(None)) is Silent
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert type(chosen_listener("auto")) is Silent  # a script whose output goes into a file
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert isinstance(chosen_listener("auto"), ScreenProgress)
-
-
 def test_questions_in_memory_become_a_file_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pandas as pd
     from datasets import Dataset
@@ -176,10 +154,3 @@ def test_questions_in_memory_become_a_file_of_the_cache(tmp_path: Path, monkeypa
     assert [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] == rows
     with pytest.raises(anchorscope.UserError, match=r"A dataset is a int; give a name or a file, a list of dicts"):
         question_files(["atlas", 3])
-
-
-def test_mistakes_about_folders(tmp_path: Path) -> None:
-    with pytest.raises(anchorscope.UserError, match="folder's name is empty"):
-        anchorscope.run(out=" ")
-    with pytest.raises(anchorscope.UserError, match="not a finished run"):
-        anchorscope.open_run(tmp_path)

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
+from anchorscope.artefacts.schema import DETECTOR_CONTROL_SCHEMA, DETECTOR_CURVE_SCHEMA
 from anchorscope.catalogue import DETECTORS
 from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
@@ -21,7 +22,6 @@ from anchorscope.detectors.evaluation import COMPARED, NAMES, Dataset
 from anchorscope.errors import UserError
 from anchorscope.report.charts.display import Display
 from anchorscope.report.detection import detection_page
-from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, DETECTOR_CURVE_SCHEMA
 from kept_runs import questions_of, write_kept_run
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}

@@ -55,11 +55,6 @@ def test_a_cut_that_the_probe_cannot_feel_is_refused() -> None:
         make_recipe({"edges": "direct", "position": "answer_before"})
 
 
-def test_columns_without_a_file_are_refused() -> None:
-    with pytest.raises(UserError, match="Columns are named for a file of your own"):
-        make_recipe({"columns": ("question=prompt",)})
-
-
 def test_a_loaded_model_needs_its_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="needs its tokenizer"):
         anchorscope.run(object(), out=tmp_path / "run")

@@ -49,7 +49,7 @@ FILES = (
 ITEMS = (
     "dataset item_id question answers subject relation property_words exact_question question_words group "
     "model_answer truthful confidence_mean confidence_min status weight fold input_ids question_tokens "
-    "answer_tokens probe_positions pathway pathway_corrected metadata"
+    "answer_tokens probe_positions pathway pathway_corrected metadata context thinking"
 )
 EFFECTS = (
     "dataset item_id intervention variant probe site position n_cut n_candidates attention_ratio logit_clean "

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from anchorscope.artefacts.schema import SCHEMA_VERSION
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.recipe import make_recipe, to_toml
 from anchorscope.report.findings import SAMPLE_SCHEMA, Findings
-from anchorscope.schema import SCHEMA_VERSION
 from report_synthetic import GROUPS, make_findings, trough
 
 DRAWS = 60

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.catalogue import DETECTORS
-from anchorscope.report.detection.results import DatasetFacts, DetectionContext
-from anchorscope.schema import (
+from anchorscope.artefacts.schema import (
     DETECTOR_CONTROL_SCHEMA,
     DETECTOR_CURVE_SCHEMA,
     DETECTOR_DIFFERENCE_SCHEMA,
     DETECTOR_SCHEMA,
 )
+from anchorscope.catalogue import DETECTORS
+from anchorscope.report.detection.results import DatasetFacts, DetectionContext
 
 FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 TRUTH = {

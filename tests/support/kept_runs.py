@@ -11,12 +11,12 @@ import polars as pl
 import torch
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.artefacts.schema import FEATURE_SCHEMA, ITEM_SCHEMA, SCHEMA_VERSION
 from anchorscope.detectors.evaluation import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.kept_states import KeptStates
 from anchorscope.recipe import make_recipe, to_toml
-from anchorscope.schema import FEATURE_SCHEMA, ITEM_SCHEMA, SCHEMA_VERSION
 from made_detection import LAYERS, RUNS, WIDTH, made_dataset
 
 ALL_RUNS, CUTS = tuple(RUNS), ("clean", "knockout", "random")

@@ -1,18 +1,17 @@
 """Executors for tests: every shard on a worker of its own, in an order of the test's choosing, and memory that ends."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from anchorscope.execute.executor import Description
-    from anchorscope.execute.parts import Part
-    from anchorscope.execute.worker import Shard, Worker
-    from anchorscope.models.language_model import LanguageModel
-    from anchorscope.progress import Progress
+import torch
+
+from anchorscope.execute.executor import Description, Executor, describe
+from anchorscope.execute.worker import Part, Shard, Worker
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
+from anchorscope.progress import Progress
 
 Order = Callable[[Sequence[int]], Sequence[int]]
 
@@ -24,16 +23,11 @@ ORDERS: dict[str, Order] = {
 """In which order shards run."""
 
 
-class ManyWorkers:
+class ManyWorkers(Executor):
     """Every shard goes to a worker of its own, as on another machine: pickled on its way there and back."""
-
-    folder, n_workers = None, 1
 
     def divide(self, work: Any) -> Sequence[Any]:
         return work.shards()
-
-    def forget_states(self) -> None:
-        """None were written."""
 
     def __init__(self, lm: LanguageModel, order: str = "forwards", workers: Sequence[Worker] = ()) -> None:
         """Shards go to these workers in turn, where some are given."""
@@ -45,41 +39,29 @@ class ManyWorkers:
         self.told: list[int] = []
         """Every number of tokens that was lowered to."""
 
-    def lowered(self, tokens: int) -> None:
-        self.told.append(tokens)
+        self.lowered = self.told.append
 
     @property
     def n_layers(self) -> int:
         return self.lm.n_layers
 
     def describe(self) -> Description:
-        from anchorscope.execute.executor import describe
-
         return describe(self.lm)
 
-    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+    def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
         self.shards += shards
         parts = {index: self._run(shards[index], progress) for index in self.order(range(len(shards)))}
-        yield from [parts[index] for index in range(len(shards))]
+        return [parts[index] for index in range(len(shards))]
 
     def _run(self, shard: Shard, progress: Progress) -> Part:
-        from anchorscope.execute.worker import Worker
-
         worker = self.workers[len(self.done) % len(self.workers)] if self.workers else Worker(self.lm)
         self.done.append(shard)
         part: Part = pickle.loads(pickle.dumps(worker.run(pickle.loads(pickle.dumps(shard)), progress)))
         return part
 
-    def close(self) -> None:
-        """Nothing is held."""
-
 
 def with_little_memory(lm: LanguageModel, tokens: int) -> tuple[LanguageModel, list[int]]:
     """The same model on a device that holds no more than so many tokens; how many each batch had."""
-    import torch
-
-    from anchorscope.models.wrapping import wrap
-
     small: LanguageModel = wrap(copy.deepcopy(lm.model), lm.tokenizer)
     seen: list[int] = []
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from anchorscope.execute import ray_executor
 from anchorscope.execute.choose import choose
-from anchorscope.execute.ray_executor import RayExecutor, RayWorkers, WorkerJob, import_ray
+from anchorscope.execute.ray_executor import RayExecutor, WorkerJob, import_ray
 from anchorscope.models.loading import load
 from anchorscope.progress import Silent
 from pass_cases import bits
-from small_shards import parts_here, small_shards
+from small_shards import StrikeAfter, parts_here, small_shards
 
 
 def main(model: str, address: str, link: str) -> dict[str, Any]:
@@ -21,18 +21,15 @@ def main(model: str, address: str, link: str) -> dict[str, Any]:
     ray.init(address, _node_ip_address=address.rpartition(":")[0], log_to_driver=False, logging_level="ERROR")
     ray_executor.OVERDUE = (5.0, 2.0)
     told: list[str] = []
-    workers = RayWorkers(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), told.append)
+    executor = RayExecutor(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), told.append)
     lm = load(model, "float32", "cpu", False)
     shards = small_shards(lm, 24)
     right = parts_here(lm, shards)
-    executor = RayExecutor(workers, lambda tokens: None, lambda: None)
     before = [bits(part) for part in executor.map(shards, Silent())] == right
     nodes = sorted(node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"])
-    began, parts = time.monotonic(), []
-    for part in executor.map(shards, Silent()):
-        parts.append(bits(part))
-        if len(parts) == 3:
-            subprocess.run(["ip", "link", "set", link, "down"], check=True)
+    began = time.monotonic()
+    cut = StrikeAfter(3, lambda: subprocess.run(["ip", "link", "set", link, "down"], check=True))
+    parts = [bits(part) for part in executor.map(shards, cut)]
     took = time.monotonic() - began
     return {"nodes": nodes, "before": before, "after": parts == right, "took": took, "told": told}
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from anchorscope.artefacts.schema import BAND, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
 from anchorscope.report.findings import Findings
-from anchorscope.schema import BAND, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
 from report_synthetic import LAYERS, make_findings
 
 LAYER = 17

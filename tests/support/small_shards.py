@@ -1,6 +1,6 @@
 """Shards of a tiny model, and what they give on one machine: shared by the tests of pools and of faults."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,3 +73,15 @@ def parts_here(lm: LanguageModel, shards: Sequence[StatesPass]) -> list[Any]:
     """Every shard's part, run in this process, as plain data that are equal where all bits are."""
     worker = Worker(lm)
     return [bits(worker.run(shard, Silent())) for shard in shards]
+
+
+class StrikeAfter(Silent):
+    """Does something once, when so many shards are done."""
+
+    def __init__(self, shards: int, strike: Callable[[], object]) -> None:
+        self.left, self.strike = shards, strike
+
+    def advance(self, n: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.strike()

@@ -90,12 +90,12 @@ class Stop(BaseException):
 @contextmanager
 def stopping(name: str, moment: str = "work") -> Iterator[None]:
     """Ends the run inside a step: before its work, or in the middle of writing its result."""
-    read_or_make, store = StepResult._read_or_make, StepResult._store
+    value_of, store = StepResult.value.fget, StepResult._store
 
     def stopped(self: StepResult) -> Any:
-        if self.name == name and moment == "work":
+        if self.name == name and moment == "work" and not self._held:
             raise Stop
-        return read_or_make(self)
+        return value_of(self)
 
     def half(self: StepResult, value: Any, seconds: float) -> None:
         if self.name == name and moment == "write":
@@ -111,7 +111,7 @@ def stopping(name: str, moment: str = "work") -> Iterator[None]:
         store(self, value, seconds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StepResult, "_read_or_make", stopped)
+        patch.setattr(StepResult, "value", property(stopped))
         patch.setattr(StepResult, "_store", half)
         yield
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from golden import SHOWN_DIFFERENCES, compare_texts, report_changes
+from golden import compare_texts, report_changes
 
 TABLE = "curve,value,n\nplain,0.5,30\ncorrected,-12.25,31\n"
 CARD = '{"sentence": "About 44 % need it (0.36)", "layer": 3, "tiles": [{"id": "share", "value": 0.25}]}'
@@ -58,18 +58,3 @@ def test_files_that_come_or_go_are_reported() -> None:
         "  file: there → missing",
     ]
     assert compare_texts({}, {"new.csv": TABLE})
-
-
-def test_a_report_is_short_and_says_how_many_and_how_far() -> None:
-    old = "item,value\n" + "".join(f"{number},1.0\n" for number in range(100))
-    report = report_changes(compare_texts({"items.csv": old}, {"items.csv": old.replace("1.0", "1.1")}), "run")
-    assert len(report.splitlines()) == SHOWN_DIFFERENCES
-    assert report.startswith("run/items.csv: 100 changes, largest change of a number 0.09 of it\n")
-    assert report.endswith("  … and 82 more")
-
-
-def test_of_a_long_text_the_part_that_differs_is_shown() -> None:
-    words = "far " * 50
-    (change,) = compare_texts({"a.toml": f"{words}old {words}"}, {"a.toml": f"{words}new {words}"})
-    old, new = (f"…{'far ' * 7}".replace("…", "…r ", 1) + f"{word} {'far ' * 50}" for word in ("old", "new"))
-    assert str(change) == f"  line 1: {old[:81]} → {new[:81]}"

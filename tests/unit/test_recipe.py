@@ -75,54 +75,10 @@ def test_an_unknown_choice_is_told_with_all_allowed_ones_and_the_nearest(name: s
 
 
 @pytest.mark.parametrize(
-    ("spec", "parts"),
-    [
-        ("atals", ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "A file of your own is its path"]),
-        ("popqq=x.csv", ["Unknown dataset 'popqq'", "Did you mean 'popqa'?", "./popqq=x.csv"]),
-        ("atlas=x.csv", ["Unknown dataset 'atlas'", "./atlas=x.csv"]),
-        ("", ["Unknown dataset ''"]),
-    ],
-)
-def test_an_unknown_dataset_is_told(spec: str, parts: list[str]) -> None:
-    message = refused({"datasets": (spec,)})
-    assert all(part in message for part in parts), message
-
-
-@pytest.mark.parametrize(
     "specs", [("atlas", "atlas"), ("file:a/x.csv", "file:b/x.jsonl"), ("popqa=a", "file:popqa.csv")]
 )
 def test_two_datasets_of_one_name_are_refused(specs: tuple[str, str]) -> None:
     assert "twice; name each file differently" in refused({"datasets": specs})
-
-
-@pytest.mark.parametrize(
-    ("options", "start"),
-    [
-        ({"limit": 0}, "Option 'limit' is 0: input should be greater than or equal to 1"),
-        ({"limit": 2.5}, "Option 'limit' is 2.5: input should be a valid integer"),
-        ({"max_per_class": 29}, "Option 'max-per-class' is 29: input should be greater than or equal to 30"),
-        ({"model": 7}, "Option 'model' is 7: input should be a valid string"),
-        ({"datasets": ()}, "A run needs datasets with different names, found none"),
-        ({"datasets": "atlas"}, "Option 'datasets' is 'atlas': it must be a list, like"),
-        ({"datasets": [7]}, "Option 'datasets.0' is 7: input should be a valid string"),
-        ({"trust_remote_code": "perhaps"}, "Option 'trust-remote-code' is 'perhaps': input should be a valid boolean"),
-    ],
-)
-def test_a_wrong_value_is_told_with_what_it_should_be(options: dict[str, Any], start: str) -> None:
-    assert refused(options).startswith(start)
-
-
-def test_a_recipe_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"missing\.toml' does not exist; give a \.toml file"):
-        read_recipe(tmp_path / "missing.toml")
-
-
-@pytest.mark.parametrize("content", [b"model = ", b"\xff\xfe", bytes(range(256))])
-def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "bad.toml"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=r"bad\.toml' cannot be read \(.+\); it must be a TOML file"):
-        read_recipe(path)
 
 
 HOSTILE = {

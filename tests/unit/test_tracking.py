@@ -1,7 +1,6 @@
 """What trackers are told of a run, without any of them; the libraries themselves are in tests/adapters."""
 
 import hashlib
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ import pytest
 
 import anchorscope
 from anchorscope.finished import open_finished
-from anchorscope.tracking import TRACKERS, RunRecords, records_of
+from anchorscope.tracking import RunRecords, records_of
 from made_runs import made_run
 
 
@@ -119,46 +118,3 @@ def test_a_run_that_was_not_taken_whole_is_marked_and_told(folder: Path, monkeyp
     with pytest.raises(anchorscope.UserError, match=r"did not take the whole run \(no space\)"):
         anchorscope.log_run(folder, to="mlflow")
     assert client.told["status"] == "FAILED"
-
-
-class Keeping:
-    """Trackio's way with open runs: one at a time, and a new one ends it."""
-
-    def __init__(self) -> None:
-        self.config: dict[str, str] = {}
-        self.context_vars = SimpleNamespace(current_run=ContextVar[Any]("current_run", default=None))
-        self.ended: list[str] = []
-        self.breaks = False
-
-    def init(self, name: str, config: dict[str, str], **_: Any) -> Any:
-        if self.context_vars.current_run.get() is not None:
-            self.finish()
-        run, self.config = SimpleNamespace(name=name), config
-        self.context_vars.current_run.set(run)
-        return run
-
-    def log(self, *_: Any, step: int) -> None:
-        assert self.context_vars.current_run.get().name == "mine"
-
-    def log_artifact(self, *_: Any, **__: Any) -> None:
-        if self.breaks:
-            raise OSError("no space")
-
-    def finish(self) -> None:
-        self.ended.append(self.context_vars.current_run.get().name)
-        self.context_vars.current_run.set(None)
-
-
-def test_a_run_that_is_open_in_trackio_stays_open(
-    records: RunRecords, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = Keeping()
-    mine = kept.init("the caller's", {"a": "b"})
-    assert TRACKERS["trackio"][0](kept, records, "p", "mine") == "mine"
-    kept.breaks = True
-    monkeypatch.setattr("importlib.import_module", lambda name: kept)
-    with pytest.raises(anchorscope.UserError) as told:
-        anchorscope.log_run(folder, to="trackio")
-    assert str(told.value).startswith("trackio did not take the whole run (no space); ")
-    assert kept.context_vars.current_run.get() is mine
-    assert (kept.ended, kept.config) == (["mine", "mine"], {"a": "b"})

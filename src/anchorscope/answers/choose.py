@@ -1,11 +1,7 @@
 """What a question set holds, which of its questions are asked, and whether they can give enough answers for a run.
 
-A question is asked once, unless the prompt's examples answer it, and at most `limit` are, at random: a seeded hash
-shows whether a question came before, and the smallest hashes are the sample. So the draw doesn't depend on the file's
-order, and a smaller limit draws from a larger one's questions.
-
-Probes need 30 true and 30 false answers. Balanced within relations, every relation gives as many of each as of its
-rarer kind.
+A question is asked once, and at most `limit` are, those with the smallest seeded hash: the draw doesn't depend on the
+file's order, and a smaller limit draws from a larger one's questions.
 """
 
 import heapq
@@ -13,12 +9,12 @@ import random
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.answers.template import FEW_SHOT
 from anchorscope.datasets.catalog import Reading
-from anchorscope.datasets.question import Question, asks_yes_no
+from anchorscope.datasets.question import KNOWN, Question, asks_yes_no
 from anchorscope.datasets.text import normalise, question_key, small_hash
 from anchorscope.errors import TooFewAnswers, UserError, unknown
 
@@ -55,7 +51,7 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
     sample: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
     for position, question in enumerate(reading):
-        key = small_hash(question_key(question.question), seed)
+        key = small_hash("\0".join([question_key(question.question), *question.context]), seed)
         if key in seen:
             left_out["repeated"] += 1
             continue
@@ -175,85 +171,51 @@ def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None
     raise TooFewAnswers(f"Dataset {name!r} has too few questions: {outlook.sentence}; {more}.")
 
 
-_OPTIONAL = {
-    "subject": "subject",
-    "relation": "relation",
-    "property_words": "property_words",
-    "exact_question": "exact_spans",
-    "model_answer": "model_answer",
-    "truthful": "truthful",
-}
-
-
-@dataclass
-class Survey:
-    questions: int = 0
-    repeated: int = 0
-    wordless: int = 0
-    """Questions without any letter or digit."""
-    yes_no: int = 0
-    answers: Counter[int] = field(default_factory=Counter)
-    """Questions by number of accepted answers."""
-    words: Counter[int] = field(default_factory=Counter)
-    """Questions by number of words."""
-    filled: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_OPTIONAL, 0)))
-    """Questions with an optional column, by the column's name."""
-    labelled_true: int = 0
-    relations: Counter[str] = field(default_factory=Counter)
-    metadata: Counter[str] = field(default_factory=Counter)
-    """Questions with another column, in the order of the file."""
-    examples: list[Question] = field(default_factory=list)
-    """Questions drawn at random, in the order of the file."""
-
-    def add(self, question: Question) -> None:
-        self.questions += 1
-        self.wordless += not normalise(question.question)
-        self.yes_no += asks_yes_no(question.question, question.answers)
-        self.answers[len(question.answers)] += 1
-        self.words[len(question.question.split())] += 1
-        self.filled.update(name for name, own in _OPTIONAL.items() if getattr(question, own) not in (None, ()))
-        self.labelled_true += question.truthful is True
-        self.relations.update([question.relation] if question.relation else [])
-        self.metadata.update(name for name, value in question.metadata.items() if value is not None)
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "questions": self.questions,
-            "repeated": self.repeated,
-            "wordless": self.wordless,
-            "yes_no": self.yes_no,
-            "answers": sum(number * count for number, count in self.answers.items()),
-            "answers_per_question": _summarise(self.answers),
-            "words_per_question": _summarise(self.words),
-            "filled": self.filled,
-            "labelled_true": self.labelled_true,
-            "relations": dict(self.relations.most_common()),
-            "metadata": self.metadata,
-        }
+_OPTIONAL = {name: "exact_spans" if name == "exact_question" else name for name in KNOWN[3:]}  # columns and fields
 
 
 def take_survey(
     questions: Iterable[Question], examples: int = 3, seed: int = 0, each: Callable[[Question], None] | None = None
-) -> Survey:
-    """Reads the questions once and counts; `each` is called with every distinct question."""
-    survey, seen, sample = Survey(), set[int](), list[tuple[int, Question]]()
-    draw = random.Random(seed)
+) -> tuple[dict[str, Any], list[Question]]:
+    """Counts over the distinct questions, and some of them drawn at random; `each` is called with every one."""
+    seen, sample, draw = set[int](), list[tuple[int, Question]](), random.Random(seed)
+    counts = Counter(dict.fromkeys(("questions", "repeated", "wordless", "yes_no", "answers"), 0))
+    answers, words, relations, metadata = Counter[int](), Counter[int](), Counter[str](), Counter[str]()
+    filled, labelled_true = Counter(dict.fromkeys(_OPTIONAL, 0)), 0
     for question in questions:
         digest = small_hash(question_key(question.question))
         if digest in seen:
-            survey.repeated += 1
+            counts["repeated"] += 1
             continue
         seen.add(digest)
-        survey.add(question)
+        counts["questions"] += 1
+        counts["wordless"] += not normalise(question.question)
+        counts["yes_no"] += asks_yes_no(question.question, question.answers)
+        counts["answers"] += len(question.answers)
+        answers[len(question.answers)] += 1
+        words[len(question.question.split())] += 1
+        filled.update(name for name, field in _OPTIONAL.items() if getattr(question, field) not in (None, ()))
+        labelled_true += question.truthful is True
+        relations.update([question.relation] if question.relation else [])
+        metadata.update(name for name, value in question.metadata.items() if value is not None)
         if each is not None:
             each(question)
         # Algorithm R: after n questions each of them is drawn with the same chance.
-        if survey.questions <= examples:
-            sample.append((survey.questions, question))
-        elif (slot := draw.randrange(survey.questions)) < examples:
-            sample[slot] = (survey.questions, question)
-    survey.examples = [question for _, question in sorted(sample, key=lambda entry: entry[0])]
-    return survey
+        number = counts["questions"]
+        if number <= examples:
+            sample.append((number, question))
+        elif (slot := draw.randrange(number)) < examples:
+            sample[slot] = (number, question)
+    record = {
+        **counts,
+        "answers_per_question": _summarise(answers),
+        "words_per_question": _summarise(words),
+        "filled": filled,
+        "labelled_true": labelled_true,
+        "relations": dict(relations.most_common()),
+        "metadata": metadata,
+    }
+    return record, [question for _, question in sorted(sample, key=lambda entry: entry[0])]
 
 
 def _summarise(counts: Counter[int]) -> dict[str, float]:

@@ -1,9 +1,7 @@
 """Is a short answer right: does it name one of the accepted answers? The rules, with examples: docs/grading.md.
 
-All rules read the words of `datasets.text`. An accepted answer counts where its words stand together in the answer; one
-of one or two characters must be the whole answer. Numbers, dates and yes/no have their own rules; a name may be written
-in other ways. "It is Paris, I think" says "Paris"; "not Paris" denies it; "Paris or London" guesses, and is right only
-if both are.
+An accepted answer counts where its words stand together in the answer; one of one or two characters must be the whole
+answer. Numbers, dates and yes/no have their own rules; "not Paris" denies; "Paris or London" guesses.
 """
 
 import re

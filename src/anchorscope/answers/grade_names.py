@@ -1,13 +1,9 @@
 """Names that differ and still mean the same ("Einstein", "the Nile" for "River Nile"), depending on the question.
 
-These rules compare the whole answer, never a part, and never one that only repeats the question. How else an accepted
-answer may be written follows from itself (`forms`); what may be left out depends on the question. "Henry VIII" is
-"Henry the Eighth", "Saint Louis" is "St. Louis", "cats" is "cat". A Roman numeral may be an ordinal or a count ("Rocky
-IV"), so it has two readings.
-
-An answer that only repeats the question's own name is no answer, though lists of redirects often accept it ("Who is
-Robin Hood's enemy?"). It is one if the question offers a choice or asks for a capital, or if the name is part of a
-longer one.
+These rules compare the whole answer, never a part. How else an accepted answer may be written follows from itself
+(`forms`); what may be left out depends on the question. A Roman numeral may be an ordinal or a count ("Rocky IV"), so
+it has two readings. An answer that only repeats the question's own name is no answer, though lists of redirects often
+accept it, unless the question offers a choice or asks for a capital, or the name is part of a longer one.
 """
 
 import re

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,54 +12,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise, question_key
 from anchorscope.errors import TooFewAnswers
 from anchorscope.plugins import load_at
-from anchorscope.stats.streams import Priorities, drawn, mixed, priorities
-
-Indices = NDArray[np.int64]
-
-
-class Drawn(NamedTuple):
-    """Which items are used, and their inverse probability of being drawn, 0 for the others."""
-
-    used: NDArray[np.bool_]
-    weight: NDArray[np.float64]
-
-
-def draw(
-    labels: NDArray[np.bool_], relations: Sequence[str | None], balance: str, max_per_class: int, order: Priorities
-) -> Drawn:
-    """Draws the items to use, at most `max_per_class` true and as many false ones, in this order."""
-    strata = (
-        np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
-    )
-    used = np.zeros(len(labels), dtype=bool)
-    weight = np.zeros(len(labels))
-    cells = [
-        [_in_order(np.flatnonzero((strata == stratum) & (labels == truth)), order) for truth in (True, False)]
-        for stratum in np.unique(strata)
-    ]
-    if balance == "none":
-        wanted = [[min(len(cell), max_per_class) for cell in pair] for pair in cells]
-    else:
-        pairs = [min(len(true), len(false)) for true, false in cells]
-        wanted = [[size, size] for size in _thin_out(cells, pairs, max_per_class, order)]
-    for pair, sizes in zip(cells, wanted, strict=True):
-        for cell, size in zip(pair, sizes, strict=True):
-            used[cell[:size]] = True
-            weight[cell[:size]] = len(cell) / max(size, 1)
-    return Drawn(used, weight)
-
-
-def _in_order(items: Indices, order: Priorities) -> Indices:
-    return items[np.argsort(order[items], kind="stable")]
-
-
-def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: int, order: Priorities) -> list[int]:
-    """How many pairs of each stratum remain when only `most` may."""
-    if sum(pairs) <= most:
-        return list(pairs)
-    numbers = [mixed(order[true[:n]], order[false[:n]]) for (true, false), n in zip(cells, pairs, strict=True)]
-    chosen = drawn(np.concatenate(numbers), most)
-    return np.bincount(np.repeat(np.arange(len(pairs)), pairs)[chosen], minlength=len(pairs)).tolist()
+from anchorscope.stats.streams import draw_balanced, priorities
 
 
 def balanced_by(questions: Sequence[Question], balance: str) -> str:
@@ -132,7 +84,7 @@ def label_answers(
     labels = np.array([truthful[index] for index in graded], dtype=bool)
     relations = [questions[index].relation for index in graded]
     order = priorities(seed, "balance", [questions[index].item_id for index in graded])
-    chosen, weights = draw(labels, relations, balance, max_per_class, order)
+    chosen, weights = draw_balanced(labels, relations, balance, max_per_class, order)
     used = {index: (bool(chosen[row]), float(weights[row])) for row, index in enumerate(graded)}
     result = []
     for index, answer in enumerate(answers):
@@ -155,9 +107,7 @@ def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: 
     then = f"; ask more questions (a higher --limit){wider}, or use a model that answers more of them right."
     if too_long:
         before = f", {needed} of each are needed, and {too_long}"
-        then = (
-            "; ask shorter questions or more of them, take the shorter --prompt zero-shot, or a model that reads more."
-        )
+        then = "; ask shorter or more questions, take the shorter --prompt zero-shot, or a model that reads more."
     raise TooFewAnswers(
         f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable"
         f"{before}{then}"

@@ -1,18 +1,13 @@
 """The text around a question: a head and a tail that are the same for all items, as plain text or from a chat template.
 
-A chat prompt comes from the tokenizer's own template: one instruction in the first user turn (not every template has a
-system role), and the solved examples as earlier turns. It is rendered once, with a placeholder for the question, and
-split around it.
+A chat prompt comes from the tokenizer's own template: one instruction in the first user turn, since not every template
+has a system role, and the solved examples as earlier turns. It is rendered once, with a placeholder for the question.
 
-Thinking is switched off: the answer is probed, not what a reasoning model writes before it. Some templates take a
-switch (Qwen3, SmolLM3, DeepSeek-V3.1). Some end inside an open block (DeepSeek-R1 and its distills, QwQ): it is closed.
-Some leave it to the model to open one (the first DeepSeek-R1 templates): an empty block is added. That a tokenizer
-knows the tags means nothing: Qwen3-Instruct-2507 shares it with models that think.
-
-Variants of a prompt have other solved examples, or the permission to say "I don't know" with two unanswerable examples.
+Thinking is switched off, as the answer is probed: by the template's switch (Qwen3), by closing a block that it leaves
+open (DeepSeek-R1), or by an empty block where the model would open one. That a tokenizer knows the tags means
+nothing: Qwen3-Instruct-2507 shares it with models that think.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,6 +34,12 @@ FEW_SHOT = (
 """A place, a person and a symbol, so that no kind of answer is favoured."""
 Offsets = tuple[tuple[int, int], ...]
 """Characters [start, end) of each token; empty for a special token."""
+Sources = tuple[tuple[str, tuple[int, int]], ...]
+"""Name and characters [start, end) of every source in a prompt: `context`, or `context[1]` … where there are several
+passages; `question`; `thinking`."""
+CONTEXT, THINKING = "context", "thinking"
+PASSAGE, QUESTION = "Passage: ", "Question: "
+"""What stands before a passage, and before a question in plain text."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,34 @@ class Template:
     """The token that every prompt begins with, added if missing."""
 
     def text(self, question: str) -> str:
-        return f"{self.head}{' '.join(question.split())}{self.tail}"
+        return self.write(question)[0]
+
+    def write(self, question: str, context: Sequence[str] = (), thinking: str | None = None) -> tuple[str, Sources]:
+        """A prompt with its passages and its thinking, and the characters of each source, in order."""
+        sources: list[tuple[str, tuple[int, int]]] = []
+        lead = QUESTION if self.head.endswith(QUESTION) else ""
+        text = self.head.removesuffix(lead) if context else self.head
+
+        def add(name: str, written: str) -> str:
+            sources.append((name, (len(text), len(text) + len(written))))
+            return text + written
+
+        for number, passage in enumerate(context, 1):
+            text += PASSAGE
+            text = add(CONTEXT if len(context) == 1 else f"{CONTEXT}[{number}]", passage) + "\n"
+        text += lead if context else ""
+        text = add("question", " ".join(question.split()))
+        if not thinking:
+            return text + self.tail, tuple(sources)
+        before, after = self._around_thinking()
+        text += before
+        return add(THINKING, thinking) + after, tuple(sources)
+
+    def _around_thinking(self) -> tuple[str, str]:
+        """The text before and after what is thought, in place of the tail."""
+        if self.kind != "chat":
+            return "\nThinking: ", self.tail
+        return f"{self.tail.removesuffix(_EMPTY_BLOCK)}{OPEN}\n", f"\n{CLOSE}\n\n"
 
     def encode(self, tokenizer: Any, texts: Sequence[str]) -> list[tuple[tuple[int, ...], Offsets]]:
         """Tokens of each text, which begins like this template, and the characters of every token."""
@@ -215,11 +243,13 @@ class Prompt:
     """Where the question begins in `text`."""
     left_out: int = 0
     """Number of tokens of a prompt that exceeds the context; nothing else of it is kept."""
+    sources: Sources = ()
 
     @cached_property
     def own_start(self) -> int:
-        """The first token with a character after the head."""
-        return next((index for index, (_, end) in enumerate(self.offsets) if end > self.question_start), len(self.ids))
+        """The first token with a character of a source: passages, which come first, or the question."""
+        first = self.sources[0][1][0] if self.sources else self.question_start
+        return next((index for index, (_, end) in enumerate(self.offsets) if end > first), len(self.ids))
 
 
 def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Template:
@@ -235,10 +265,13 @@ def build_prompts(
     tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE, context: int | None = None
 ) -> list[Prompt]:
     """The prompt of each question, up to its answer; empty if it exceeds the context."""
-    texts, start, prompts = [template.text(question.question) for question in questions], len(template.head), []
-    for text, (ids, offsets) in zip(texts, template.encode(tokenizer, texts), strict=True):
-        fits = context is None or len(ids) <= context
-        prompts.append(Prompt(text, ids, offsets, start) if fits else Prompt("", (), (), 0, left_out=len(ids)))
+    written = [template.write(asked.question, asked.context, asked.thinking) for asked in questions]
+    encoded, prompts = template.encode(tokenizer, [text for text, _ in written]), []
+    for (text, sources), (ids, offsets) in zip(written, encoded, strict=True):
+        if context is not None and len(ids) > context:
+            prompts.append(Prompt("", (), (), 0, left_out=len(ids)))
+        else:
+            prompts.append(Prompt(text, ids, offsets, dict(sources)["question"][0], sources=sources))
     return prompts
 
 
@@ -279,7 +312,7 @@ EXAMPLE_SETS = (
 """A place, a person and something short each."""
 
 
-def _split_head(template: Template) -> tuple[str, list[str]] | None:
+def split_head(template: Template) -> tuple[str, list[str]] | None:
     """The text before the solved examples, and each of these up to the next; None if the head has none."""
     starts = [template.head.find(example.question) for example in FEW_SHOT]
     if -1 in starts:
@@ -289,12 +322,12 @@ def _split_head(template: Template) -> tuple[str, list[str]] | None:
 
 
 def has_examples(template: Template) -> bool:
-    return _split_head(template) is not None
+    return split_head(template) is not None
 
 
 def with_examples(template: Template, examples: Sequence[Example]) -> Template:
     """The template with these examples instead of its own, if it has any."""
-    parts = _split_head(template)
+    parts = split_head(template)
     if parts is None:
         return template
     shown = [  # only what follows the question is searched for its answer: the new question may name it
@@ -302,82 +335,3 @@ def with_examples(template: Template, examples: Sequence[Example]) -> Template:
         for part, own, other in zip(parts[1], FEW_SHOT, examples, strict=True)
     ]
     return replace(template, head=parts[0] + "".join(shown))
-
-
-ALLOWED = "I don't know"
-PERMISSION = f"If you do not know the answer, say: {ALLOWED}"
-UNANSWERABLE = (
-    Example("In which year was the harbour of Quelvorn Brask opened?", ALLOWED, "Quelvorn Brask"),
-    Example("Who painted The Nettle King of Ostrelle?", ALLOWED, "The Nettle King of Ostrelle"),
-)
-"""Questions about places and works that do not exist."""
-
-
-def allow_dont_know(template: Template) -> Template:
-    """The template with the permission; if it has examples, with two unanswerable ones among them."""
-    head, parts = template.head, _split_head(template)
-    if parts is not None:
-        before, turns = parts
-        like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
-        shown = [
-            shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
-            for example in UNANSWERABLE
-        ]
-        head = "".join([before, turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
-    if INSTRUCTION in head:
-        return replace(template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1))
-    return replace(template, head=f"{PERMISSION}.\n\n{head}")
-
-
-_I = r"(?:i |we |it |this |that )?(?:really |honestly |truly |simply |just )?"
-_AM = r"(?:i am |i'm |im |we are |we're )?(?:really |honestly |truly )?"
-_IT_IS = r"(?:(?:it|that|this|the answer|the exact answer)(?: is|'s) )?(?:currently |still |simply )?"
-_TOLD = r"(?:information|data|evidence|record|records|answer|context)"
-_APOLOGY = re.compile(
-    r"(?:(?:i am |i'm )?(?:very |so )?sorry|i apologi[sz]e|unfortunately|honestly|well|as an? [a-z ]{2,40}?)"
-    r"(?:[,.;:!]+ ?(?:but )?| but )",
-    re.IGNORECASE,
-)
-_SENTENCE = re.compile(
-    rf"{_I}(?:do not|don't|dont|did not|didn't) (?:really |actually |currently )?"
-    rf"(?:know|recall|remember|have (?:an idea|an answer|a clue|any|enough|sufficient|access to))"
-    rf"|{_AM}(?:not (?:entirely |quite |really |completely |too )?(?:sure|certain|aware of|able to)|unsure|uncertain"
-    rf"|unable to|unaware of)"
-    rf"|{_I}(?:cannot|can not|can't|cant|could not|couldn't)"
-    rf" (?:answer|say|tell|determine|find|recall|remember|be (?:answered|known|determined))"
-    rf"|(?:i |we )?(?:have )?(?:absolutely )?no (?:idea|clue)"
-    rf"|(?:i have |there is |there's )?(?:no|not enough|insufficient) {_TOLD}",
-    re.IGNORECASE,
-)
-_STATE = re.compile(
-    rf"{_IT_IS}(?:unknown|unclear|uncertain|undetermined|not (?:exactly |precisely |yet )?(?:known|clear))|n/a",
-    re.IGNORECASE,
-)
-_STATE_GOES_ON = re.compile(
-    r" (?:to (?:me|us|anyone)|at (?:this|the) (?:time|moment)|from|because|as|since|who|what|where|when|which|whether"
-    r"|how|if|for|but)\b"
-)
-_ENDS = re.compile(r"\s*(?:$|[.,;:!?…)\]\"]|[–—-]\s|\()")
-_QUOTES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "`": "'", "“": '"', "”": '"'})
-_OUTSIDE = " \t\"'*_([{<«»>}])"
-
-
-def says_dont_know(text: str) -> bool:
-    """Whether an answer is a phrase such as "unknown", or begins with one such as "I don't know who wrote it", and
-    isn't a name such as "Unknown Pleasures"."""
-    answer = " ".join(text.translate(_QUOTES).split()).strip(_OUTSIDE)
-    if answer.isupper():
-        answer = answer.lower()  # all capitals say nothing about names
-    while apology := _APOLOGY.match(answer):
-        answer = answer[apology.end() :].strip(_OUTSIDE)
-    sentence, state = _SENTENCE.match(answer), _STATE.match(answer)
-    if sentence is not None and _goes_on(answer[sentence.end() :]):
-        return True
-    return state is not None and (
-        bool(_ENDS.match(answer[state.end() :])) or bool(_STATE_GOES_ON.match(answer[state.end() :]))
-    )
-
-
-def _goes_on(rest: str) -> bool:
-    """Whether a sentence may continue, or end, like this: with a mark or a small letter; a title has a capital."""
-    return bool(_ENDS.match(rest)) or (rest.startswith(" ") and rest[1:2].islower())

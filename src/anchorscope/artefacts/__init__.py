@@ -1,1 +1,1 @@
-"""What a run leaves on disk: hashed steps, result files, kept states, and a finished run read back."""
+"""What a run leaves on disk: sealed folders, hashed steps, and the columns of every table."""

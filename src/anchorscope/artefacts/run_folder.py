@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from anchorscope.artefacts.schema import SCHEMA_VERSION
 from anchorscope.artefacts.sealed_folder import (
     INDEX,
     MANIFEST,
@@ -36,7 +37,6 @@ from anchorscope.artefacts.sealed_folder import (
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, PARTIAL, files_below, remove_files, write_json
 from anchorscope.progress import Progress, Silent
-from anchorscope.schema import SCHEMA_VERSION
 
 WORK = "work"
 RESULTS = f"results{PARTIAL}"

@@ -77,28 +77,14 @@ class StepResult:
     @property
     def value(self) -> Any:
         """The result: from memory, or read and checked, or made."""
-        if not self._held:
-            self._held.append(self._read_or_make())
-        return self._held[0]
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the folder holds the result; its files are checked when read."""
-        record = self.folder.steps.get(self.name)
-        return record is not None and record.key == self.key and not record.dropped
-
-    @property
-    def seconds(self) -> float:
-        """Duration, when last made in this folder."""
-        record = self.folder.steps.get(self.name)
-        return 0.0 if record is None else record.seconds
-
-    def _read_or_make(self) -> Any:
+        if self._held:
+            return self._held[0]
         record = self.folder.steps.get(self.name)
         if record is not None and self.is_kept:
             wrong = damage(self.folder.path, record.files)
             if wrong is None:
-                return self.form.read(self._path())
+                self._held.append(self.form.read(self._path()))
+                return self._held[0]
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
             self.folder.tell(f"{self.name} is made again: {self._explain_change(record)}")
@@ -112,7 +98,20 @@ class StepResult:
             self._store(made, own)
         else:
             self._note(own)
+        self._held.append(made)
         return made
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the folder holds the result; its files are checked when read."""
+        record = self.folder.steps.get(self.name)
+        return record is not None and record.key == self.key and not record.dropped
+
+    @property
+    def seconds(self) -> float:
+        """Duration, when last made in this folder."""
+        record = self.folder.steps.get(self.name)
+        return 0.0 if record is None else record.seconds
 
     def _path(self) -> Path:
         return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"

@@ -26,10 +26,7 @@ EXAMPLES = {
     ),
     "bench": (
         ("everything that is installed, on the embedded model", "anchorscope bench"),
-        (
-            "one work, on random weights of a larger shape",
-            "anchorscope bench --work knockout --model shape:llama-3.2-1b",
-        ),
+        ("one work, on random weights", "anchorscope bench --work knockout --model shape:llama-3.2-1b"),
         ("for programs", "anchorscope bench --json --out bench.json"),
     ),
 }

@@ -27,18 +27,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = {
     "study": (
-        (
-            "all runs of a study, or what is missing of them",
-            "anchorscope study run recipes/studies/four-models.toml --out runs/four",
-        ),
+        ("all runs, or those missing", "anchorscope study run recipes/studies/four-models.toml --out runs/four"),
         ("how far it is", "anchorscope study status --out runs/four"),
         ("the page that compares all, of what is done so far", "anchorscope study report --out runs/four"),
     )
 }
-_ALLOW = (
-    "Differences that would be refused and shall stand, as flags on the page: names with commas, or all: "
-    f"{', '.join(REFUSABLE)}."
-)
+_ALLOW = f"Differences to flag on the page, not to refuse: names with commas, or all: {', '.join(REFUSABLE)}."
 
 
 def compare(
@@ -58,8 +52,8 @@ def compare(
     assignment: Annotated[str, typer.Option(help="The rule of the chart: plain, corrected or cross-fitted.")] = "plain",
     order: Annotated[str, typer.Option(help="The panels' order: size (smallest model first) or given.")] = "size",
     allow: Annotated[list[str] | None, typer.Option(help=_ALLOW)] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     with loading("polars", quiet):
         from anchorscope.comparing.compare import compare as compare_runs

@@ -27,8 +27,10 @@ from anchorscope.cli.terminal import (
 )
 from anchorscope.detectors.bundle_files import DEMO, bundle_files, checked_record, write_folder
 from anchorscope.errors import UserError
+from anchorscope.execute.choose import choose
 from anchorscope.options import DATA, RUNNING, option_of
-from anchorscope.recipe import Recipe, make_recipe
+from anchorscope.prepare import check_inputs, default_folder
+from anchorscope.recipe import Recipe, make_recipe, named_folder
 from anchorscope.screen import harmless, say
 
 if TYPE_CHECKING:
@@ -112,7 +114,6 @@ def detect(
     with user_errors(stopped=NOTHING_KEPT):
         with loading("polars", quiet):
             from anchorscope.detecting.inputs import DetectOptions, open_runs
-            from anchorscope.recipe import named_folder
         saved = None if bundles is None else split_list(bundles)
         options = DetectOptions(
             split_list(detectors),
@@ -190,24 +191,29 @@ def fit(
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
-    from anchorscope.api import fit as fit_detectors  # only here: help has to come at once
+    from anchorscope.detecting.inputs import fit_options  # only here: help has to come at once
 
-    executor = {option.name: options.pop(option.name) for option in EXECUTOR}
+    choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
     given = given_options(options)
-    recipe = make_recipe(given)
-    say(f"anchorscope: detectors for {recipe.model} from {', '.join(recipe.datasets)}", quiet)
-    made = fit_detectors(
-        out=out,
+    chosen, of_run = fit_options(
         detectors=split_list(detectors),
         bundles=None if bundles is None else split_list(bundles),
         risks=_read_risks(risk),
         seeds=seeds,
         tosses=tosses,
-        progress=listener(quiet),
-        **executor,
-        **given,
+        device=given.get("device"),
     )
-    _show_detection(made, quiet, as_json)
+    recipe = make_recipe(of_run | given)
+    folder = default_folder(recipe) if out is None else named_folder(out)
+    say(f"anchorscope: detectors for {recipe.model} from {', '.join(recipe.datasets)} into {folder}", quiet)
+    check_inputs(recipe, choice.kind == "ray")
+    with loading("torch", quiet):
+        from anchorscope.detecting.detect import detect as detect_runs
+        from anchorscope.pipeline import run_recipe
+
+    progress = listener(quiet)
+    run_recipe(recipe, folder, progress=progress, choice=choice)
+    _show_detection(detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json)
 
 
 def score(
@@ -224,7 +230,6 @@ def score(
     ] = None,
     demo: Annotated[bool, _scored("--demo", help="The detector that comes along, for the embedded model.")] = False,
     answer: Annotated[str | None, _scored(help="The answer to a single question; else the model answers.")] = None,
-    context: Annotated[Path | None, _scored(metavar="FILE", help="Reserved for sources beside the question.")] = None,
     model: Annotated[
         str | None, _scored(help="Where the detector's model is, if not where it was in training.")
     ] = None,
@@ -243,6 +248,10 @@ def score(
     large_files: Annotated[
         bool, _scored("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
     ] = False,
+    context: Annotated[
+        str | None,
+        _scored(metavar="FILE|TEXT", help="A passage before every question that has none; adds context_used."),
+    ] = None,
     device: Annotated[str, running(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
     batch_tokens: Annotated[
@@ -254,10 +263,6 @@ def score(
     from anchorscope.detecting.score import ScoreOptions  # only here: help has to come at once
     from anchorscope.detecting.score import score as score_all
 
-    if context is not None:
-        raise UserError(
-            f"--context {str(context)!r}: scoring answers against sources is not there yet; leave --context out."
-        )
     if demo == (detector is not None):
         raise UserError(
             "Name a detector with --detector BUNDLE, or take the one that comes along with --demo: one of the two. "
@@ -265,7 +270,7 @@ def score(
         )
     named = split_list(",".join(columns or ()))
     options = ScoreOptions(
-        answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out, large_files
+        answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out, large_files, context
     )
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -288,12 +293,14 @@ def _show_scores(scored: "Scored") -> None:
     shared = [text for text in times if times[text] == n > 1]
     with page(_LONG * 4) as console:
         table = Table.grid(padding=(0, 2, 0, 0))
-        for row in scored.scores[:_SHOWN]:
+        for place, row in enumerate(scored.scores[:_SHOWN]):
+            used = scored.context_used[place] if scored.context_used else None
             table.add_row(
                 VERDICTS[row.verdict],
                 "" if row.truth_probability is None else f"{row.truth_probability:.0%} true",
                 f"{short(row.question, _LONG)} → {short(row.answer, _LONG) or 'nothing'}",
                 "" if row.pathway_score is None else f"cut {row.pathway_score:+.1f}",
+                "" if used is None else f"passage {used:.0%} used",
                 harmless("; ".join(text for text in row.warnings if text not in shared)),
             )
         console.print(table)

@@ -136,11 +136,7 @@ def _hub_models() -> tuple[list[dict[str, Any]], bool]:
 def data(
     dataset: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE_OR_NAME",
-            help="A question file (mine.csv), a name (atlas) or hub:OWNER/NAME. Without it: what can be named.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="FILE_OR_NAME", help="A question file (mine.csv), a name (atlas) or hub:OWNER/NAME."),
     ] = None,
     columns: Annotated[
         list[str] | None,
@@ -188,7 +184,7 @@ def _survey_dataset(
             counter.add(question)
 
     reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large)
-    survey = take_survey(reading, examples, seed, count)
+    survey, drawn_questions = take_survey(reading, examples, seed, count)
     outlook = counter.outlook()
     return {
         "dataset": spec.name,
@@ -197,14 +193,14 @@ def _survey_dataset(
         "rows": reading.rows,
         "bad_rows": reading.bad,
         "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_BAD_LISTED]],
-        **survey.record(),
+        **survey,
         "asked": outlook.questions,
         "enough": outlook.is_enough,
         "needed": NEEDED,
         "outlook": outlook.sentence,
         "examples": [
             {"id": example.item_id, "question": example.question, "answers": list(example.answers)}
-            for example in survey.examples
+            for example in drawn_questions
         ],
     }
 

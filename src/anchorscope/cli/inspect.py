@@ -52,10 +52,7 @@ EXAMPLES = {
     "view": (
         ("everything below runs/", "anchorscope view"),
         ("one folder, at a port of your choice", "anchorscope view results --port 8642"),
-        (
-            "on a machine without a screen: forward the port",
-            "ssh -L 8642:127.0.0.1:8642 HOST anchorscope view --port 8642",
-        ),
+        ("through ssh: forward the port", "ssh -L 8642:127.0.0.1:8642 HOST anchorscope view --port 8642"),
     ),
     "plugins": (("what is installed", "anchorscope plugins"), ("the same for a program", "anchorscope plugins --json")),
 }
@@ -69,12 +66,7 @@ _LOOPBACK = ("127.0.0.1", "localhost")
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)],
     item: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ITEM",
-            show_default=False,
-            help="An item's id, or DATASET/ID. Without it: the answer card and a few items.",
-        ),
+        str | None, typer.Argument(metavar="ITEM", show_default=False, help="An item's id, or DATASET/ID; else a few.")
     ] = None,
     search: Annotated[
         str | None, typer.Option(metavar="TEXT", help="List items with these words in question, answer, subject or id.")
@@ -184,11 +176,7 @@ def _filter_items(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
 def verify(
     folders: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN",
-            show_default=False,
-            help="Folders of runs, finished or not; of comparisons, validations and detectors; or bundles.",
-        ),
+        typer.Argument(metavar="RUN", help="Folders of runs, finished or not, comparisons, validations or detectors."),
     ],
     quiet: Quiet = False,
     as_json: AsJson = False,

@@ -27,27 +27,15 @@ _FIRST, _FURTHER, _CHECKS = "Start here", "Go on from finished runs", "Check the
 COMMANDS = {
     "models": ("inputs", _FIRST, "Show what can be loaded here and how to get the rest."),
     "data": ("inputs", _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."),
-    "run": (
-        "run",
-        _FIRST,
-        "Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost.",
-    ),
+    "run": ("run", _FIRST, "Measure where a model's sense of truth comes from: the question or the answer."),
     "fit": (
         "detect",
         _FIRST,
         "Make a hallucination detector for a model: ask, grade, read states, fit, compare, save; say which one to use.",
     ),
     "view": ("inspect", _FIRST, "List runs with their answer cards in the browser, and open their reports."),
-    "show": (
-        "inspect",
-        _FIRST,
-        "Show what a finished run found, or one of its items: question, answer, pathways, what every cut did to it.",
-    ),
-    "compare": (
-        "compare",
-        _FURTHER,
-        "Put finished runs side by side: a panel per model, what changes with size, and what the runs do not share.",
-    ),
+    "show": ("inspect", _FIRST, "Show what a finished run found, or one of its items with what every cut did to it."),
+    "compare": ("compare", _FURTHER, "Put finished runs side by side, and say what changes with the size of models."),
     "study": (
         "compare",
         _FURTHER,
@@ -61,26 +49,10 @@ COMMANDS = {
     "score": ("detect", _FURTHER, "Say how probable it is that answers are true, and which to accept."),
     "detector": ("detect", _FURTHER, "Show the card of a saved detector, export it as one vector, or publish it."),
     "serve": ("serve", _FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
-    "verify": (
-        "inspect",
-        _CHECKS,
-        "Check every file of a run against its size and sha256. Exit code 0: all are whole; 2: some are damaged.",
-    ),
-    "plugins": (
-        "inspect",
-        _CHECKS,
-        "List what other packages add to anchorscope, where it comes from, and whether it can be used.",
-    ),
-    "validate": (
-        "checks",
-        _CHECKS,
-        "Run every experiment on a model whose pathways were planted, and report how well each one finds them.",
-    ),
-    "bench": (
-        "checks",
-        _CHECKS,
-        "Measure the same work done in several ways, check that they agree, and print a table.",
-    ),
+    "verify": ("inspect", _CHECKS, "Check every file of a run by size and sha256. Exit code 0: all whole; 2: damaged."),
+    "plugins": ("inspect", _CHECKS, "List what other packages add to anchorscope, and whether it can be used."),
+    "validate": ("checks", _CHECKS, "Report how well every experiment finds pathways that were planted in a model."),
+    "bench": ("checks", _CHECKS, "Measure the same work done in several ways, and check that the results agree."),
 }
 """Module, panel and summary of every command, in the order in which a newcomer needs them."""
 

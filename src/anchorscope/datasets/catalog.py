@@ -1,7 +1,5 @@
-"""Datasets by name, hub id or path, as a stream of questions.
+"""Datasets as a stream of questions, by name (`atlas`, `popqa`), hub id (`hub:OWNER/NAME:SPLIT`) or path.
 
-`atlas` is built in. `popqa` and the other known ones come from the Hugging Face hub or from a file (`popqa=FILE`), any
-other dataset of the hub is `hub:OWNER/NAME`, with `:SPLIT` or `:CONFIGURATION/SPLIT`; anything else is a file's path.
 Rows are streamed, except JSON lists and Parquet. On the hub the `datasets` library does the work, with its cache and
 its offline switches.
 """
@@ -33,7 +31,7 @@ from anchorscope.datasets.formats import (
     scores_of,
 )
 from anchorscope.datasets.question import Question, Row, Unusable, check_known, mapped, question_from_row, shown
-from anchorscope.datasets.relations import load_atlas
+from anchorscope.datasets.relations import load_atlas, load_passages
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
 
@@ -55,7 +53,7 @@ class HubSource:
 
 _TABLE = tomllib.loads((files("anchorscope.datasets") / "hub.toml").read_text(encoding="utf-8"))
 SOURCES = {name: HubSource(**source) for name, source in _TABLE.items()}
-BUILT_IN = ("atlas",)
+BUILT_IN = {"atlas": load_atlas, "passages": load_passages}
 WITH_FILE = tuple(SOURCES)
 HUB = "hub:"
 _KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
@@ -112,8 +110,8 @@ def _clean_name(name: str) -> str:
 
 def _looks_like_path(text: str) -> bool:
     """Whether an unknown name is a path: of a file that exists, or with a folder or an ending."""
-    written_out = text.startswith(("/", ".", "~"))
-    return bool(text) and (written_out or _exists(text) or ("=" not in text and (os.sep in text or "." in text)))
+    is_path = text.startswith(("/", ".", "~")) or _exists(text)
+    return bool(text) and (is_path or ("=" not in text and (os.sep in text or "." in text)))
 
 
 def _exists(path: str) -> bool:
@@ -131,12 +129,11 @@ def _path(text: str) -> Path:
 
 def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
     """Datasets separated by commas; a text that names an existing file is one, commas included."""
-    specs = [[text] if _names_existing_file(text) else text.split(",") for text in texts]
-    return tuple(spec for group in specs for spec in group if spec)
-
-
-def _names_existing_file(text: str) -> bool:
-    return _exists(text.partition("=")[2] if text.startswith(_KNOWN_WITH_FILE) else text.removeprefix("file:"))
+    specs: list[str] = []
+    for text in texts:
+        path = text.partition("=")[2] if text.startswith(_KNOWN_WITH_FILE) else text.removeprefix("file:")
+        specs += [text] if _exists(path) else text.split(",")
+    return tuple(filter(None, specs))
 
 
 def absolute(text: str) -> str:
@@ -162,7 +159,6 @@ class Reading:
 
     def __init__(self, kind: str, results: Iterator[Question | BadRow]) -> None:
         self.format = kind
-        """"PopQA, TSV"."""
         self.rows = 0
         """Rows so far, including bad ones, without blank lines and header."""
         self.bad = 0
@@ -194,8 +190,7 @@ def open_dataset(
 ) -> Reading:
     """The questions of a dataset as a stream; `columns` maps the known names to the dataset's.
 
-    Accepted answers are needed only if `graded`. `large` lifts the size limit; `sha256` is the hash that the file must
-    have.
+    Accepted answers are needed only if `graded`. `large` lifts the size limit; `sha256` is the file's expected hash.
     """
     columns = columns or {}
     for name in columns:
@@ -204,16 +199,10 @@ def open_dataset(
         raise unknown("value of --on-bad-row", on_bad_row, ON_BAD_ROW)
     skip = on_bad_row == "skip"
     if spec.path is None and spec.name in BUILT_IN:
-        return Reading("built in", iter(load_atlas()))
+        return Reading("built in", iter(BUILT_IN[spec.name]()))
     if spec.path is None:
-        hub = spec.hub or SOURCES[spec.name]
-        return _read(
-            _Source(f"The hub's {hub.repository}", "from the hub", "row", hub_rows(spec)),
-            spec.name,
-            skip,
-            columns,
-            graded,
-        )
+        title = f"The hub's {(spec.hub or SOURCES[spec.name]).repository}"
+        return _read(_Source(title, "from the hub", "row", hub_rows(spec)), spec.name, skip, columns, graded)
     file = QuestionFile(spec.path, large)
     try:
         if sha256 is not None and file.sha256() != sha256:

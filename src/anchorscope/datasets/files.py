@@ -308,6 +308,13 @@ _HEAVY = ("entity_pages", "search_results", "context", "supporting_facts", "Enti
 """Columns of TriviaQA and HotpotQA that no question needs."""
 
 
+def _is_heavy(kind: Any) -> bool:
+    """Whether a column of such a name holds more than texts: a list of texts may be the passages of a question."""
+    import polars as pl
+
+    return bool(kind.is_nested()) and kind != pl.List(pl.String)
+
+
 def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
     import polars as pl
 
@@ -318,7 +325,7 @@ def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
     try:
         table = pl.scan_parquet(content)
         schema = table.collect_schema()
-        unneeded = [pl.lit(None).alias(name) for name in _HEAVY if name in schema and schema[name].is_nested()]
+        unneeded = [pl.lit(None).alias(name) for name in _HEAVY if name in schema and _is_heavy(schema[name])]
         for batch in table.with_columns(unneeded).collect_batches(chunk_size=2048, maintain_order=True):
             for row in batch.iter_rows(named=True):
                 number += 1

@@ -1,14 +1,8 @@
 """The formats of question sets, recognised by the columns of a row, never by a file's name: `FORMATS`.
 
-Two of them are logs of evaluation tools, which also hold a model's answer and its scores. One score labels a whole
-file: the first that only says right or wrong in the file's first rows.
-
-lm-evaluation-harness (`--log_samples`): a line per document and filter. The question is the document's own, the answer
-is the filtered response. Tasks that compare given choices are refused.
-
-inspect_ai (`.eval`): a JSON object per sample. Columns: `question`, `answers` (the targets), `model_answer` (the first
-line of the completion), `epoch`, `model`, and `score.NAME` and `answer.NAME` of every scorer; `--columns
-truthful=score.NAME` takes another scorer for the labels.
+Two of them are logs of evaluation tools, which also hold a model's answer and its scores: lm-evaluation-harness
+(`--log_samples`, a line per document and filter) and inspect_ai (`.eval`, a JSON object per sample). One score labels a
+whole file: the first that only says right or wrong in the file's first rows, unless `--columns truthful=…` names one.
 """
 
 import json
@@ -58,10 +52,7 @@ def _popqa(row: Named) -> dict[str, object]:
 
 
 def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Named], dict[str, object]]:
-    """The official JSON (`QuestionId`, `Answer.Aliases`) or the hub's schema, by how they spell `question_id`.
-
-    The value comes first: aliases are unordered redirects. The split without answers says "<unk>".
-    """
+    """The official JSON or the hub's schema, by how they spell `question_id`; aliases are unordered redirects."""
 
     def translate(row: Named) -> dict[str, object]:
         answer, value, aliases = row.get(spelled("answer")), spelled("value"), spelled("aliases")
@@ -116,11 +107,6 @@ def _hotpotqa(row: Named) -> dict[str, object]:
     return renamed | {name: row[name] for name in ("type", "level") if name in row}
 
 
-def _nq_open(row: Named) -> dict[str, object]:
-    """JSON lines of `question` and `answer`, a list; no ids."""
-    return {"question": row.get("question"), "answers": answer_list(row.get("answer"), "answer")}
-
-
 def _unquoted(text: object) -> object:
     """`"Who wrote ""Emma""?"` as `Who wrote "Emma"?`: some questions were written as CSV twice."""
     if not isinstance(text, str) or not (text.startswith('"') and text.endswith('"') and '""' in text[1:-1]):
@@ -156,10 +142,7 @@ _BETWEEN = ("P", "p", "partial", "N", "n", "noanswer")  # verdicts too, and no l
 
 
 def first_line(text: str) -> str:
-    """The first visible line of what a model wrote, without a thinking block; empty if there is none.
-
-    A second line is mostly the next question, or a reason.
-    """
+    """The first visible line of what a model wrote, without a thinking block; the next is mostly another question."""
     head, closed, rest = text.partition("</think>")
     seen = rest if closed and "<think>" not in head else text  # many templates open the block in the prompt
     while block := _THINKING.match(seen):
@@ -358,7 +341,11 @@ FORMATS = (
     Format("items of a run", _has("item_id", "question", "answers", "status"), _run_items, unique_ids=False),
     Format("lm-evaluation-harness", is_harness_sample, harness_columns, unique_ids=False),
     Format("HotpotQA", _is_hotpotqa, _hotpotqa),
-    Format("NQ-open", lambda row: row.keys() == {"question", "answer"} and isinstance(row["answer"], list), _nq_open),
+    Format(
+        "NQ-open",
+        lambda row: row.keys() == {"question", "answer"} and isinstance(row["answer"], list),
+        lambda row: {"question": row.get("question"), "answers": answer_list(row.get("answer"), "answer")},
+    ),
     Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
     Format("DPR", lambda row: row.keys() == {"1", "2"}, _dpr),
     PLAIN,

@@ -3,6 +3,9 @@
 `--columns` maps the user's columns to the known names. A cell may hold a list as text: JSON, a Python list, or `a|b`.
 The column `exact_question` holds the user's own exact words: pieces of the question (["Dracula", "wrote"]), or
 characters [start, end) of it ([[10, 17]]).
+
+`context` holds the passages that the model reads before the question, one text or a list of them; `thinking` what was
+written before the answer. A `model_answer` with thinking marks (`<think>…</think>`) is split into both.
 """
 
 import ast
@@ -40,6 +43,15 @@ class Question:
     """A supplied label, used instead of grading."""
     metadata: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
     """The dataset's other columns, copied into the results."""
+    context: tuple[str, ...] = ()
+    """Passages that the model reads before the question."""
+    thinking: str | None = None
+    """What was written between question and answer."""
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether the answer may rest on more than the question."""
+        return bool(self.context or self.thinking)
 
 
 # Not "where": questions that mean "were" begin with it.
@@ -48,10 +60,7 @@ _LONGEST_YES = 8  # characters, with quotes and stops
 
 
 def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
-    """Whether the question can only be answered with yes or no, so that chance is right half of the time.
-
-    Not if it begins with "what", "which" and the like: the chemical symbol "No" is a name.
-    """
+    """Whether yes or no is the answer, so that chance is right half of the time; the chemical symbol "No" isn't."""
     answered = all(len(answer) <= _LONGEST_YES and words(answer) in (("yes",), ("no",)) for answer in answers)
     return answered and not _ASKS_OPENLY.match(question)
 
@@ -68,25 +77,6 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     return Question("score", str(number + 1), text, (), model_answer=answer)
 
 
-POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
-"""Columns with a subject's popularity; the first one present counts."""
-
-
-def log_popularity(question: Question) -> float:
-    """log10 of the subject's popularity; NaN without a number above 0."""
-    named = {str(name).strip().lower().replace(" ", "_"): value for name, value in question.metadata.items()}
-    for name in POPULARITY:
-        value = named.get(name)
-        if isinstance(value, bool) or value is None:
-            continue
-        try:
-            number = float(value)
-        except ValueError:
-            continue
-        return math.log10(number) if 0 < number < math.inf else math.nan
-    return math.nan
-
-
 KNOWN = (
     "question",
     "answers",
@@ -97,6 +87,8 @@ KNOWN = (
     "exact_question",
     "model_answer",
     "truthful",
+    "context",
+    "thinking",
 )
 """Columns with a meaning; any other single value is metadata."""
 _HOW = "Write it like question=prompt,answers=gold"
@@ -105,6 +97,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 _LIST = re.compile(r"""\[(\s*(["']|\Z)|.*\]\Z)""", re.DOTALL)
 _STRING = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
 _PYTHON_LIST = re.compile(rf"\[\s*(?:{_STRING}\s*(?:,\s*{_STRING}\s*)*+,?\s*)?\]", re.DOTALL)
+_NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?")
 _LEAST, _MOST = -(2**63), 2**64 - 1  # whole numbers that tables can store
 
 
@@ -161,8 +154,12 @@ def check_known(name: str) -> None:
 
 def own_names(row: Mapping[str, object]) -> dict[str, object]:
     """The row with its known columns in lower case."""
-    plain = ((name, name.strip().lower()) for name in row)
-    return {lowered if lowered in (*KNOWN, "answer") else name: row[name] for name, lowered in plain}
+    plain = [(name, name.strip().lower()) for name in row]
+    named = {lowered if lowered in (*KNOWN, "answer") else name: row[name] for name, lowered in plain}
+    if len(named) < len(row):
+        twice = next(lowered for _, lowered in plain if [other for _, other in plain].count(lowered) > 1)
+        raise Unusable(f"the column {twice!r} is there twice; keep one of them")
+    return named
 
 
 def mapped(row: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
@@ -215,6 +212,46 @@ def _get_strings(row: Mapping[str, object], name: str) -> list[str]:
             raise Unusable(f"{name} holds an empty string")
         strings[_clean(entry, name).strip()] = None
     return list(strings)
+
+
+def _get_passages(row: Mapping[str, object]) -> tuple[str, ...]:
+    """The passages of a row; a text that is no list is one passage, whatever signs it holds."""
+    value = row.get("context")
+    if isinstance(value, str) and _LIST.match(value.strip()):
+        value = listed if isinstance(listed := list_from_text(value.strip()), list) else value
+    passages = [] if value is None else value if isinstance(value, list) else [value]
+    if not passages and value is not None:
+        raise Unusable("context is an empty list; leave it out where there is no passage")
+    for passage in passages:
+        if not isinstance(passage, str) or _NUMBER.fullmatch(passage.strip()):
+            raise Unusable(f"context must be a text or a list of texts, not {shown(passage)}")
+        if not _clean(passage, "context").strip():
+            raise Unusable("context holds an empty passage; leave it out where there is none")
+    return tuple(str(passage).strip() for passage in passages)
+
+
+THINKING_MARKS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+)
+"""Around what families of reasoning models write before their answers."""
+
+
+def split_thinking(text: str) -> tuple[str | None, str]:
+    """What a text says between thinking marks, and what comes after them; None where it has none.
+
+    Some prompts open the block, so that the text has the closing mark only.
+    """
+    for start, end in THINKING_MARKS:
+        before, closed, rest = text.partition(end)
+        if closed:
+            return before.strip().removeprefix(start).strip() or None, rest.strip()
+        if text.lstrip().startswith(start):
+            raise Unusable(f"the answer opens {start} and never closes it with {end}")
+    return None, text
 
 
 def _item_id(row: Mapping[str, object], number: int) -> str:
@@ -271,6 +308,12 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
     model_answer = row.get("model_answer")
     if not graded and model_answer is None and isinstance(row.get("answer"), str) and _get_text(row, "answer"):
         model_answer = row["answer"]
+    thinking = _get_text(row, "thinking")
+    if isinstance(model_answer, str):
+        within, model_answer = split_thinking(model_answer)
+        if within is not None and thinking is not None:
+            raise Unusable("thinking is given twice, in its column and between marks of the answer; keep one")
+        thinking = within or thinking
     marks = _list(row, "exact_question")
     return Question(
         dataset=dataset,
@@ -284,6 +327,8 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
         model_answer=None if model_answer is None else str(model_answer),
         truthful=_truthful(row),
         metadata=_metadata(row),
+        context=_get_passages(row),
+        thinking=thinking,
     )
 
 

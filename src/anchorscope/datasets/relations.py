@@ -1,4 +1,4 @@
-"""Relations: the built-in question set `atlas`, PopQA's sixteen sentences, and other wordings of both.
+"""Relations: the built-in question sets `atlas` and `passages`, PopQA's sixteen sentences, and other wordings of both.
 
 PopQA's sentence shows which words name the property asked for; our wordings have a slot for the subject and mark those
 words.
@@ -7,6 +7,7 @@ words.
 import re
 import tomllib
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -29,6 +30,57 @@ def load_atlas() -> list[Question]:
             item_id, asked = f"{relation}-{_slug(subject)}", tuple(table["property"])
             questions.append(Question("atlas", item_id, text, tuple(answers), subject, relation, asked))
     return questions
+
+
+STATED, CHANGED, UNRELATED = KINDS = ("stated", "changed", "unrelated")
+"""What a passage says: the fact that is asked for; another object in its place; a fact of another relation."""
+
+
+def load_passages() -> list[Question]:
+    """Every question of the atlas three times, after a passage of each kind.
+
+    `passage_says` holds the object that the passage names, in every accepted form: from the answer itself follows
+    whether the model went by the passage or by its memory. The three passages of a fact have the same wording, so that
+    only the object differs between `stated` and `changed`.
+    """
+    wordings = tomllib.loads((_FOLDER / "passages.toml").read_text(encoding="utf-8"))
+    facts, questions = load_atlas(), []
+    by_relation: dict[str | None, list[Question]] = {}
+    for fact in facts:
+        by_relation.setdefault(fact.relation, []).append(fact)
+
+    def write(about: Question, said: Question, wording: int) -> str:
+        article = "the " if f"the {about.subject}" in about.question else ""
+        stating = wordings[about.relation or ""]
+        sentence = stating[wording % len(stating)]
+        text = sentence.format(subject=f"{article}{about.subject}", object=said.answers[0])
+        return str(text[0].upper() + text[1:])
+
+    for number, fact in enumerate(facts):
+        same = by_relation[fact.relation]
+        other = next(fit for fit in _from_afar(same, same.index(fact)) if not _share_answer(fit, fact))
+        elsewhere = next(fit for fit in _from_afar(facts, number) if fit.relation != fact.relation)
+        for kind, about, said in ((STATED, fact, fact), (CHANGED, fact, other), (UNRELATED, elsewhere, elsewhere)):
+            questions.append(
+                replace(
+                    fact,
+                    dataset="passages",
+                    item_id=f"{fact.item_id}-{kind}",
+                    context=(write(about, said, number),),
+                    metadata={"kind": kind, "passage_says": "|".join(said.answers)},
+                )
+            )
+    return questions
+
+
+def _from_afar(facts: list[Question], place: int) -> Iterator[Question]:
+    """All facts, beginning a third of the list away: neighbours are often alike."""
+    return (facts[(place + len(facts) // 3 + step) % len(facts)] for step in range(len(facts)))
+
+
+def _share_answer(first: Question, second: Question) -> bool:
+    forms = [{form.casefold() for form in fact.answers} for fact in (first, second)]
+    return not forms[0].isdisjoint(forms[1])
 
 
 def _slug(text: str) -> str:

@@ -1,10 +1,8 @@
 """When two written forms are the same words: "The Café Bogotá", "cafe bogota"; "U.S.A.", "USA"; "twenty-one", "21".
 
 Each letter is folded by itself (compatibility form, no accents, no case), so that a word keeps its position in the raw
-text. An apostrophe inside a word is dropped, other punctuation separates words; "&" reads "and". Dotted initials are
-one word, "1,000" is "1000", "3.5" stays one word. Number words become digits ("two hundred and five" is 205), ordinals
-don't. Articles are dropped, but never down to nothing, and a last "a" is a name ("vitamin A"). `normalise` is
-idempotent.
+text. Number words become digits, ordinals don't. Articles are dropped, but never down to nothing, and a last "a" is a
+name ("vitamin A"). `normalise` is idempotent.
 """
 
 import hashlib

@@ -19,6 +19,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from anchorscope.answers.template import Template
+from anchorscope.artefacts.schema import (
+    DETECTION_VERSION,
+    DETECTOR_CONTROL_SCHEMA,
+    DETECTOR_CURVE_SCHEMA,
+    DETECTOR_DIFFERENCE_SCHEMA,
+    DETECTOR_SCHEMA,
+)
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, LOADED
 from anchorscope.cost import DatasetSize, ModelSize, measured_rate, report_cost, step_costs
@@ -48,13 +55,6 @@ from anchorscope.recipe import Recipe
 from anchorscope.report.detection.detection_page import write_detection_report
 from anchorscope.report.detection.results import DatasetFacts, DetectionContext
 from anchorscope.results import versions
-from anchorscope.schema import (
-    DETECTION_VERSION,
-    DETECTOR_CONTROL_SCHEMA,
-    DETECTOR_CURVE_SCHEMA,
-    DETECTOR_DIFFERENCE_SCHEMA,
-    DETECTOR_SCHEMA,
-)
 from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
 from anchorscope.stats.detection_metrics import BINS, reliability_bins
 from anchorscope.stats.streams import priorities

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -96,6 +97,13 @@ def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
         if set(entry.runs) & set(DETECTION_RUNS) or set(entry.columns) - set(IN_ITEMS):
             needed.add("detection")
     return tuple(name for name in KEEP_NAMES if name in needed)
+
+
+def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
+    """The options of `anchorscope fit`: those of `detect`, and those of a run with what the detectors read and no page."""
+    device = str(options.pop("device", None) or "auto").replace("balanced", "auto")
+    chosen = DetectOptions(**{**options, "detectors": options.get("detectors") or ONE_PASS, "device": device})
+    return chosen, {"report": False, "random_cuts": 1, "keep": needed_keep(chosen.wanted)}
 
 
 def missing_keep(run: FinishedRun, detectors: Iterable[str]) -> tuple[str, ...]:

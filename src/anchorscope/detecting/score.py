@@ -1,11 +1,12 @@
 """The job of `anchorscope score`: a bundle and a question, or a file of them, become scores, a table, a file."""
 
+import math
 import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from anchorscope.datasets.catalog import BUILT_IN, HUB, WITH_FILE, DatasetSpec, 
 from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
-from anchorscope.files import make_folder, replacing
+from anchorscope.files import make_folder, open_regular, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
+    from anchorscope.detectors.detector import Detector
     from anchorscope.detectors.trained import Score, TrainedDetector
 
 WRITTEN = (".csv", ".parquet", ".jsonl")
@@ -25,6 +27,9 @@ _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
 COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score")
 """Columns of the rows that are written."""
 STANDARD_INPUT = "-"
+CONTEXT_USED = "context_used"
+"""One more, where questions come with a passage."""
+_LONGEST_PASSAGE = 1_000_000
 _MOST_INPUT = 100_000_000  # bytes of standard input
 
 
@@ -48,6 +53,8 @@ class ScoreOptions:
     """The file that rows are written to."""
     large_files: bool = False
     """Whether the file may be larger than the limits."""
+    context: str | None = None
+    """A passage that the model reads before the question, as text or the name of a text file."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,15 @@ class Scored:
     """Rows of the file that could not be read and were left out."""
     seconds: float
     """For answering and scoring; loading the model not counted."""
+    context_used: tuple[float | None, ...] = ()
+    """Of every answer, how much of its probability comes from the passage; empty where no question has one."""
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per item."""
-        return [{"item_id": name, **score.record()} for name, score in zip(self.item_ids, self.scores, strict=True)]
+        rows = [{"item_id": name, **score.record()} for name, score in zip(self.item_ids, self.scores, strict=True)]
+        for row, used in zip(rows, self.context_used, strict=False):
+            row[CONTEXT_USED] = used
+        return rows
 
     def record(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -118,15 +130,57 @@ def score(
     began = time.monotonic()
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=options.risk)
+        used = _context_used(detector, questions, scores)
     seconds = time.monotonic() - began
     names, risk = tuple(question.item_id for question in questions), None if threshold is None else threshold.risk
-    scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds)
+    scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds, used)
     if options.out is not None:
         write_rows(scored.rows(), options.out)
     return scored
 
 
+def _context_used(
+    detector: "Detector", questions: Sequence[Question], scores: "Sequence[Score]"
+) -> tuple[float | None, ...]:
+    """`context_used` of every answer, see docs/sources.md."""
+    if not any(question.context for question in questions):
+        return ()
+    from anchorscope.evidence.sources import answers_use
+
+    given = [replace(question, model_answer=score.answer) for question, score in zip(questions, scores, strict=True)]
+    session = detector.session
+    used = answers_use(session.executor, session.planner, session.items(given), "context", session.progress)
+    return tuple(None if math.isnan(value) else round(float(value), 4) for value in used)
+
+
 def _questions(what: Sequence[str], options: ScoreOptions) -> tuple[list[Question], int]:
+    """The questions that are meant, and how many rows of a file were left out."""
+    questions, bad_rows = _read_questions(what, options)
+    if options.context is None:
+        return questions, bad_rows
+    passage = _read_passage(options.context)
+    return [question if question.context else replace(question, context=(passage,)) for question in questions], bad_rows
+
+
+def _read_passage(given: str) -> str:
+    """The passage: the content of a file of that name, or the text itself."""
+    text, path = given.strip(), Path(given.strip())
+    try:
+        if path.is_file():
+            with open_regular(path) as file:
+                text = file.read(_LONGEST_PASSAGE).decode().strip()
+        elif path.suffix.lower() in _READ:
+            raise UserError(f"--context {given!r} is no file; give the name of a text file, or the passage itself.")
+    except OSError:  # too long for a path: a passage
+        pass
+    except UnicodeDecodeError:
+        raise UserError(f"--context {given!r} is not UTF-8 text; save it as UTF-8.") from None
+    if not text:
+        raise UserError("--context is empty; give a passage, or leave it out.")
+    return text
+
+
+def _read_questions(what: Sequence[str], options: ScoreOptions) -> tuple[list[Question], int]:
     """The questions that are meant, and how many rows of a file were left out."""
     named = [text for text in what if text == STANDARD_INPUT or dataset_of(text) is not None]
     if named and len(what) > 1:
@@ -197,7 +251,7 @@ def _refuse_unwritable(out: Path) -> None:
         raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
     if out.is_dir():
         raise UserError(f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}.")
-    if os.path.lexists(out) and _columns(out) != [*COLUMNS]:
+    if os.path.lexists(out) and _columns(out) not in ([*COLUMNS], [*COLUMNS, CONTEXT_USED]):
         raise UserError(f"--out {str(out)!r} is there already and holds no scores; choose another name.")
 
 
@@ -218,7 +272,8 @@ def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
 
     text, number = pl.String(), pl.Float64()
     types = (text, text, text, number, number, text, pl.List(text), number)
-    frame = pl.DataFrame(rows, schema=dict(zip(COLUMNS, types, strict=True)))
+    schema = dict(zip(COLUMNS, types, strict=True)) | ({CONTEXT_USED: number} if CONTEXT_USED in rows[0] else {})
+    frame = pl.DataFrame(rows, schema=schema)
     try:
         make_folder(out.parent)
         with replacing(out) as half_made:

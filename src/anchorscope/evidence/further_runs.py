@@ -5,22 +5,32 @@ random cut; what it says when asked whether the answer is true; how far sampled 
 attention have it multiplied by 1 + α before the softmax, to the question's exact tokens or from the answer's tokens to
 its earlier ones (α = −1 is the knockout, α = 0 the clean run).
 
+P(True): the model is shown the question with its own answer, in the same prompt, and asked whether that is true. The
+score is log P(True) − log P(False), each summed over the spellings that are one token. Self-consistency is the share of
+samples equal to the answer after the grader's folding. Semantic entropy is the entropy, in nats, of the shares of
+clusters: connected components of "says the same" (equal after folding, or accepted by the grader for each other).
+
 In the answer alone, and in random weights, there should be little to find: what a probe reads there it knows without
 the model's knowledge.
 """
 
+import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.answers.generate import self_consistency, semantic_entropy, truth_prompts
+from anchorscope.answers.grade import grade
+from anchorscope.answers.template import FEW_SHOT, Example, Template, with_examples
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
+from anchorscope.datasets.text import question_key
 from anchorscope.engine.capture import AnswerStats
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant
 from anchorscope.errors import UserError
@@ -77,6 +87,87 @@ def _each(values: Float[ndarray, " answer_token"], answers: AnswerStats, how: Ca
     return np.array([how(part) for part in parts], dtype=np.float64)
 
 
+TRUE, FALSE = "True", "False"
+_JUDGED = (("Tokyo", TRUE), ("Charles Dickens", FALSE), ("Au", TRUE))  # answers to the questions of the examples
+
+
+def truth_question(question: str, answer: str) -> str:
+    asked, proposed = " ".join(question.split()), " ".join(answer.split()).rstrip(".")
+    return f"{asked} Proposed answer: {proposed}. Is the proposed answer true or false?"
+
+
+def p_true_template(template: Template) -> Template:
+    """The prompt with judged examples, if it has examples."""
+    examples = [
+        Example(truth_question(example.question, proposed), verdict, example.subject)
+        for example, (proposed, verdict) in zip(FEW_SHOT, _JUDGED, strict=True)
+    ]
+    return with_examples(template, examples)
+
+
+@dataclass(frozen=True)
+class TruthPrompts:
+    ids: tuple[tuple[int, ...], ...]
+    true: tuple[int, ...]
+    """Tokens that say "true" after these prompts."""
+    false: tuple[int, ...]
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self.true + self.false
+
+    def log_odds(self, log_probs: Float[ndarray, "item choice"]) -> Float[ndarray, " item"]:
+        """log P(True) − log P(False) from the log-probabilities of `choices`."""
+        wide = np.asarray(log_probs, dtype=np.float64)
+        true, false = wide[:, : len(self.true)], wide[:, len(self.true) :]
+        return np.logaddexp.reduce(true, axis=1) - np.logaddexp.reduce(false, axis=1)
+
+
+def truth_prompts(tokenizer: Any, template: Template, questions: Sequence[str], answers: Sequence[str]) -> TruthPrompts:
+    """The prompts that ask whether each answer is true; `template` is the answers' own."""
+    asking = p_true_template(template)
+    asked = zip(questions, answers, strict=True)
+    texts = [asking.text(truth_question(question, answer)) for question, answer in asked]
+    encoded = [ids for ids, _ in asking.encode(tokenizer, texts)]
+    true, false = (_spell_word(tokenizer, asking, texts[0], encoded[0], word) for word in (TRUE, FALSE))
+    shared = _count_shared(true[0], false[0])
+    first, second = (_tokens(spelled, shared) for spelled in (true, false))
+    both = set(first) & set(second)
+    lead = true[0][:shared]  # a tokenizer that begins both words alike: what they share is put to the model's mouth
+    return TruthPrompts(
+        tuple(ids + lead for ids in encoded),
+        tuple(token for token in first if token not in both),
+        tuple(token for token in second if token not in both),
+    )
+
+
+def _spell_word(
+    tokenizer: Any, template: Template, text: str, ids: tuple[int, ...], word: str
+) -> list[tuple[int, ...]]:
+    """Tokens of the word's spellings after a prompt, the usual one first."""
+    spellings = (word, word.lower(), word.upper())
+    after = [template.answer_ids(tokenizer, text, ids, spelling) for spelling in spellings]
+    bare = tokenizer(list(spellings), add_special_tokens=False)["input_ids"]
+    return [*after, *(tuple(int(token) for token in tokens) for tokens in bare)]
+
+
+def _count_shared(ids: Sequence[int], other_ids: Sequence[int]) -> int:
+    for index, (first, second) in enumerate(zip(ids, other_ids, strict=False)):
+        if first != second:
+            return index
+    raise UserError(
+        f"The tokenizer of this model writes {TRUE!r} and {FALSE!r} with the same tokens, so that P(True) cannot be "
+        f"asked for; leave detection out of --keep."
+    )
+
+
+def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
+    """The distinguishing token of each spelling that ends with it, and of the usual one."""
+    usual = spelled[0]
+    ending = [ids for ids in spelled if ids[:shared] == usual[:shared] and len(ids) == shared + 1]
+    return list(dict.fromkeys(ids[shared] for ids in (usual, *ending)))
+
+
 def truth_column(
     executor: Executor, planner: Planner, items: Sequence[Item], writer: Writer, progress: Progress
 ) -> dict[str, Column]:
@@ -98,6 +189,39 @@ def truth_column(
     log_odds[fits] = prompts.log_odds(run_choices(executor, work, progress))
     log_odds[~fits] = np.median(log_odds[fits])
     return {"p_true": log_odds}
+
+
+def same_answer(answer: str, other: str) -> bool:
+    """Whether two answers are equal after folding, or the grader accepts one for the other."""
+    return question_key(answer) == question_key(other) or grade(answer, [other]) or grade(other, [answer])
+
+
+def self_consistency(answer: str, samples: Sequence[str]) -> float:
+    """The share of samples that are the answer."""
+    if not samples:
+        raise ValueError("no sampled answers: their share and entropy are not defined")
+    wanted = question_key(answer)
+    return sum(question_key(sample) == wanted for sample in samples) / len(samples)
+
+
+def clusters(samples: Sequence[str]) -> list[int]:
+    """The cluster of each sample, numbered as they first appear."""
+    written = {question_key(sample): sample for sample in reversed(samples)}  # the first of each wording
+    cluster = {key: key for key in written}
+    for key, other in combinations(reversed(written), 2):
+        if cluster[key] != cluster[other] and same_answer(written[other], written[key]):
+            joined, into = cluster[other], cluster[key]
+            cluster |= {member: into for member, own in cluster.items() if own == joined}
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(cluster[question_key(sample)], len(numbers)) for sample in samples]
+
+
+def semantic_entropy(samples: Sequence[str]) -> float:
+    """Entropy of the clusters' shares, in nats."""
+    if not samples:
+        raise ValueError("no sampled answers: their share and entropy are not defined")
+    counts = Counter(clusters(samples)).values()
+    return sum(count / len(samples) * math.log(len(samples) / count) for count in counts)
 
 
 def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -> dict[str, Column]:

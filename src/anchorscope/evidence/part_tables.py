@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 from scipy.stats import norm
 
+from anchorscope.artefacts.schema import BAND, EVIDENCE_ITEM_SCHEMA, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.text import words
 from anchorscope.evidence.draws import Draws, areas, estimates
@@ -34,7 +35,6 @@ from anchorscope.evidence_parts.parts import (
 )
 from anchorscope.execute.solver import Solver
 from anchorscope.items import Item
-from anchorscope.schema import BAND, EVIDENCE_ITEM_SCHEMA, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
 
 Floats = NDArray[np.floating]
 Record = dict[str, object]
@@ -99,12 +99,9 @@ def parts_frame(parts: PartsOfDataset) -> pl.DataFrame:
 
 
 def _part_rows(parts: PartsOfDataset, intervention: str) -> Iterator[Record]:
-    shares = parts.at_headline(intervention)
-    where, method = parts.places[parts.headline], parts.method(intervention)
-    for part, share in shares.items():
-        band = share.mean_over(parts.band)
-        yield from _rows(parts, intervention, part, band, where, [BAND], f"{method}, layers {_layers(parts.band)}")
-        yield from _rows(parts, intervention, part, share, where, range(parts.n_layers), method)
+    method = parts.method(intervention)
+    for part, share in parts.at_headline(intervention).items():
+        yield from layer_rows(parts, intervention, part, share)
     everywhere = parts.needs[intervention][CUT]
     if len(everywhere.lost) == parts.n_layers:
         return
@@ -113,6 +110,14 @@ def _part_rows(parts: PartsOfDataset, intervention: str) -> Iterator[Record]:
             here = everywhere.take(slice(number * parts.n_layers, (number + 1) * parts.n_layers))
             for part, share in evidence_parts({CUT: here}).items():
                 yield from _rows(parts, intervention, part, share, place, range(parts.n_layers), method)
+
+
+def layer_rows(parts: PartsOfDataset, intervention: str, part: str, share: Share) -> Iterator[Record]:
+    """A share at the headline place: over the band, then layer by layer."""
+    where, method = parts.places[parts.headline], parts.method(intervention)
+    of_band = f"{method}, layers {_layers(parts.band)}"
+    yield from _rows(parts, intervention, part, share.mean_over(parts.band), where, [BAND], of_band)
+    yield from _rows(parts, intervention, part, share, where, range(parts.n_layers), method)
 
 
 def _rows(

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.artefacts.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.delta_p import (
     CellSums,
@@ -55,7 +56,6 @@ from anchorscope.evidence.scores import (
     words_only,
 )
 from anchorscope.progress import Progress
-from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
 from anchorscope.stats.estimate import Estimate, kappa
 
 Floats = NDArray[np.floating]

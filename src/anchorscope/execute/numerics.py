@@ -9,7 +9,8 @@ import hashlib
 import os
 import platform
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -34,7 +35,7 @@ _SHARED = 4  # leading tokens that they have in common
 
 @dataclass(frozen=True)
 class NumericsClass:
-    """What the bits of a batch hang on, besides the model and the batch."""
+    """What the bits of a batch depend on, besides the model and the batch."""
 
     device: str
     dtype: str
@@ -59,7 +60,7 @@ def numerics_of(lm: LanguageModel) -> NumericsClass:
         device=_device_name(lm),
         dtype=str(lm.dtype).removeprefix("torch."),
         threads=torch.get_num_threads() if on_cpu else 0,
-        versions=_versions(),
+        versions={name: metadata.version(name) for name in LIBRARIES},
         machine=platform.machine(),
         canary=canary(lm),
     )
@@ -107,7 +108,6 @@ class WorkerFacts:
     """Its id, new for every process."""
     host: str
     pid: int
-    version: str
     code: str
     """sha256 of the package."""
     files: Mapping[str, str]
@@ -120,8 +120,7 @@ class WorkerFacts:
 def own_facts(worker: str, files: Mapping[str, Any] | None, description: Any, fingerprint: str) -> WorkerFacts:
     """Those of this process."""
     hashes = {name: entry["sha256"] for name, entry in (files or {}).items()}
-    host, pid = socket.gethostname(), os.getpid()
-    return WorkerFacts(worker, host, pid, installed_version(), code_hash(), hashes, fingerprint, description)
+    return WorkerFacts(worker, socket.gethostname(), os.getpid(), code_hash(), hashes, fingerprint, description)
 
 
 def reason_to_refuse(
@@ -133,8 +132,8 @@ def reason_to_refuse(
     the user allows mixed ones. `files` are the model's on the machine that asks, where it has them.
     """
     where = f"A worker on {facts.host} (process {facts.pid})"
-    if (facts.version, facts.code) != (installed_version(), code_hash()):
-        return f"{where} has another version of anchorscope ({facts.version}); install the same one everywhere."
+    if facts.code != code_hash():
+        return f"{where} has another version of anchorscope; install the same one everywhere."
     expected = {name: entry["sha256"] for name, entry in files.items()} if files else facts.files
     if first is not None:
         expected = first.files
@@ -152,26 +151,23 @@ def reason_to_refuse(
 
 def differences(found: NumericsClass, expected: NumericsClass) -> str:
     """How two numerics classes differ, in plain words; empty where they do not."""
-    told = []
-    for name, what in (("device", "device"), ("dtype", "dtype"), ("machine", "processor")):
-        here, there = getattr(found, name), getattr(expected, name)
-        if here != there:
-            told.append(f"{what} {here} instead of {there}")
-    if found.threads != expected.threads:
-        told.append(f"{found.threads} threads instead of {expected.threads}")
-    for name in sorted({*found.versions, *expected.versions}):
-        here, there = found.versions.get(name), expected.versions.get(name)
-        if here != there:
-            told.append(f"{name} {here} instead of {there}")
-    if found.canary != expected.canary and not told:
-        told.append("the same small batch gives other bits")
-    return ", ".join(told)
+    pairs = [
+        ("device", found.device, expected.device),
+        ("dtype", found.dtype, expected.dtype),
+        ("processor", found.machine, expected.machine),
+        ("threads", found.threads, expected.threads),
+        *((name, found.versions.get(name), expected.versions.get(name)) for name in LIBRARIES),
+    ]
+    lines = [f"{name} {value} instead of {wanted}" for name, value, wanted in pairs if value != wanted]
+    if found.canary != expected.canary and not lines:
+        return "the same small batch gives other bits"
+    return ", ".join(lines)
 
 
 def refuse_other_class(
     found: NumericsClass, expected: NumericsClass | None, mixed: bool, tell: Callable[[str], None]
 ) -> None:
-    """Refuses to go on with a run whose numbers were begun elsewhere, unless that is allowed; then it is told."""
+    """Refuses to resume a run whose numbers were begun elsewhere, unless that is allowed; then it is reported."""
     other = "" if expected is None else differences(found, expected)
     if other and not mixed:
         raise UserError(
@@ -193,27 +189,11 @@ def code_hash() -> str:
     return digest.hexdigest()
 
 
-def installed_version() -> str:
-    """Of this package; a copy of its folder that was not installed has none."""
-    try:
-        return metadata.version("anchorscope")
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _versions() -> dict[str, str]:
-    return {name: metadata.version(name) for name in LIBRARIES}
-
-
 def _device_name(lm: LanguageModel) -> str:
     """The devices that a model's layers are on, in words: equal ones are counted."""
     places = dict.fromkeys(lm.layer_device(layer) for layer in range(lm.n_layers))
-    names = [torch.cuda.get_device_name(one) if one.type == "cuda" else _processor() for one in places]
-    return ", ".join(_counted(names))
-
-
-def _counted(names: Sequence[str]) -> list[str]:
-    return [name if names.count(name) == 1 else f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
+    names = Counter(torch.cuda.get_device_name(gpu) if gpu.type == "cuda" else _processor() for gpu in places)
+    return ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
 
 
 @cache

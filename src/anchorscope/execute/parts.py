@@ -1,15 +1,12 @@
-"""What shards give: plain arrays and records, by the kind of pass."""
+"""What shards of passes give, where it is more than the engine's own records."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.engine.capture import AnswerStats, AttentionMass, EdgeCounts
-from anchorscope.engine.decode import Decoded
-from anchorscope.engine.saliency import Saliency
 
 
 @dataclass(frozen=True)
@@ -40,33 +37,9 @@ class StatesPart:
 
 
 @dataclass(frozen=True)
-class DecodedPart:
-    """What the model wrote after each prompt, in their order."""
-
-    texts: list[Decoded]
-
-
-@dataclass(frozen=True)
-class SaliencyPart:
-    """Saliency of the items, in order."""
-
-    found: Saliency
-
-
-@dataclass(frozen=True)
 class ChoicesPart:
     """How likely the chosen tokens are."""
 
     prompts: Int[ndarray, " prompt"]
     """Indices of the prompts that were run."""
     log_probs: Float[ndarray, "prompt choice"]
-
-
-@dataclass(frozen=True)
-class DevicePart:
-    """What device work gave."""
-
-    found: Any
-
-
-Part = StatesPart | DecodedPart | SaliencyPart | ChoicesPart | DevicePart

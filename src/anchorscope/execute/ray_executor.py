@@ -14,27 +14,24 @@ import logging
 import os
 import pickle
 import secrets
-import shutil
 import socket
 import sys
 import time
-import traceback
 import uuid
+import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.executor import Description, ShardFolder, describe
+from anchorscope.execute.executor import Description, Executor, describe
 from anchorscope.execute.numerics import (
     NumericsClass,
     WorkerFacts,
@@ -43,15 +40,17 @@ from anchorscope.execute.numerics import (
     reason_to_refuse,
     refuse_other_class,
 )
-from anchorscope.execute.parts import Part
-from anchorscope.execute.worker import Shard, Worker
+from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.files import PARTIAL
-from anchorscope.models.devices import is_device_lost
+from anchorscope.models.devices import free_memory, is_device_lost
+from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
 from anchorscope.models.sources import ModelFiles, model_files
 from anchorscope.plan.passes import StatesPass
 from anchorscope.plan.state_files import FileTensor, file_of
 from anchorscope.progress import Progress, Silent
+
+T = TypeVar("T")
 
 PATIENCE = 1800.0
 """Seconds without any answer, or without a worker, after which a run gives up; what is done is kept."""
@@ -60,7 +59,6 @@ OVERDUE = 30.0, 4.0
 RESTARTS = 3
 """How often Ray starts a worker again that died."""
 _AHEAD = 2  # shards at a worker, so that it never waits
-_WINDOW = 4  # shards per worker that may be done before their turn
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -81,86 +79,68 @@ class WorkerJob:
     threads: int = 0
     """Threads of products on a CPU, which are part of the numbers; 0 leaves them as they are."""
 
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a shard has no part."""
-
-    kind: type[Exception]
-    text: str
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a worker answers to a shard."""
-
-    worker: str
-    """Its id, new after a restart."""
-    part: bytes | Failure
-    """Packed."""
-    states: int = 0
-    """Bytes of states that the worker wrote to the run folder."""
+    def load(self, progress: Progress | None = None) -> LanguageModel:
+        """The model."""
+        return load(self.model, self.dtype, self.device, self.trust_remote_code, progress)
 
 
 class RayWorker:
-    """The actor: a model, loaded when it is first needed."""
+    """The actor: a model, loaded when it is first needed. What it raises reaches the coordinator through Ray."""
 
     def __init__(self, job: WorkerJob) -> None:
         self._job, self._id = job, uuid.uuid4().hex
-        self._probes: tuple[Any, Any] = (None, None)
 
     @cached_property
     def _worker(self) -> Worker:
-        job = self._job
-        if job.threads:
-            torch.set_num_threads(job.threads)
-        return Worker(load(job.model, job.dtype, job.device, job.trust_remote_code))
+        if self._job.threads:
+            torch.set_num_threads(self._job.threads)
+        return Worker(self._job.load())
 
-    def facts(self) -> WorkerFacts | Failure:
+    def facts(self) -> WorkerFacts:
         """What this worker says of itself; the coordinator need not load the model."""
-        try:
-            lm, files = self._worker.lm, model_files(self._job.model)
-            return own_facts(self._id, files, describe(lm), lm.fingerprint())
-        except UserError as error:
-            return Failure(UserError, str(error))
+        lm = self._worker.lm
+        return own_facts(self._id, model_files(self._job.model), describe(lm), lm.fingerprint())
 
-    def run(self, packed: bytes, probes: Sequence[Any] = ()) -> Reply:
-        """The part of a packed shard; `probes` refers to those of its pass."""
+    def run(self, packed: bytes, probes: Sequence[Any] = ()) -> tuple[str, bytes]:
+        """This worker's id, new after a restart, and the packed part of a shard; `probes` refers to those of its
+        pass."""
+        shard: Shard = unpack(packed)
+        if isinstance(shard, StatesPass) and shard.probes is not None and probes:
+            shard = replace(shard, probes=replace(shard.probes, sets=_fetch(probes[0])))
         try:
-            shard: Shard = pickle.loads(packed)
-            if probes and isinstance(shard, StatesPass) and shard.probes is not None:
-                shard = replace(shard, probes=replace(shard.probes, sets=self._fetch(probes[0])))
             with full_disk_is_incomplete():
-                part = pack(self._worker.run(shard, Silent()))
-            return Reply(self._id, part, _written(shard))
-        except (UserError, Incomplete, MemoryRanOut) as error:
-            return Reply(self._id, Failure(type(error), str(error)))
-        except Exception as error:
+                return self._id, pack(self._worker.run(shard, Silent()))
+        except RuntimeError as error:
             if is_device_lost(error):
-                os._exit(1)  # nothing will run here any more; Ray starts another
-            return Reply(self._id, Failure(RuntimeError, traceback.format_exc()))
-
-    def _fetch(self, reference: Any) -> Any:
-        """The probes of a pass, fetched with its first shard."""
-        if reference != self._probes[0]:
-            import ray
-
-            self._probes = reference, pickle.loads(ray.get(reference))
-        return self._probes[1]
+                os._exit(1)  # nothing will run in this process any more; Ray starts another
+            raise
 
 
-class RayWorkers:
-    """The workers of one model; several runs may share them (a study does)."""
+@lru_cache(maxsize=1)
+def _fetch(reference: Any) -> Any:
+    """The probes of a pass, fetched with its first shard."""
+    import ray
+
+    return unpack(ray.get(reference))
+
+
+class RayExecutor(Executor):
+    """The workers of one model; several runs may use them in turn (those of a study do)."""
 
     def __init__(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> None:
         self.choice, self.job, self.tell = choice, job, tell
+        self._begun_with: Callable[[], NumericsClass | None] = lambda: None
         self.files: ModelFiles | None = model_files(job.model)
         self.admitted: dict[str, WorkerFacts] = {}
         """By the workers' ids."""
         self.other_classes: list[str] = []
-        self.silent: dict[int, Any] = {}
-        """Workers with a call that is overdue: they get nothing more until it is answered."""
-        self.done = self.lost = self.repeated = self.moved = self.states = 0
+        self.calls: dict[Any, _Call] = {}
+        """All that are not answered, those of earlier passes too: a worker with an overdue one gets nothing more."""
+        self.gone: set[int] = set()
+        """Workers that Ray does not start again."""
+        self.probes: tuple[Any, Any] = (None, None)
+        """Those of the last pass that had some, and the one copy of them in Ray's object store."""
+        self.count: Counter[str] = Counter()
         self._joined = False
         self._settings = contextlib.ExitStack()
 
@@ -181,16 +161,15 @@ class RayWorkers:
                 runtime_env={"env_vars": dict.fromkeys(_THREADS, str(self.job.threads)) if self.job.threads else {}},
             )
             actors = [actor.remote(self.job) for _ in range(self._number(ray))]
-            waiting = {actor.facts.remote(): None for actor in actors}
-            while waiting:
-                ready, _ = ray.wait(list(waiting), timeout=PATIENCE)
-                if not ready:
-                    raise UserError(
-                        f"{len(actors)} workers were asked for, and {len(actors) - len(waiting)} came within "
-                        f"{PATIENCE:g} s; ask for as many as there is room for with --workers. Nothing is lost."
-                    )
-                self._admit(_answer(ray, ready[0]))
-                del waiting[ready[0]]
+            calls = [actor.facts.remote() for actor in actors]
+            ready, missing = ray.wait(calls, num_returns=len(calls), timeout=PATIENCE)
+            if missing:
+                raise UserError(
+                    f"{len(actors)} workers were asked for, and {len(ready)} came within {PATIENCE:g} s; ask for as "
+                    f"many as there is room for with --workers. Nothing is lost."
+                )
+            for call in calls:
+                self._admit(call)
             return actors
         except BaseException:
             self.close()
@@ -210,23 +189,24 @@ class RayWorkers:
 
     def _number(self, ray: Any) -> int:
         """How many workers there are; refused where this machine has no room for them."""
-        has, cpus, gpus = ray.cluster_resources(), self._cpus, self._gpus(ray)
-        room = int(has.get("CPU", 0)) // cpus
-        if gpus:
-            room = min(room, int(has.get("GPU", 0)) // gpus)
+        resources, cpus, gpus = ray.cluster_resources(), self._cpus, self._gpus(ray)
+        all_cpus, all_gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
+        room = min(all_cpus // cpus, all_gpus // gpus) if gpus else all_cpus // cpus
         asked = self.choice.workers
         if not room or (asked is not None and self.choice.address is None and asked > room):
             raise UserError(
-                f"{asked or 1} workers of {cpus} cores and {gpus} GPUs were asked for, and Ray has "
-                f"{int(has.get('CPU', 0))} cores and {int(has.get('GPU', 0))} GPUs; ask for fewer --workers or "
-                f"--threads, or give the address of a cluster with --executor ray:HOST:PORT."
+                f"{asked or 1} workers of {cpus} cores and {gpus} GPUs were asked for, and Ray has {all_cpus} cores "
+                f"and {all_gpus} GPUs; ask for fewer --workers or --threads, or give the address of a cluster with "
+                f"--executor ray:HOST:PORT."
             )
         return asked or room
 
-    def _admit(self, facts: WorkerFacts | Failure) -> None:
+    def _admit(self, call: Any) -> WorkerFacts:
         """Refuses a worker whose code, weights or, without --mixed, numerics differ from the first one's."""
-        if isinstance(facts, Failure):
-            raise facts.kind(facts.text)
+        try:
+            facts: WorkerFacts = _get(call)
+        except WorkerLost as error:
+            raise Incomplete(f"A worker was lost while it started ({error}); run the same command again.") from None
         first = next(iter(self.admitted.values()), None)
         reason = reason_to_refuse(facts, first, self.files, self.choice.mixed)
         if reason is not None:
@@ -236,85 +216,29 @@ class RayWorkers:
             self.other_classes.append(other)
             self.tell(f"a worker of another numerics class takes part (--mixed): {other}; last digits may differ")
         self.admitted[facts.worker] = facts
+        return facts
 
-    def check(self, actor: Any, worker: str) -> None:
+    def check_restarted(self, actor: Any) -> None:
         """Admits a worker that was started again before its results are used."""
-        if worker not in self.admitted:
-            import ray
+        self.count["lost"] += 1
+        facts = self._admit(actor.facts.remote())
+        self.tell(f"a worker was lost and started again on {facts.host} (process {facts.pid}); its shard is repeated")
 
-            self.lost += 1
-            self._admit(_answer(ray, actor.facts.remote()))
-            facts = self.admitted[worker]
-            self.tell(
-                f"a worker was lost and started again on {facts.host} (process {facts.pid}); its shard is repeated"
-            )
-
-    def hear_silent(self) -> None:
-        """Workers that have answered are silent no longer; one that is lost for good stays so."""
-        import ray
-
-        for worker, call in list(self.silent.items()):
-            if ray.wait([call], timeout=0)[0]:
-                with contextlib.suppress(ray.exceptions.RayActorError):
-                    ray.get(call)
-                    del self.silent[worker]
-
-    def for_run(
-        self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
-    ) -> "RayExecutor":
-        """The executor of one run; messages go to its folder from now on."""
-        self.tell, self.done, self.lost, self.repeated, self.moved, self.states = folder.tell, 0, 0, 0, 0, 0
-        return RayExecutor(self, lowered, expected, folder.work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}")
-
-    def description(self) -> Description:
-        """The model that shards run on."""
-        self.actors  # noqa: B018 - they are there
-        return next(iter(self.admitted.values())).description
-
-    def counts(self) -> dict[str, Any] | None:
-        """What became of shards and workers, for the manifest; None where no worker was needed."""
-        if not self.admitted:
-            return None
-        return {
-            "executor": "ray",
-            "workers": len(self.actors),
-            "done": self.done,
-            "repeated": self.repeated,
-            "lost": self.lost,
-            "coordinator_bytes": self.moved,
-            "states_bytes": self.states,
-            "other_classes": list(self.other_classes),
-        }
-
-    def close(self) -> None:
-        """Ends the workers, and the local Ray, or leaves the cluster."""
-        if "ray" not in sys.modules:
-            return
-        import ray
-
-        for actor in self.__dict__.pop("actors", ()):
-            with contextlib.suppress(Exception):  # it is gone, or so is the cluster
-                ray.kill(actor, no_restart=True)
-        if self._joined:
-            self._joined = False
-            ray.shutdown()
-        self._settings.close()
-
-
-@dataclass
-class RayExecutor:
-    """Runs the passes of one run on workers."""
-
-    workers: RayWorkers
-    on_lowered: Callable[[int], None]
-    expected: Callable[[], NumericsClass | None]
-    folder: Path | None = None
-    _is_checked: bool = field(default=False, init=False)
+    def begin_run(
+        self,
+        work: Path,
+        tell: Callable[[str], None],
+        lowered: Callable[[int], None],
+        begun_with: Callable[[], NumericsClass | None],
+    ) -> None:
+        """States go to a new folder in `work` from now on; `begun_with` is the numerics class of a resumed run."""
+        self.tell, self.lowered, self._begun_with, self.count = tell, lowered, begun_with, Counter()
+        self.folder = work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
 
     @property
-    def n_workers(self) -> int:
+    def n_workers(self) -> int:  # type: ignore[override]
         """How many shards can run at the same time."""
-        return len(self.workers.actors)
+        return len(self.actors)
 
     def divide(self, work: Any) -> Sequence[Any]:
         """The batches of a pass; states that are kept go to files in the run folder."""
@@ -324,220 +248,235 @@ class RayExecutor:
         identity = self.describe().identity
         return work.writing_shards(self.folder, identity.d_model, identity.dtype, self.n_layers)
 
-    def forget_states(self) -> None:
-        """Removes all files of states."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def lowered(self, tokens: int) -> None:
-        """Memory ran out: from now on so many tokens run together."""
-        self.on_lowered(tokens)
-
-    @property
-    def n_layers(self) -> int:
-        """How many blocks the model has."""
-        return self.describe().planner.n_layers
-
     def describe(self) -> Description:
         """The model that shards run on."""
-        return self.workers.description()
+        self.actors  # noqa: B018 - they are started
+        return next(iter(self.admitted.values())).description
 
-    def map(self, shards: Sequence[Shard], progress: Progress) -> Generator[Part, None, None]:
+    def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
         """The part of each shard, in their order."""
-        workers = self.workers
-        if not self._is_checked:
-            refuse_other_class(self.describe().numerics, self.expected(), workers.choice.mixed, workers.tell)
-            self._is_checked = True
+        refuse_other_class(self.describe().numerics, self._begun_with(), self.choice.mixed, self.tell)
+        self._begun_with = lambda: None  # checked once
         title = getattr(shards[0], "title", "shards") if shards else "shards"
-        progress.start(f"{title} on {len(workers.actors)} workers", sum(map(_n_items, shards)))
+        progress.start(f"{title} on {self.n_workers} workers", sum(map(_n_items, shards)))
         try:
-            yield from _Handed(workers, shards, progress).parts()
+            return _Pass(self, shards, progress).run()
         finally:
             progress.finish()
 
+    def counts(self, n_items: int) -> dict[str, Any] | None:
+        """What became of shards, workers and bytes, for the manifest; None where no worker was needed."""
+        if not self.admitted:
+            return None
+        names = ("done", "repeated", "lost", "coordinator_bytes", "states_bytes")
+        numbers = {name: self.count[name] for name in names}
+        numbers["coordinator_bytes_per_item"] = self.count["coordinator_bytes"] // max(1, n_items)
+        return {"executor": "ray", "workers": len(self.actors), **numbers, "other_classes": list(self.other_classes)}
 
-class _Handed:
-    """The shards of one pass, and which worker has which."""
+    def close(self) -> None:
+        """Ends the workers, and the local Ray, or leaves the cluster."""
+        if "ray" not in sys.modules:
+            return
+        import ray
 
-    def __init__(self, workers: RayWorkers, shards: Sequence[Shard], progress: Progress) -> None:
+        for actor in self.__dict__.pop("actors", ()):
+            with contextlib.suppress(Exception):  # the actor or the cluster has ended already
+                ray.kill(actor, no_restart=True)
+        if self._joined:
+            self._joined = False
+            ray.shutdown()
+        self._settings.close()
+
+
+class _Call(NamedTuple):
+    """A shard that a worker was given."""
+
+    of: "_Pass"
+    shard: int
+    worker: int
+    since: float
+
+
+class _Pass:
+    """The shards of one pass: which wait, which are done."""
+
+    def __init__(self, workers: RayExecutor, shards: Sequence[Shard], progress: Progress) -> None:
         self.workers, self.shards, self.progress = workers, shards, progress
         self.waiting = deque(range(len(shards)))
-        self.calls: dict[Any, tuple[int, int, float]] = {}
-        """Shard, worker and time of every call under way."""
         self.done: dict[int, Part] = {}
-        self.given = 0
-        """Parts that were given."""
         self.lost: Counter[int] = Counter()
         """How often a worker was lost with a shard."""
         self.slowest = 0.0
-        self.probes: tuple[Any, Any] = (None, None)
-        """Those of the shards so far, and the one copy of them in Ray's object store."""
 
-    def parts(self) -> Iterator[Part]:
+    @property
+    def own_calls(self) -> list[_Call]:
+        """Calls for shards of this pass that are not done."""
+        return [call for call in self.workers.calls.values() if call.of is self and call.shard not in self.done]
+
+    def run(self) -> list[Part]:
         """All parts, in order."""
         import ray
 
         heard = time.monotonic()
-        while self.given < len(self.shards):
+        while len(self.done) < len(self.shards):
             self.hand_out()
-            ready = ray.wait(list(self.calls), timeout=OVERDUE[0] / 4)[0] if self.calls else []
-            for call in ready:
-                self.take(call, ray)
-                heard = time.monotonic()
-            if not ready and (not self.calls or time.monotonic() - heard > PATIENCE):
+            if not self.own_calls or time.monotonic() - heard > PATIENCE:
                 raise Incomplete(
                     f"No worker is left, or none has answered for {PATIENCE:g} s; what is done is kept: run the same "
                     f"command to resume."
                 )
-            while self.given in self.done:
-                yield self.done.pop(self.given)
-                self.given += 1
+            for reference in ray.wait(list(self.workers.calls), timeout=OVERDUE[0] / 4)[0]:
+                self.take(reference)
+                heard = time.monotonic()
+        return [self.done[shard] for shard in range(len(self.shards))]
 
     def hand_out(self) -> None:
-        """Gives every worker something to do: the next shard, or one that is overdue elsewhere."""
-        n_workers, now = len(self.workers.actors), time.monotonic()
-        self.workers.hear_silent()
-        at_worker = [_AHEAD if worker in self.workers.silent else 0 for worker in range(n_workers)]
-        for _, worker, _ in self.calls.values():
-            at_worker[worker] += 1
+        """Gives every worker that answers something to do: the next shard, or one that is overdue elsewhere."""
+        workers, limit, now = self.workers, max(OVERDUE[0], OVERDUE[1] * self.slowest), time.monotonic()
+        overdue = [call for call in workers.calls.values() if now - call.since > limit]
+        calls_at = Counter(call.worker for call in workers.calls.values())
+        calls_of = Counter(call.shard for call in self.own_calls)
+        late = [call.shard for call in self.own_calls if call in overdue and calls_of[call.shard] == 1]
+        free = sorted(set(range(len(workers.actors))) - workers.gone - {call.worker for call in overdue})
         for length in range(_AHEAD):
-            for worker in range(n_workers):
-                due = self.waiting and self.waiting[0] < self.given + _WINDOW * n_workers
-                if at_worker[worker] == length and due:
+            for worker in free:
+                if calls_at[worker] == length and self.waiting:
                     self.call(worker, self.waiting.popleft())
-                    at_worker[worker] += 1
-        idle = [worker for worker, count in enumerate(at_worker) if not count]
-        overdue = max(OVERDUE[0], OVERDUE[1] * self.slowest)
-        shards = Counter(shard for shard, _, _ in self.calls.values())
-        for call, (shard, slow, since) in sorted(self.calls.items(), key=lambda entry: entry[1][2]):
-            if idle and now - since > overdue and shards[shard] == 1:
-                self.workers.silent.setdefault(slow, call)
-                self.call(idle.pop(), shard)
-                self.workers.repeated += 1
-                self.workers.tell(f"a worker has not answered for {overdue:.0f} s; its shard is given to another")
+                    calls_at[worker] += 1
+        for worker, shard in zip((worker for worker in free if not calls_at[worker]), late, strict=False):
+            self.call(worker, shard)
+            workers.count["repeated"] += 1
+            workers.tell(f"a worker has not answered for {limit:.0f} s; its shard is given to another")
 
     def call(self, worker: int, shard: int) -> None:
-        """Hands a shard to a worker."""
-        content, probes = self.with_stored_probes(self.shards[shard])
-        packed = pack(content)
-        self.workers.moved += len(packed)
-        made = self.workers.actors[worker].run.remote(packed, probes)
-        self.calls[made] = (shard, worker, time.monotonic())
+        """Hands a shard to a worker, without its probes: all shards refer to the same copy of them."""
+        content, probes = self.shards[shard], tuple[Any, ...]()
+        if isinstance(content, StatesPass) and content.probes is not None:
+            if self.workers.probes[0] is not content.probes.sets:
+                import ray
 
-    def with_stored_probes(self, shard: Shard) -> tuple[Shard, Sequence[Any]]:
-        """A shard without its probes, and a reference to them: all shards of a pass have the same ones."""
-        if not isinstance(shard, StatesPass) or shard.probes is None:
-            return shard, ()
-        if self.probes[0] is not shard.probes.sets:
-            import ray
+                self.workers.probes = content.probes.sets, ray.put(self.packed(content.probes.sets))
+            probes = (self.workers.probes[1],)  # in a tuple, as Ray would fetch it again for every shard
+            content = replace(content, probes=replace(content.probes, sets=()))
+        reference = self.workers.actors[worker].run.remote(self.packed(content), probes)
+        self.workers.calls[reference] = _Call(self, shard, worker, time.monotonic())
 
-            packed = pack(shard.probes.sets)
-            self.workers.moved += len(packed)
-            self.probes = shard.probes.sets, ray.put(packed)
-        return replace(shard, probes=replace(shard.probes, sets=())), (self.probes[1],)  # in a tuple Ray leaves it be
+    def packed(self, value: Any) -> bytes:
+        """Something to send, as bytes that are counted."""
+        content = pack(value)
+        self.workers.count["coordinator_bytes"] += len(content)
+        return content
 
-    def take(self, call: Any, ray: Any) -> None:
-        """Takes an answer; the shard of a worker that is lost for good goes to another one."""
-        shard, worker, since = self.calls.pop(call)
-        actor = self.workers.actors[worker]
+    def take(self, reference: Any) -> None:
+        """Takes an answer, unless it is of an earlier pass or a second worker was faster."""
+        call = self.workers.calls.pop(reference)
+        is_wanted = call.of is self and call.shard not in self.done
         try:
-            reply = ray.get(call)
-            self.workers.check(actor, reply.worker)
-        except ray.exceptions.RayActorError as error:
-            return self.lose(shard, worker, _short(error))
-        except (ray.exceptions.RaySystemError, ray.exceptions.ObjectLostError, *_full(ray)) as error:
-            raise Incomplete(
-                f"Ray cannot move a shard ({_short(error)[:200]}); what is done is kept: give Ray more memory, and run "
-                f"the same command to resume."
-            ) from error
-        if isinstance(reply.part, Failure):
-            raise reply.part.kind(reply.part.text)
-        self.workers.moved += len(reply.part)
-        self.slowest = max(self.slowest, time.monotonic() - since)
-        if shard < self.given or shard in self.done:
-            return  # a second worker was faster
-        for other in [other for other, (same, _, _) in self.calls.items() if same == shard]:
-            del self.calls[other]
-        self.done[shard] = pickle.loads(reply.part)
-        self.workers.done += 1
-        self.workers.states += reply.states
-        self.progress.advance(_n_items(self.shards[shard]))
-
-    def lose(self, shard: int, worker: int, reason: str) -> None:
-        """A worker could not be started again, or not reached: it gets nothing more until it answers."""
-        self.workers.silent[worker] = self.workers.actors[worker].facts.remote()
-        self.workers.lost += 1
-        self.lost[shard] += 1
-        if self.lost[shard] > RESTARTS:
-            raise Incomplete(
-                f"{self.lost[shard]} workers were lost with the same shard ({reason}); what is done is kept: run the "
-                f"same command to resume."
-            )
-        self.workers.tell(f"a worker is lost ({reason[:120]}); its shard is given to another")
-        if not any(same == shard for same, _, _ in self.calls.values()):
-            self.waiting.appendleft(shard)
+            worker, part = _get(reference)
+            if is_wanted and worker not in self.workers.admitted:
+                self.workers.check_restarted(self.workers.actors[call.worker])
+        except WorkerLost as error:
+            self.workers.gone.add(call.worker)
+            self.workers.count["lost"] += 1
+            self.lost[call.shard] += is_wanted
+            if self.lost[call.shard] > RESTARTS:
+                raise Incomplete(
+                    f"{RESTARTS + 1} workers were lost with the same shard ({error}); what is done is kept: run the "
+                    f"same command to resume."
+                ) from error
+            self.workers.tell(f"a worker is lost ({str(error)[:120]}); its shard is given to another")
+            if is_wanted and all(other.shard != call.shard for other in self.own_calls):
+                self.waiting.appendleft(call.shard)
+        except Exception:
+            if is_wanted:
+                raise
+        else:
+            if is_wanted:
+                shard = self.shards[call.shard]
+                written = sum(rows.nbytes for rows in getattr(shard, "into", ()) if rows is not None)
+                self.slowest = max(self.slowest, time.monotonic() - call.since)
+                self.done[call.shard] = unpack(part)
+                self.workers.count.update(done=1, coordinator_bytes=len(part), states_bytes=written)
+                self.progress.advance(_n_items(shard))
 
 
-def _full(ray: Any) -> tuple[type[Exception], ...]:
-    """What Ray raises where its object store, or the disk that it spills to, is full."""
-    return ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError
+class WorkerLost(Exception):
+    """A worker could not be started again, or not be reached."""
 
 
 def _n_items(shard: Any) -> int:
     return int(getattr(shard, "n_items", 1))
 
 
-def _answer(ray: Any, call: Any) -> Any:
+def _get(reference: Any) -> Any:
+    """What a call gave; what a worker raised for the user is raised as it was."""
+    import ray
+
     try:
-        return ray.get(call, timeout=PATIENCE)
+        return ray.get(reference, timeout=PATIENCE)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, UserError | Incomplete | MemoryRanOut) else error from None
+    except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
+        raise WorkerLost(_short(error)) from error
     except ray.exceptions.RayError as error:
-        raise Incomplete(f"A worker was lost while it started ({_short(error)}); run the same command again.") from None
+        raise Incomplete(
+            f"Ray cannot move a shard ({_short(error)[:200]}); what is done is kept: give Ray more memory, and run the "
+            f"same command to resume."
+        ) from error
 
 
-@contextlib.contextmanager
-def shared(groups: "WorkerGroups | None") -> Iterator["WorkerGroups"]:
-    """Those that were given, which stay open, or new ones, which are closed at the end."""
-    if groups is not None:
-        yield groups
-        return
-    own = WorkerGroups()
-    try:
-        yield own
-    finally:
-        own.close()
+class WarmModels:
+    """The model of a command's runs, loaded once for all runs that follow each other with it: in this process, or on
+    workers. Only one model is held, as it may fill all devices."""
 
+    def __init__(self) -> None:
+        self._held: dict[Any, Any] = {}
 
-@dataclass
-class WorkerGroups:
-    """The workers of a command, kept for every run of the same model; only one group is open, as it may fill all
-    devices."""
+    def load(self, job: WorkerJob, progress: Progress) -> tuple[LanguageModel, Description]:
+        """The model in this process, described right after it was loaded."""
 
-    open: dict[tuple[Choice, WorkerJob], RayWorkers] = field(default_factory=dict)
+        def load_model() -> tuple[LanguageModel, Description]:
+            lm = job.load(progress)
+            return lm, describe(lm)
 
-    def of(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> RayWorkers:
-        """The workers that run this model this way; those of another model are let go."""
-        if (choice, job) not in self.open:
+        return self._hold(job, load_model)
+
+    def workers(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> RayExecutor:
+        """The workers that run this model this way."""
+        return self._hold((choice, job), lambda: RayExecutor(choice, job, tell))
+
+    def _hold(self, key: Any, make: Callable[[], T]) -> T:
+        if key not in self._held:
             self.close()
-            self.open[choice, job] = RayWorkers(choice, job, tell)
-        return self.open[choice, job]
+            self._held[key] = make()
+        value: T = self._held[key]
+        return value
 
     def close(self) -> None:
-        """Ends all workers."""
-        for group in self.open.values():
-            group.close()
-        self.open.clear()
+        """Ends all workers, and lets the model go."""
+        for value in self._held.values():
+            if isinstance(value, RayExecutor):
+                value.close()
+        if self._held:
+            self._held.clear()
+            free_memory()
 
 
 # What travels.
 
 
 def pack(value: Any) -> bytes:
-    """A shard or a part as bytes; a tensor that lies in a file as the file's name."""
+    """A shard or a part as compressed bytes: items share their first tokens. A tensor in a file is its name."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, 5)
     pickler.dispatch_table = copyreg.dispatch_table.copy() | {Tensor: _reduce_tensor}
     pickler.dump(value)
-    return stream.getvalue()
+    return zlib.compress(stream.getbuffer(), 1)
+
+
+def unpack(content: bytes) -> Any:
+    """The shard or the part."""
+    return pickle.loads(zlib.decompress(content))
 
 
 def _reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
@@ -548,14 +487,8 @@ def _reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ..
     return _make_tensor, (flat.view(-1).view(torch.uint8).numpy(), tensor.dtype, tuple(tensor.shape))
 
 
-def _make_tensor(content: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+def _make_tensor(content: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(content).view(dtype).reshape(shape)
-
-
-def _written(shard: Shard) -> int:
-    """Bytes of states that a shard has written."""
-    files = [rows for rows in shard.into if rows is not None] if isinstance(shard, StatesPass) else []
-    return sum(rows.nbytes for rows in files)
 
 
 @contextlib.contextmanager

@@ -1,13 +1,12 @@
 """Whole passes: handed to an executor, their parts merged by item.
 
 Only then is it checked that no cut passed in silence. Where memory runs out, on whichever worker, the whole pass is
-planned anew with half the tokens and run from its beginning, so that its numbers do not hang on where that happened.
+planned again with half the tokens and run from its beginning, so that its numbers do not depend on where it happened.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.executor import Executor
-from anchorscope.execute.parts import ChoicesPart, DecodedPart, SaliencyPart, StatesPart, VariantPart
+from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.execute.worker import Pass
 from anchorscope.plan.passes import (
     AnswersPass,
@@ -38,17 +37,11 @@ from anchorscope.progress import Progress
 if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
     from anchorscope.spans.question_spans import Write
 
-P = TypeVar("P")
-R = TypeVar("R")
-
 
 def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
     """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
 
-    def merge(found: Iterator[tuple[StatesPass, StatesPart]]) -> StatesPart:
-        return merge_states([placed(shard.items, part) for shard, part in found])
-
-    return _run(executor, work, progress, StatesPart, merge)
+    return merge_states([placed(shard.items, part) for shard, part in _run(executor, work, progress)])
 
 
 def merge_states(parts: Sequence[StatesPart]) -> StatesPart:
@@ -133,8 +126,8 @@ def _spoken(
 def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:
     """What the model writes after each prompt."""
     found: dict[int, Decoded] = {}
-    for shard, part in _run(executor, work, progress, DecodedPart, list):
-        found.update(zip(shard.items or range(len(part.texts)), part.texts, strict=True))
+    for shard, texts in _run(executor, work, progress):
+        found.update(zip(shard.items or range(len(texts)), texts, strict=True))
     return [found[index] for index in range(len(work.prompts))]
 
 
@@ -150,7 +143,7 @@ def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
     """Saliency of all items of a pass."""
-    parts = [(shard.items, part.found) for shard, part in _run(executor, work, progress, SaliencyPart, list)]
+    parts = [(shard.items, part) for shard, part in _run(executor, work, progress)]
     if len(parts) == 1 and not parts[0][0]:
         return refuse_no_gradient(parts[0][1])
     first = parts[0][1]
@@ -163,31 +156,19 @@ def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> 
 def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
     """Log-probabilities of the chosen tokens after every prompt, in the order of the prompts."""
     found = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
-    for shard, part in _run(executor, work, progress, ChoicesPart, list):
+    for shard, part in _run(executor, work, progress):
         found[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
     return found
 
 
-def _run(
-    executor: Executor, work: Any, progress: Progress, kind: type[P], merge: Callable[[Iterator[tuple[Any, P]]], R]
-) -> R:
-    """What is merged from every shard of a pass and its part, as they come.
-
-    Where memory ran out, all of them come again, planned smaller, and are merged anew.
-    """
+def _run(executor: Executor, work: Any, progress: Progress) -> list[tuple[Any, Any]]:
+    """Every shard of a pass and its part; where memory ran out, all of the pass, planned smaller, is run again."""
     while True:
         try:
             shards = executor.divide(work)
-            with closing(executor.map(shards, progress)) as parts:  # workers are free, whatever the merge meets
-                return merge(zip(shards, _checked(parts, kind), strict=True))
+            return list(zip(shards, executor.map(shards, progress), strict=True))
         except MemoryRanOut:
             work = _halved(executor, work)
-
-
-def _checked(parts: Iterable[Any], kind: type[P]) -> Iterator[P]:
-    for part in parts:
-        assert isinstance(part, kind), f"a worker gave {type(part).__name__} where {kind.__name__} was due"
-        yield part
 
 
 def _halved(executor: Executor, work: Pass) -> Pass:

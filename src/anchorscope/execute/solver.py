@@ -15,7 +15,6 @@ from torch import Tensor
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.numerics import NumericsClass
-from anchorscope.execute.parts import DevicePart
 from anchorscope.plan.passes import DeviceWork
 from anchorscope.probes.chunks import ChunkPlan, plan_chunks
 from anchorscope.progress import Progress, Silent
@@ -55,7 +54,7 @@ class Solver:
             for title, arguments in zip(titles, calls, strict=True)
         ]
         try:
-            return [_found(part) for part in self.executor.map(works, self.progress)]
+            return self.executor.map(works, self.progress)
         except MemoryRanOut as error:
             raise UserError(
                 f"Memory of a worker does not suffice for {titles[0]}; give workers more of it, or ask fewer questions "
@@ -87,11 +86,6 @@ class Solver:
         size = at_once.problems * -(-n_chunks // (2 * self.executor.n_workers))
         blocks = problems.split(size)
         return self.each(function, [(block, at_once, *arguments) for block in blocks], [title] * len(blocks))
-
-
-def _found(part: Any) -> Any:
-    assert isinstance(part, DevicePart), f"a worker gave {type(part).__name__} where DevicePart was due"
-    return part.found
 
 
 def _plan_chunks(

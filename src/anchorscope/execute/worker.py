@@ -1,7 +1,9 @@
 """A worker owns a model and runs shards: planned passes go in, parts come out."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,19 +11,34 @@ from torch import Tensor
 
 from anchorscope.answers.generate import Ending
 from anchorscope.engine.batching import MOST_AT_ONCE
-from anchorscope.engine.capture import AttentionSums, capture
-from anchorscope.engine.decode import choice_log_probs, decode
+from anchorscope.engine.capture import STATISTICS, AnswerStats, AttentionSums, capture
+from anchorscope.engine.decode import Decoded, choice_log_probs, decode
 from anchorscope.engine.forward import Prefix, compute_prefix
-from anchorscope.engine.saliency import saliency
+from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import MemoryRanOut
-from anchorscope.execute.collected import Collected
-from anchorscope.execute.parts import ChoicesPart, DecodedPart, DevicePart, Part, SaliencyPart, StatesPart
-from anchorscope.models.devices import free_memory, is_out_of_memory
+from anchorscope.execute.parts import ChoicesPart, StatesPart, VariantPart
+from anchorscope.models.devices import (
+    Fetched,
+    ToHost,
+    copy_rows,
+    empty_on_host,
+    free_memory,
+    is_out_of_memory,
+    to_device,
+)
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.wrapping import without_knowledge
-from anchorscope.plan.passes import ChoicesPass, DecodePass, DeviceWork, OutOfFoldProbes, SaliencyPass, StatesPass
+from anchorscope.plan.passes import (
+    ChoicesPass,
+    DecodePass,
+    DeviceWork,
+    OutOfFoldProbes,
+    Place,
+    SaliencyPass,
+    StatesPass,
+)
 from anchorscope.probes.crossfit import Scorer
 from anchorscope.progress import Progress
 
@@ -31,6 +48,8 @@ Pass = StatesPass | DecodePass | SaliencyPass | ChoicesPass
 """A pass, whole or one batch of it."""
 Shard = Pass | DeviceWork
 """What a worker is given: a pass, or work that needs the device without the model."""
+Part = Any
+"""What it gives: `StatesPart`, `ChoicesPart`, a list of `Decoded`, `Saliency`, or what the work returned."""
 
 
 class Worker:
@@ -39,7 +58,7 @@ class Worker:
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
         self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
-        self._scorers: dict[tuple[int, ...], Scorer] = {}
+        self._scorer_of: tuple[Any, Scorer | None] = (None, None)
 
     @cached_property
     def without_knowledge(self) -> "Worker":
@@ -58,7 +77,7 @@ class Worker:
                 if isinstance(shard, DecodePass):
                     return self._decode(shard, progress)
                 if isinstance(shard, DeviceWork):
-                    return DevicePart(shard.run(progress))
+                    return shard.run(progress)
                 if isinstance(shard, ChoicesPass):
                     return self._choices(shard, progress)
                 return self._saliency(shard, progress)
@@ -74,12 +93,11 @@ class Worker:
 
     def _scorer(self, probes: OutOfFoldProbes) -> Scorer:
         """Probes go to the device once: all shards of a pass bring the same ones."""
-        key = tuple(id(one) for row in probes.sets for one in row)
-        known = self._scorers.get(key)
-        if known is None:
-            self._scorers = {key: (known := Scorer(probes.sets, probes.folds, self.lm.device))}
-            self._held = probes.sets  # as long as they are known by their identity
-        return known.for_folds(probes.folds)
+        sets, scorer = self._scorer_of
+        if scorer is None or sets is not probes.sets:
+            scorer = Scorer(probes.sets, probes.folds, self.lm.device)
+            self._scorer_of = probes.sets, scorer
+        return scorer.for_folds(probes.folds)
 
     def _states(self, shard: StatesPass, progress: Progress) -> StatesPart:
         scorer = None if shard.probes is None else self._scorer(shard.probes)
@@ -122,21 +140,19 @@ class Worker:
         attention = {item: mass for one in weighed for item, mass in one.masses(shard.sequences).items()}
         return StatesPart(tuple(parts), counts, log_probs, attention)
 
-    def _decode(self, shard: DecodePass, progress: Progress) -> DecodedPart:
+    def _decode(self, shard: DecodePass, progress: Progress) -> list[Decoded]:
         ending = Ending(self.lm, shard.ending)
-        return DecodedPart(
-            decode(
-                self.lm,
-                shard.prompts,
-                self.prefix(shard.prefix),
-                shard.batches,
-                shard.max_new_tokens,
-                ending.is_end,
-                progress,
-                min(shard.batch_tokens, MOST_AT_ONCE),
-                shard.title,
-                shard.sampling,
-            )
+        return decode(
+            self.lm,
+            shard.prompts,
+            self.prefix(shard.prefix),
+            shard.batches,
+            shard.max_new_tokens,
+            ending.is_end,
+            progress,
+            min(shard.batch_tokens, MOST_AT_ONCE),
+            shard.title,
+            shard.sampling,
         )
 
     def _choices(self, shard: ChoicesPass, progress: Progress) -> ChoicesPart:
@@ -146,7 +162,7 @@ class Worker:
         run = sorted(prompt for batch in shard.batches for prompt in batch)
         return ChoicesPart(np.array(run, dtype=np.int64), found[run].numpy())
 
-    def _saliency(self, shard: SaliencyPass, progress: Progress) -> SaliencyPart:
+    def _saliency(self, shard: SaliencyPass, progress: Progress) -> Saliency:
         device, site = self.lm.device, SITES.index(shard.site)
         # Copies: torch does not go back through tensors that were made in inference mode.
         weight, bias = shard.weight.clone().to(device), shard.bias.clone().to(device)
@@ -157,7 +173,7 @@ class Worker:
             read = states[torch.arange(len(batch), device=device), 0, site, layers[items]]
             return (read.float() * weight[items]).sum(dim=-1) + bias[items]
 
-        found = saliency(
+        return saliency(
             self.lm,
             shard.sequences,
             self.prefix(shard.prefix),
@@ -168,4 +184,72 @@ class Worker:
             progress,
             shard.title,
         )
-        return SaliencyPart(found)
+
+
+class Collected:
+    """What one variant's batches bring: all are received, then the device is asked, then the part is there."""
+
+    def __init__(
+        self, lm: LanguageModel, shard: StatesPass, variant: int, keep: Sequence[Place], scorer: Scorer | None
+    ) -> None:
+        run = shard.run_by(variant)
+        self.items = np.array(run, dtype=np.int64)
+        self._slot = {item: slot for slot, item in enumerate(run)}
+        self._places = tuple(keep)
+        self._states: Tensor | None = None
+        if self._places:
+            n_layers = lm.n_layers if shard.n_layers is None else shard.n_layers
+            self._states = empty_on_host((len(self._places), n_layers, len(run), lm.d_model), lm.dtype)
+        self._to_host = ToHost(partial(_put_into, self._states))  # no method: a cycle would hold all until it is found
+        self._device, self._scorer = lm.device, scorer
+        self._only = None if shard.probes is None else shard.probes.only
+        self._logits: Tensor | None = None
+        self._answers: list[Tensor] = []
+        self._answered: list[int] = []  # the items that these are of
+        self._lengths: list[int] = []
+
+    def receive(self, batch: list[int], states: Tensor) -> None:
+        """Where memory ran out within a batch that may be divided, some items come twice: the last time counts."""
+        slots = [self._slot[item] for item in batch]
+        if self._scorer is not None:
+            scores = self._scorer.score(batch, states)
+            if self._only is not None:
+                position, site, probe = (slice(one, one + 1) for one in self._only)
+                scores = scores[:, position, site, probe]
+            if self._logits is None:
+                self._logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
+            self._logits[to_device(torch.as_tensor(slots), scores.device)] = scores
+        if not self._places:
+            return
+        rows = [states[:, position, site].transpose(0, 1) for position, site in self._places]
+        self._to_host.put(slots, torch.stack(rows))  # a copy, turned by the device
+
+    def receive_answers(self, batch: list[int], found: Tensor, lengths: list[int]) -> None:
+        """The statistics of the answers of a batch."""
+        self._answers.append(found)
+        self._answered += batch
+        self._lengths += lengths
+
+    def fetch(self) -> None:
+        """Asks the device for what is still there, once, when all batches have come."""
+        answers = torch.cat([torch.empty(len(STATISTICS), 0, device=self._device), *self._answers], dim=1)
+        logits = [] if self._logits is None else [self._logits]
+        self._fetched = Fetched([answers, *logits], self._device)
+        self._answers.clear()
+
+    def answers(self) -> AnswerStats:
+        """The statistics of all items' answers, in their order; waits for the device."""
+        found = AnswerStats(np.array(self._lengths, dtype=np.int64), *self._fetched.get()[0].numpy())
+        place = {item: index for index, item in enumerate(self._answered)}
+        return found.take([place[item] for item in self.items.tolist()])
+
+    def part(self, answers: AnswerStats | None) -> VariantPart:
+        """All of it, with the statistics of answers where they are wanted; waits for the device."""
+        self._to_host.finish()
+        logits = None if self._logits is None else self._fetched.get()[1].numpy().copy()
+        return VariantPart(self.items, logits, self._states, answers)
+
+
+def _put_into(whole: Tensor | None, slots: list[int], states: Tensor) -> None:
+    assert whole is not None
+    copy_rows(whole, slots, states)

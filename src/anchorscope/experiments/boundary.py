@@ -7,12 +7,16 @@ items represent.
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
 from anchorscope.answers.generate import TOO_LONG
-from anchorscope.answers.template import allow_dont_know, says_dont_know
-from anchorscope.datasets.question import POPULARITY, Question, log_popularity
+from anchorscope.answers.template import FEW_SHOT, INSTRUCTION, Example, Template, split_head
+from anchorscope.datasets.question import Question
 from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
@@ -117,6 +121,104 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str |
     )
     answers = run_answers(inputs.executor, work, inputs.progress)
     return [None if answer.status == TOO_LONG else answer.text for answer in answers]
+
+
+ALLOWED = "I don't know"
+PERMISSION = f"If you do not know the answer, say: {ALLOWED}"
+UNANSWERABLE = (
+    Example("In which year was the harbour of Quelvorn Brask opened?", ALLOWED, "Quelvorn Brask"),
+    Example("Who painted The Nettle King of Ostrelle?", ALLOWED, "The Nettle King of Ostrelle"),
+)
+"""Questions about places and works that do not exist."""
+
+
+def allow_dont_know(template: Template) -> Template:
+    """The template with the permission; if it has examples, with two unanswerable ones among them."""
+    head, parts = template.head, split_head(template)
+    if parts is not None:
+        before, turns = parts
+        like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
+        shown = [
+            shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
+            for example in UNANSWERABLE
+        ]
+        head = "".join([before, turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
+    if INSTRUCTION in head:
+        return replace(template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1))
+    return replace(template, head=f"{PERMISSION}.\n\n{head}")
+
+
+_I = r"(?:i |we |it |this |that )?(?:really |honestly |truly |simply |just )?"
+_AM = r"(?:i am |i'm |im |we are |we're )?(?:really |honestly |truly )?"
+_IT_IS = r"(?:(?:it|that|this|the answer|the exact answer)(?: is|'s) )?(?:currently |still |simply )?"
+_TOLD = r"(?:information|data|evidence|record|records|answer|context)"
+_APOLOGY = re.compile(
+    r"(?:(?:i am |i'm )?(?:very |so )?sorry|i apologi[sz]e|unfortunately|honestly|well|as an? [a-z ]{2,40}?)"
+    r"(?:[,.;:!]+ ?(?:but )?| but )",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(
+    rf"{_I}(?:do not|don't|dont|did not|didn't) (?:really |actually |currently )?"
+    rf"(?:know|recall|remember|have (?:an idea|an answer|a clue|any|enough|sufficient|access to))"
+    rf"|{_AM}(?:not (?:entirely |quite |really |completely |too )?(?:sure|certain|aware of|able to)|unsure|uncertain"
+    rf"|unable to|unaware of)"
+    rf"|{_I}(?:cannot|can not|can't|cant|could not|couldn't)"
+    rf" (?:answer|say|tell|determine|find|recall|remember|be (?:answered|known|determined))"
+    rf"|(?:i |we )?(?:have )?(?:absolutely )?no (?:idea|clue)"
+    rf"|(?:i have |there is |there's )?(?:no|not enough|insufficient) {_TOLD}",
+    re.IGNORECASE,
+)
+_STATE = re.compile(
+    rf"{_IT_IS}(?:unknown|unclear|uncertain|undetermined|not (?:exactly |precisely |yet )?(?:known|clear))|n/a",
+    re.IGNORECASE,
+)
+_STATE_GOES_ON = re.compile(
+    r" (?:to (?:me|us|anyone)|at (?:this|the) (?:time|moment)|from|because|as|since|who|what|where|when|which|whether"
+    r"|how|if|for|but)\b"
+)
+_ENDS = re.compile(r"\s*(?:$|[.,;:!?…)\]\"]|[–—-]\s|\()")
+_QUOTES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "`": "'", "“": '"', "”": '"'})
+_OUTSIDE = " \t\"'*_([{<«»>}])"
+
+
+def says_dont_know(text: str) -> bool:
+    """Whether an answer is a phrase such as "unknown", or begins with one such as "I don't know who wrote it", and
+    isn't a name such as "Unknown Pleasures"."""
+    answer = " ".join(text.translate(_QUOTES).split()).strip(_OUTSIDE)
+    if answer.isupper():
+        answer = answer.lower()  # all capitals say nothing about names
+    while apology := _APOLOGY.match(answer):
+        answer = answer[apology.end() :].strip(_OUTSIDE)
+    sentence, state = _SENTENCE.match(answer), _STATE.match(answer)
+    if sentence is not None and _goes_on(answer[sentence.end() :]):
+        return True
+    return state is not None and (
+        bool(_ENDS.match(answer[state.end() :])) or bool(_STATE_GOES_ON.match(answer[state.end() :]))
+    )
+
+
+def _goes_on(rest: str) -> bool:
+    """Whether a sentence may continue, or end, like this: with a mark or a small letter; a title has a capital."""
+    return bool(_ENDS.match(rest)) or (rest.startswith(" ") and rest[1:2].islower())
+
+
+POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
+"""Columns with a subject's popularity; the first one present counts."""
+
+
+def log_popularity(question: Question) -> float:
+    """log10 of the subject's popularity; NaN without a number above 0."""
+    named = {str(name).strip().lower().replace(" ", "_"): value for name, value in question.metadata.items()}
+    for name in POPULARITY:
+        value = named.get(name)
+        if isinstance(value, bool) or value is None:
+            continue
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        return math.log10(number) if 0 < number < math.inf else math.nan
+    return math.nan
 
 
 def _known_values(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:

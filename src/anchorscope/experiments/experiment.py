@@ -6,7 +6,7 @@ without torch: functions that compute import torch themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -110,6 +110,10 @@ class ExperimentInputs:
     planner: Planner
     device: str
     progress: Progress
+    sources: Callable[[], Mapping[str, NDArray[np.floating]]] = dict
+    """What was measured of every source, see `evidence/sources.py`; empty where items have none."""
+    band: Sequence[int] = ()
+    """Layers whose AUC is within one standard error of the best."""
 
     @property
     def n(self) -> int:

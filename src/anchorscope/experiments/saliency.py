@@ -5,9 +5,7 @@ keys in E_Q (`question_to_answer`). A is the attention weight after the softmax;
 fold. `share` is the sum over the keys in E_Q divided by that over all.
 
 L is the probe's log-odds (`log_odds`), or its cross-entropy with the true label (`loss`), as in the paper. S(loss) =
-P(wrong label) · S(log_odds): an item of which the probe is sure has an S(loss) near zero, whatever its pathway. Folds
-have their own probes and depths, which can make modes: `dip_within_folds` is the dip of log10 S minus its fold's
-median.
+P(wrong label) · S(log_odds): an item of which the probe is sure has an S(loss) near zero, whatever its pathway.
 """
 
 from __future__ import annotations
@@ -20,30 +18,21 @@ import polars as pl
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED, at_reference
 from anchorscope.experiments import section
-from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.statistics import FEW, METHOD, Floats, Indices, pathway_aucs, too_few
+from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues
+from anchorscope.experiments.statistics import FEW, Floats, Indices, pathway_aucs
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import INK
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
 from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import above
-from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.modes import SAMPLES, density_grid, dip, dip_p_value, dips, gaussian_density
 
 LOSS, LOG_ODDS = "loss", "log_odds"
 """What is differentiated: the probe's cross-entropy with the true label, or its log-odds."""
 _QUESTION = "question"  # E_Q, among the sets of keys
-DRAWS = 200
-"""Draws behind the standard error of a dip; each is as much work as a sample."""
-_DIP = (
-    f"p by {SAMPLES:,} uniform samples of as many independent values; interval ± 1.96 standard errors, {METHOD} "
-    f"({DRAWS} draws)"
-)
-_LARGEST_DIP, _Z = 0.25, 1.959964  # of any distribution; standard errors either side of an interval
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    """Saliency of each item, how well it separates the pathways, and its modes."""
+    """Saliency of each item, and how well it separates the pathways."""
     return analyse(inputs, *measure_flow(inputs, inputs.some_items()))
 
 
@@ -85,15 +74,10 @@ def wrong_probability(inputs: ExperimentInputs) -> Floats:
 def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
     """All statistics of measured saliency: S of the log-odds, and its share."""
     sums = {LOSS: flow * wrong_probability(inputs), LOG_ODDS: flow}
-    logs = {name: np.log10(np.where(values > 0, values, np.nan)) for name, values in sums.items()}
     parts = [
         *(pathway_aucs(inputs, "auc", name, values) for name, values in sums.items()),
         pathway_aucs(inputs, "auc_share", LOG_ODDS, share),
-        *(dip_tests(inputs, name, values) for name, values in logs.items()),
     ]
-    zeros, n = int((flow == 0).sum()), int(np.isfinite(flow).sum())
-    if zeros:
-        parts.append(([], [f"dip: in {zeros} of {n} items exactly nothing flows from the exact tokens to the answer"]))
     values = [("question_to_answer", name, each) for name, each in sums.items()] + [("share", LOG_ODDS, share)]
     return Found(
         tuple(row for rows, _ in parts for row in rows),
@@ -103,27 +87,6 @@ def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
         ),
         tuple(dict.fromkeys(reason for _, reasons in parts for reason in reasons)),
     )
-
-
-def dip_tests(inputs: ExperimentInputs, variant: str, values: Floats) -> tuple[list[Statistic], list[str]]:
-    """`dip` of values [item], and of values minus their fold's median, without NaN.
-
-    A resample's repeated values make its dip larger, so the interval comes from the standard error, not from
-    percentiles.
-    """
-    items = np.flatnonzero(np.isfinite(values))
-    if len(items) < FEW:
-        return [], [f"dip: {too_few(len(items))}"]
-    values, folds = values[items], inputs.measured.folds[items]
-    centres = np.array([np.median(values[folds == fold]) for fold in folds])
-    counts = inputs.draws.take(items).counts[:, 1 : 1 + DRAWS].cpu().numpy().T
-    rows = []
-    for quantity, numbers in (("dip", values), ("dip_within_folds", values - centres)):
-        value, error = dip(numbers), float(np.nanstd(dips(numbers, counts)))
-        low, high = max(0.0, value - _Z * error), min(_LARGEST_DIP, value + _Z * error)
-        p = dip_p_value(value, len(items), inputs.setting.seed)
-        rows.append(Statistic(quantity, Estimate(value, low, high, len(items), _DIP), variant, truth="all", p_value=p))
-    return rows, []
 
 
 EXPERIMENT = Experiment(
@@ -156,13 +119,17 @@ def _items(findings: Findings) -> pl.DataFrame:
 
 def _figure_rows(findings: Findings) -> pl.DataFrame:
     """The density of all items and of each pathway, whose area is its share of the items."""
+    from scipy.stats import gaussian_kde  # only here: it takes a second
+
     frames = [pl.DataFrame(schema=_DRAWN)]
     for (dataset, variant), rows in _items(findings).group_by("dataset", "variant", maintain_order=True):
-        grid = density_grid(rows["log"].to_numpy())
+        logs = rows["log"].to_numpy()
+        margin = 4 * np.std(logs) * len(logs) ** -0.2 or 1.0  # where a Gaussian of about that width is nearly 0
+        grid = np.linspace(logs.min() - margin, logs.max() + margin, 256)
         for part in _STYLES:
             values = (select(rows, pathway_corrected=part) if part in GROUPS else rows)["log"].to_numpy()
-            heights = gaussian_density(values, grid) * len(values) / rows.height
-            if len(values) >= FEW and np.isfinite(heights).all():
+            if len(values) >= FEW and np.ptp(values) > 0:
+                heights = gaussian_kde(values, "silverman")(grid) * len(values) / rows.height
                 columns = (dataset, variant, part, len(values), grid, heights)
                 frames.append(pl.DataFrame(dict(zip(_DRAWN, columns, strict=True)), schema=_DRAWN))
     return pl.concat(frames)
@@ -225,8 +192,7 @@ SECTION = section.SectionSpec(
     ),
     tables=(
         section.TableSpec(
-            "How well it finds the Q-Anchored items (AUC, 0.5 is guessing), and whether log10 S has one hump (a small "
-            "p of the dip speaks against it)",
+            "How well it finds the Q-Anchored items (AUC, 0.5 is guessing)",
             (section.Key("variant", "of", LOSSES),),
             (
                 section.value("AUC", section.three_digits, quantity="auc"),
@@ -234,10 +200,6 @@ SECTION = section.SectionSpec(
                 section.p_value(quantity="auc_within_truth"),
                 section.value("of its share", section.three_digits, quantity="auc_share_within_truth"),
                 section.items(quantity="auc"),
-                section.value("dip", section.three_digits, quantity="dip"),
-                section.p_value(quantity="dip"),
-                section.value("dip within folds", section.three_digits, quantity="dip_within_folds"),
-                section.p_value(quantity="dip_within_folds"),
             ),
         ),
     ),

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.answers.template import CONTEXT, THINKING
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.interventions.intervention import NOISE_ITEMS, Intervention
@@ -72,9 +73,12 @@ def question_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[i
 
 
 def random_candidates(item: Item) -> list[int]:
-    """Between prefix and answer, outside E_Q; never the first token, which models use as a sink for idle attention."""
+    """Between prefix and answer, outside E_Q and what else the answer may rest on (passages, thinking).
+
+    Never the first token, which models use as a sink for idle attention.
+    """
     located = item.located
-    exact = set(located.question_tokens)
+    exact = {*located.question_tokens, *located.source_tokens(CONTEXT), *located.source_tokens(THINKING)}
     return [index for index in range(max(located.prefix_length, 1), located.answer_start) if index not in exact]
 
 

@@ -47,8 +47,12 @@ class Writer:
     def sequences(
         self, items: Sequence[Item], questions: Sequence[str], positions: Sequence[str]
     ) -> list[TokenSequence]:
-        """Each item's answer after the prompt of another question."""
-        encoded = self.template.encode(self.tokenizer, [self.template.text(question) for question in questions])
+        """Each item's answer after the prompt of another question, with its own passages; an empty one has none."""
+        texts = []
+        for item, question in zip(items, questions, strict=True):
+            own = (item.question.context, item.question.thinking) if question else ()
+            texts.append(self.template.write(question, *own)[0])
+        encoded = self.template.encode(self.tokenizer, texts)
         return [
             answered(ids + item.answer.before, item, positions) for item, (ids, _) in zip(items, encoded, strict=True)
         ]

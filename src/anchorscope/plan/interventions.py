@@ -136,7 +136,7 @@ def _count_runs(
     """What to report of the items that can't be rewritten, and whether enough can."""
     wanted, n = len(some_items(items, setting)), len({run.item for run in planned.runs})
     least = min(needed, math.ceil(0.8 * wanted))
-    about, why = f"{intervention.name} ({intervention.entry.about})", intervention.why_few
+    about, why = f"{intervention.name} ({intervention.entry.label})", intervention.why_few
     if planned.too_long:
         why = f"{planned.too_long} texts do not fit the model's context of {setting.context:,} tokens"
     if n < least:
@@ -154,7 +154,7 @@ def _explain_unavailable(
         return "the knockout itself cuts direct edges only; run with --edges all for both"
     if intervention.edges == "direct" and "answer_before" in setting.positions:
         return "a position before the answer's tokens is read, and direct edges lead to those only"
-    about = f"{intervention.name} ({intervention.entry.about})"
+    about = f"{intervention.name} ({intervention.entry.label})"
     if intervention.edges == "direct" and _is_hidden(items, setting, windows):
         return f"{about}: a layer's sliding window already hides the exact tokens from the answer of some items"
     if intervention.rewrite is None and (intervention.part is not None or intervention.whole):

@@ -1,11 +1,8 @@
-"""A made-up language: its words, the facts that are true in it, how a question can be worded, and its tokenizer.
+"""A made-up language: its words, the facts that are true in it, and how a question can be worded.
 
-Every subject has one right object per relation, drawn once: nothing but the table says which. In each relation every
-object is right for equally many subjects, so that neither subject, relation nor object alone says anything about truth.
-
-A phrase is two words. Each word belongs to one of three classes, and the sum of the two classes decides what the phrase
-says. Every word is in equally many phrases of each kind: only the pair tells, so that no single word's embedding can
-give truth away, and it has to be worked out.
+Every subject has one right object per relation, drawn once, and every object is right for equally many subjects. A
+phrase is two words; the sum of their classes decides what it says, and every word is in equally many phrases of each
+kind. So nothing but the table of facts, or the pair of words, tells the truth.
 """
 
 import re
@@ -15,8 +12,6 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
 PATHWAYS = ("question", "answer", "both")
 """Where the truth of an answer can be known from."""
@@ -122,23 +117,3 @@ def _invented(n: int, rng: np.random.Generator) -> list[str]:
     vowels = "aeiou"
     every = ["".join(letters) for letters in product("bdfgklmprtvz", vowels, "bdglmnrtvz", vowels, "klmrtx")]
     return [every[at] for at in rng.choice(len(every), size=n, replace=False).tolist()]
-
-
-BOS, PAD, UNKNOWN = "<s>", "<pad>", "<unk>"
-_SPACE = "▁"
-
-
-def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
-    """The tokenizer of a language; other words are unknown to it."""
-    # "Question" stands at the beginning of a text, which counts as after a space; "Answer" at that of a line.
-    tokens = [BOS, PAD, UNKNOWN, "\n", ":", ",", "?", f"{_SPACE}Question", "Answer"]
-    tokens += [f"{_SPACE}{word}" for word in language.words()]
-    built = Tokenizer(models.WordLevel({token: at for at, token in enumerate(tokens)}, unk_token=UNKNOWN))
-    built.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(r"[:,?\n]"), "isolated"), pre_tokenizers.Metaspace(_SPACE, prepend_scheme="first")]
-    )
-    built.decoder = decoders.Metaspace(_SPACE, prepend_scheme="first")
-    built.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=built, bos_token=BOS, pad_token=PAD, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
-    )

@@ -15,10 +15,11 @@ from anchorscope.report.looks import PART_LOOKS
 from anchorscope.report.page_writer import fragment
 from anchorscope.report.palette import display_name
 from anchorscope.report.reading import MARKS, Reading, finite
+from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, result_of, share_at, share_layer, why_silent
 from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.verdicts import Verdict, has_interval
-from anchorscope.report.wording import MISSING, as_percent, estimate, listing, number, spanned
+from anchorscope.report.wording import MISSING, as_percent, count, estimate, listing, number, spanned
 from anchorscope.stats.estimate import Estimate
 
 MOST_STEPS = 3
@@ -177,15 +178,16 @@ def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
     """What the evidence rests on, how much of it needs the key words, and random words; where nothing is said."""
     if findings.random_weights:
         return NOISE
-    spoken = _spoken(findings)
+    spoken, sources = _spoken(findings), [_of_sources(findings, name) for name in findings.datasets]
     if not spoken:
-        return _no_answer(findings)
+        return " ".join([*filter(None, sources), _no_answer(findings)])
     parts = {part: _over(findings, spoken, part) for part in PARTS}
     several = len(findings.datasets) > 1
     where = f" ({listing([display_name(name) for name in spoken])})" if several else ""
     hardly = all(_verdict(readings, name, "needs_both") == "no" for name in spoken)
     unclear = [display_name(name) for name in spoken if _verdict(readings, name, "needs_both") == "inconclusive"]
     sentences = [
+        *filter(None, sources),
         f"{f'Hardly any ({parts[TOGETHER]})' if hardly else parts[TOGETHER]} of the probe's evidence{where} needs "
         f"question and answer together; the question alone carries {parts['question']}, the answer alone "
         f"{parts['answer']}, either of them {parts['either']}.",
@@ -198,6 +200,22 @@ def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
     silent = [name for name in findings.datasets if name not in spoken]
     sentences += [f"No shares of {display_name(name)}: {why_silent(findings, name)}." for name in silent]
     return " ".join(sentences)
+
+
+def _of_sources(findings: Findings, dataset: str) -> str:
+    """12 of 80 answers ignored the passage, and how much of the evidence needs it; empty without passages."""
+    rows = select(statistics(findings, "sources"), dataset=dataset)
+    for name, words in (("context", "the passage"), ("thinking", "the thinking")):
+        ignored = find(rows, quantity="ignored", variant=name)
+        if ignored is None:
+            continue
+        need = find(rows, quantity="need", variant=name, against=None, group=None)
+        counted = f"{count(round(ignored.value * ignored.n))} of {count(ignored.n)} answers ignored"
+        where = f" on {display_name(dataset)}" if len(findings.datasets) > 1 else ""
+        if need is None:
+            return f"{counted} {words}{where}."
+        return f"{_with_interval(need)} of the evidence{where} needs {words}; {counted} it."
+    return ""
 
 
 def _over(findings: Findings, datasets: Sequence[str], part: str, intervention: str = "knockout") -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from anchorscope.artefacts.schema import BAND
 from anchorscope.catalogue import INTERVENTIONS, intervention_label
 from anchorscope.report.assignment_rules import MENU_TITLES
 from anchorscope.report.auc_data import probe_chart, surviving_chart
@@ -32,7 +33,6 @@ from anchorscope.report.looks import group_line, group_looks, share_line, share_
 from anchorscope.report.palette import dataset_styles
 from anchorscope.report.result_rows import TRUTHS
 from anchorscope.report.shares import CONTROLS, NEEDS, NEEDS_QUESTION, PARTS, band_numbers, share_layer
-from anchorscope.schema import BAND
 
 MOST_POINTS = 140_000  # about three megabytes
 MAIN_INTERVENTIONS = ("knockout", "direct", "random", "none")

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.schema import (
+from anchorscope.artefacts.schema import (
     EFFECT_SCHEMA,
     EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_ITEM_SCHEMA,

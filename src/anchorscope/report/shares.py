@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from anchorscope.artefacts.schema import BAND
 from anchorscope.report.findings import Findings, auc_of, headline_layer, nested_auc
 from anchorscope.report.verdicts import WIDEST_SHARE, p_from_interval
 from anchorscope.report.wording import count
-from anchorscope.schema import BAND
 from anchorscope.stats.estimate import Estimate
 
 PARTS = {

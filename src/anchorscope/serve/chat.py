@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from anchorscope.answers.template import SWITCHES, TemplateRefused, render_chat
 from anchorscope.detectors.answer_batch import AnswerRequest, Draw, Piece, request_for_prompt, request_for_question
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.errors import ServiceError, internal_error, invalid_request
-from anchorscope.serve.score import POST_ERRORS, Form, Name, Risk, ScoreRecord, score_record
+from anchorscope.serve.score import POST_ERRORS, Form, Name, Risk, score_record
 from anchorscope.serve.service import Service
 
 _USUAL_TOKENS = 256  # of an answer in a conversation, where the request does not say
@@ -83,60 +83,17 @@ class ChatRequest(Form):
         return Draw(self.temperature or 0.0, 1.0 if self.top_p is None else self.top_p, seed, stop)
 
 
-class Truth(ScoreRecord):
-    """A score with the detector that it is from."""
-
-    detector: str
-    sha256: str | None
-    risk: float | None
-
-
-class AnswerMessage(BaseModel):
-    """What the model wrote."""
-
-    role: str = "assistant"
-    content: str
-
-
-class Choice(BaseModel):
-    """The one answer."""
-
-    index: int = 0
-    message: AnswerMessage
-    finish_reason: str
-    truth: Truth | None = Field(None, description="Only where it was asked for.")
-
-
-class Usage(BaseModel):
-    """Tokens."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-
-
-class ChatCompletion(BaseModel):
-    """An answer that is complete. Streams send the same in pieces, `truth` with the last one."""
-
-    id: str
-    object: str = "chat.completion"
-    created: int
-    model: str
-    choices: list[Choice]
-    usage: Usage
-
-
 def chat_router(service: Service) -> APIRouter:
     """The route that generates."""
     router = APIRouter()
-    streamed = {"content": {"text/event-stream": {}}, "description": "Whole, or with `stream` in pieces."}
+    about = "OpenAI's chat completion, whole or with `stream` in pieces; with `truth`, a choice has a score, `truth`."
+    answered = {"content": {"application/json": {}, "text/event-stream": {}}, "description": about}
 
     @router.post(
         "/v1/chat/completions",
         tags=["chat"],
         summary="An answer, and with `truth` how probable it is",
-        responses={**POST_ERRORS, 200: streamed},
-        response_model=ChatCompletion,
+        responses={**POST_ERRORS, 200: answered},
     )
     async def chat(request: ChatRequest) -> Any:
         service.refuse_other_model(request.model)

@@ -1,14 +1,13 @@
 """The thread that runs the model, and the queue in front of it: bounded in tokens and in time.
 
-Items of several requests are scored in one batch, one item of every request before the second of any. Nothing waits for
-a batch to fill: while one runs, the next one's items arrive. Chats that wait together are decoded together; a few such
-batches may be under way, and each gets a token in turn. After a batch of scores, chats get as much time as it took.
+Requests of one kind that wait together run together; nothing waits for a batch to fill. A request that is larger than a
+batch goes to the end of the queue after each part of it. Chats of a batch are decoded together; a few such batches may
+be under way, and each gets a token in turn. After a batch of scores, chats get as much time as it took.
 """
 
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -30,7 +29,7 @@ from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 _LONGEST_WAIT = 60.0  # seconds that a client is told to wait, at most
 _BATCH_SHARE = 1 / 3  # of the time that requests may wait: what one batch may take
-_FEW_ITEMS = 8  # that a batch may have however long it takes: smaller ones would waste most of a slow model's time
+_QUICK_TOKENS = 512  # that a batch may have however long it takes: smaller ones would waste most of a slow model's time
 _NEWEST_SHARE = 0.3  # of the newest batch in the measured rate
 _FEWEST_TOKENS = 64  # of a batch, however often memory ran out
 _CHAT_BATCHES = 4  # under way together
@@ -55,6 +54,11 @@ class Job:
         with suppress(InvalidStateError):
             self.result.set_exception(error)
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Jobs of one kind can run together."""
+        return (id(self),)
+
 
 @dataclass(eq=False, kw_only=True)
 class WorkJob(Job):
@@ -71,6 +75,11 @@ class AnswerJob(Job):
     on_piece: Callable[[Piece], None]
     """Called in the model thread."""
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """The same detector and the same sampling."""
+        return ("answer", *self.request.kind)
+
 
 @dataclass(eq=False, kw_only=True)
 class ScoreJob(Job):
@@ -79,38 +88,13 @@ class ScoreJob(Job):
     detector: str
     risk: float | None
     questions: Sequence[Question]
-    scores: "dict[int, Score | ServiceError]" = field(default_factory=dict)
-    taken: int = 0
-    """How many items were handed out, in their order."""
+    scores: "list[Score | ServiceError]" = field(default_factory=list)
+    """Of the first items; the job is done when there are all."""
 
     @property
-    def kind(self) -> tuple[str, float | None]:
-        """Items of jobs of one kind can be run together."""
-        return self.detector, self.risk
-
-    def put(self, number: int, score: Score | ServiceError) -> None:
-        """One item's result; with the last one the job is done."""
-        self.scores[number] = score
-        if len(self.scores) == len(self.questions):
-            self.succeed([self.scores[number] for number in range(len(self.questions))])
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One item of a job."""
-
-    job: ScoreJob
-    number: int
-
-    @property
-    def question(self) -> Question:
-        """The question with its answer."""
-        return self.job.questions[self.number]
-
-    @property
-    def tokens(self) -> int:
-        """Its share of the job's tokens."""
-        return self.job.tokens // len(self.job.questions)
+    def kind(self) -> tuple[Any, ...]:
+        """The same detector and the same risk."""
+        return ("score", self.detector, self.risk)
 
 
 class JobQueue:
@@ -124,8 +108,7 @@ class JobQueue:
         """What the model was measured to score."""
         self.unfinished: set[Job] = set()
         self._changed = threading.Condition()
-        self._jobs: deque[ScoreJob | WorkJob] = deque()
-        self._answers: deque[AnswerJob] = deque()
+        self._jobs: list[Job] = []
         self._closed = False
 
     def put(self, job: Job) -> None:
@@ -138,10 +121,7 @@ class JobQueue:
                 raise queue_full(self._seconds(self.tokens + job.tokens - self.most_tokens))
             self.tokens += job.tokens
             self.unfinished.add(job)
-            if isinstance(job, AnswerJob):
-                self._answers.append(job)
-            elif isinstance(job, ScoreJob | WorkJob):
-                self._jobs.append(job)
+            self._jobs.append(job)
             self._changed.notify()
         job.result.add_done_callback(lambda _: self._remove(job))
 
@@ -162,7 +142,7 @@ class JobQueue:
     def wait(self, block: bool) -> bool:
         """Until there is something to do, or at once; False where the queue was closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._jobs or self._answers, None if block else 0)
+            self._changed.wait_for(lambda: self._closed or self._jobs, None if block else 0)
             return not self._closed
 
     def close(self) -> None:
@@ -171,57 +151,34 @@ class JobQueue:
             self._closed = True
             self._changed.notify_all()
 
-    def take(self, batch_tokens: int) -> WorkJob | list[Entry]:
-        """What is next: one piece of work, or a batch of items for one detector; empty where nothing waits."""
+    def put_back(self, job: Job) -> None:
+        """A job of which a part is done waits for its next turn."""
         with self._changed:
-            self._jobs = deque(job for job in self._jobs if not job.result.done())
-            if self._jobs and isinstance(first := self._jobs[0], WorkJob):
-                self._jobs.popleft()
-                return first
-            batch = self._take_items(batch_tokens)
-            self._refuse_late(self._jobs)
-            return batch
+            self._jobs.append(job)
 
-    def _take_items(self, batch_tokens: int) -> list[Entry]:
-        """Items in turn: one of every request, then the next of each."""
-        batch: list[Entry] = []
-        used, later = 0, deque[ScoreJob | WorkJob]()
-        quick = self.tokens_per_second * self.most_seconds * _BATCH_SHARE
-        while self._jobs:
-            job = self._jobs.popleft()
-            if isinstance(job, WorkJob) or (batch and job.kind != batch[0].job.kind):
-                later.append(job)
-                continue
-            entry = Entry(job, job.taken)
-            used += entry.tokens
-            if batch and (used > batch_tokens or (used > quick and len(batch) >= _FEW_ITEMS)):
-                later.append(job)
-                break
-            batch.append(entry)
-            job.taken += 1
-            if job.taken < len(job.questions):
-                self._jobs.append(job)
-        self._jobs.extendleft(reversed(later))
-        return batch
+    def quick_tokens(self, batch_tokens: int) -> int:
+        """Tokens of a batch that leaves time for those who wait."""
+        in_time = self.tokens_per_second * self.most_seconds * _BATCH_SHARE
+        return int(min(batch_tokens, max(_QUICK_TOKENS, in_time)))
 
-    def _refuse_late(self, waiting: Sequence[Job]) -> None:
-        """Refuses jobs that have waited too long without being begun: an overload ends soon after its cause."""
-        oldest = time.monotonic() - self.most_seconds
-        for job in [job for job in waiting if job.since < oldest and not (isinstance(job, ScoreJob) and job.taken)]:
+    def take(self, most_tokens: Mapping[type[Job], int]) -> list[Any]:
+        """The next job with all others of its kind that fit; classes without a number of tokens have to wait."""
+        with self._changed:
+            waiting = [job for job in self._jobs if not job.result.done()]
+            first = next((job for job in waiting if type(job) in most_tokens), None)
+            batch: list[Job] = []
+            if first is not None:
+                room = max(first.tokens, most_tokens[type(first)])
+                for job in waiting:
+                    if job.kind == first.kind and job.tokens <= room:
+                        batch.append(job)
+                        room -= job.tokens
+            self._jobs = [job for job in waiting if job not in batch]
+            oldest = time.monotonic() - self.most_seconds
+            late = [job for job in self._jobs if job.since < oldest and not getattr(job, "scores", None)]
+        for job in late:  # those that were not begun: an overload ends soon after its cause
             job.fail(queue_full(self._seconds(self.tokens)))
-
-    def take_answers(self, room: int, alone: bool) -> list[AnswerJob]:
-        """Chats to decode together, as far as there is room for them; the first one in any case where it is alone."""
-        with self._changed:
-            waiting = [job for job in self._answers if not job.result.done()]
-            batch: list[AnswerJob] = []
-            for job in waiting:
-                if job.request.kind == waiting[0].request.kind and (job.tokens <= room or (alone and not batch)):
-                    batch.append(job)
-                    room -= job.tokens
-            self._answers = deque(job for job in waiting if job not in batch)
-            self._refuse_late(self._answers)
-            return batch
+        return batch
 
 
 @dataclass(frozen=True)
@@ -278,12 +235,22 @@ class ModelThread(threading.Thread):
                 self.batch_tokens, self.loaded = loaded.batch_tokens, loaded
                 while self.queue.wait(block=not self._chats):
                     began = time.monotonic()
-                    work = self.queue.take(self.batch_tokens)
-                    if isinstance(work, WorkJob):
-                        self._work(work)
-                    elif work:
-                        self._score(loaded.detectors[work[0].job.detector], work)
-                    self._advance_chats(loaded, until=2 * time.monotonic() - began)
+                    most_tokens: dict[type[Job], int] = {
+                        WorkJob: 0,
+                        ScoreJob: self.queue.quick_tokens(self.batch_tokens),
+                        AnswerJob: loaded.chat_tokens // _CHAT_BATCHES,
+                    }
+                    if len(self._chats) == _CHAT_BATCHES:
+                        del most_tokens[AnswerJob]
+                    jobs = self.queue.take(most_tokens)
+                    if jobs and isinstance(jobs[0], AnswerJob):
+                        batch = AnswerBatch(loaded.lm, [job.request for job in jobs], self.batch_tokens)
+                        self._chats.append((batch, jobs))
+                    elif jobs and isinstance(jobs[0], ScoreJob):
+                        self._score_jobs(loaded.detectors[jobs[0].detector], jobs, most_tokens[ScoreJob])
+                    elif jobs:
+                        self._work(jobs[0])
+                    self._advance_chats(until=2 * time.monotonic() - began)
         except BaseException as error:
             self.error = error
             if not isinstance(error, UserError):
@@ -310,57 +277,55 @@ class ModelThread(threading.Thread):
         self._log.fault(error, where)
         return internal_error()
 
-    def _score(self, detector: Detector, entries: Sequence[Entry]) -> None:
-        """Scores a batch, in halves where it fails; every entry gets a score or an error."""
-        entries = [entry for entry in entries if not entry.job.result.done()]
-        if not entries:
-            return
-        began, tokens = time.monotonic(), sum(entry.tokens for entry in entries)
+    def _score_jobs(self, detector: Detector, jobs: Sequence[ScoreJob], most_tokens: int) -> None:
+        """Scores the items of jobs, or as many of a large one as may run together."""
+        rows = [(job, number) for job in jobs for number in range(len(job.scores), len(job.questions))]
+        if jobs[0].tokens > most_tokens:  # it came alone
+            rows = rows[: max(1, len(jobs[0].questions) * most_tokens // jobs[0].tokens)]
+        began = time.monotonic()
+        results = self._score(detector, [job.questions[number] for job, number in rows], jobs[0])
+        tokens = sum(job.tokens // len(job.questions) for job, _ in rows)
+        self.queue.note_rate(tokens, time.monotonic() - began)
+        for (job, number), result in zip(rows, results, strict=True):
+            if isinstance(result, ServiceError):
+                result.param = f"items[{number}]"
+            else:
+                self._metrics.items.labels(job.detector, result.verdict).inc()
+            job.scores.append(result)
+        for job in jobs:
+            if len(job.scores) == len(job.questions):
+                job.succeed(job.scores)
+            else:
+                self.queue.put_back(job)
+
+    def _score(self, detector: Detector, questions: Sequence[Question], job: ScoreJob) -> "list[Score | ServiceError]":
+        """A score or an error for each question, in halves where a batch fails."""
         try:
-            items = detector.session.items([entry.question for entry in entries])
+            items = detector.session.items(questions)
             fitting = [n for n, item in enumerate(items) if _count_tokens(item) <= self._item_tokens]
-            scores = detector.score_items([items[n] for n in fitting], risk=entries[0].job.risk)
+            scores = detector.score_items([items[n] for n in fitting], risk=job.risk)
         except Exception as error:
             failure = self._public(error, "item")
         else:
-            self.queue.note_rate(tokens, time.monotonic() - began)
-            self._metrics.batch_items.observe(len(entries))
+            self._metrics.batch_items.observe(len(questions))
             results: dict[int, Score] = dict(zip(fitting, scores, strict=True))
-            for n, entry in enumerate(entries):
-                if n in results:
-                    self._metrics.items.labels(entry.job.detector, results[n].verdict).inc()
-                param = f"items[{entry.number}]"
-                entry.job.put(entry.number, results.get(n) or text_too_long(self._item_tokens, param))
-            return
-        if len(entries) > 1:  # outside the handler: an exception holds on to every tensor of the pass
+            return [results.get(n) or text_too_long(self._item_tokens, "items") for n in range(len(questions))]
+        if len(questions) > 1:  # outside the handler: an exception holds on to every tensor of the pass
             if isinstance(failure, ServiceError) and failure.code == "out_of_memory":
+                tokens = job.tokens * len(questions) // len(job.questions)
                 self.batch_tokens = max(_FEWEST_TOKENS, min(self.batch_tokens, tokens // 2))
-            half = len(entries) // 2
-            self._score(detector, entries[:half])
-            self._score(detector, entries[half:])
-            return
+            half = len(questions) // 2
+            return [*self._score(detector, questions[:half], job), *self._score(detector, questions[half:], job)]
         self._metrics.failed_items.inc()
         reason = str(failure).rstrip(".") if isinstance(failure, UserError) else "the model gave no score for it"
-        message = f"This item could not be scored: {reason}."
-        entry = entries[0]
-        entry.job.put(entry.number, ServiceError(422, "item_failed", message, param=f"items[{entry.number}]"))
+        return [ServiceError(422, "item_failed", f"This item could not be scored: {reason}.")]
 
-    def _advance_chats(self, loaded: Loaded, until: float) -> None:
+    def _advance_chats(self, until: float) -> None:
         """A token more for every chat, again and again until that time."""
-        while True:
-            self._start_chats(loaded)
-            for chat in list(self._chats):
-                if not self._step(*chat):
-                    self._chats.remove(chat)
-            if not self._chats or time.monotonic() >= until:
+        while self._chats:
+            self._chats = [chat for chat in self._chats if self._step(*chat)]
+            if time.monotonic() >= until:
                 return
-
-    def _start_chats(self, loaded: Loaded) -> None:
-        room = loaded.chat_tokens - sum(job.tokens for _, jobs in self._chats for job in jobs)
-        while len(self._chats) < _CHAT_BATCHES and (jobs := self.queue.take_answers(room, alone=not self._chats)):
-            batch = AnswerBatch(loaded.lm, [job.request for job in jobs], self.batch_tokens)
-            self._chats.append((batch, jobs))
-            room -= sum(job.tokens for job in jobs)
 
     def _step(self, batch: AnswerBatch, jobs: Sequence[AnswerJob]) -> bool:
         """One token more for the chats of a batch; whether there are more to come."""

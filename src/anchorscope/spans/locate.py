@@ -9,12 +9,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from operator import itemgetter
+from os.path import commonprefix
 from typing import Any
 
-from anchorscope.answers.generate import TOO_LONG, Answer
+from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, TOO_LONG, Answer
 from anchorscope.answers.template import (
+    THINKING,
     Prompt,
     Template,
     build_prompts,
@@ -34,7 +36,6 @@ WINDOW = 256
 _CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 UNFINISHED = "\ufffd"
 """What a decoder writes for incomplete characters."""
-_SHORT = 256  # tokens of an answer whose prefixes are all in memory at once
 _DECODED_TOGETHER = 64  # such answers in one call
 
 
@@ -52,12 +53,6 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
             if any(map(str.strip, shared)):
                 indices.append(index)
     return indices
-
-
-def _count_shared(first: str, second: str) -> int:
-    if second.startswith(first):  # nearly always: the second is the first with one token more
-        return len(first)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
@@ -117,7 +112,7 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
         if longer == text and not waiting:
             offsets.append((len(text), len(text)))
             continue
-        same = _count_shared(text, longer)
+        same = len(commonprefix((text, longer)))  # noqa: RUF071 - characters are meant
         finished = len(longer.rstrip(UNFINISHED))
         if finished > settled:
             for earlier in waiting:  # bytes that turned out to be no character keep their marks
@@ -163,6 +158,17 @@ class ItemTokens:
     """The same as characters of the question's text."""
     prefix_length: int = 0
     """Leading tokens shared by all items of the dataset: their keys and values are computed once."""
+    sources: tuple[tuple[str, int, int], ...] = ()
+    """Name, first token and the token after the last of every source that stands in the text, in order."""
+
+    def source_tokens(self, name: str) -> tuple[int, ...]:
+        """The tokens of a source; `context` are those of all passages. Empty where the item has no such source."""
+        return tuple(
+            token
+            for own, start, end in self.sources
+            if own.partition("[")[0] == name or own == name
+            for token in range(start, end)
+        )
 
 
 def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> ItemTokens:
@@ -191,7 +197,28 @@ def _locate_decoded(
             question_tokens(words.content, prompt),
         ),
         words=words,
+        sources=(
+            *prompt_sources(prompt),
+            *_thinking_source(prompt, answer),
+            ("answer", start, start + len(answer.ids)),
+        ),
     )
+
+
+def prompt_sources(prompt: Prompt) -> list[tuple[str, int, int]]:
+    """Name, first token and the token after the last of every source of a prompt."""
+    located = []
+    for name, span in prompt.sources:
+        tokens = tokens_in_spans(prompt.offsets, [span], prompt.text)
+        if tokens:
+            located.append((name, tokens[0], tokens[-1] + 1))
+    return located
+
+
+def _thinking_source(prompt: Prompt, answer: Answer) -> list[tuple[str, int, int]]:
+    """What the model itself wrote before its answer, where that is more than blank lines."""
+    start, length = len(prompt.ids), len(answer.before)
+    return [(THINKING, start, start + length)] if length > EXTRA_BLANK_TOKENS else []
 
 
 def locate_all(
@@ -241,10 +268,10 @@ def _decode_answers(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple
     """Text and offsets of every answer; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
         batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
-        prefixes = [ids[:end] for ids in batch if len(ids) <= _SHORT for end in range(1, len(ids) + 1)]
+        prefixes = [ids[:end] for ids in batch if len(ids) <= WINDOW for end in range(1, len(ids) + 1)]
         texts = iter(decode_all_exactly(tokenizer, prefixes))
         for ids in batch:
-            if len(ids) <= _SHORT:
+            if len(ids) <= WINDOW:
                 yield offsets_from_prefixes(list(islice(texts, len(ids))))
             else:
                 yield offsets_by_decoding(partial(decode_exactly, tokenizer), ids)

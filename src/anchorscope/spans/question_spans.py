@@ -1,13 +1,9 @@
 """The exact question words E_Q, as spans of the question's text: the subject, and the property asked for.
 
-Sources, in order of trust. `own`: spans marked by the user; they are all of E_Q and count as the subject. `metadata`:
-every occurrence of the dataset's subject and property words. `rules`: the text alone; what stands out (quotations,
-names, numbers, dates) and rare words are the subject, common content words beside names are the property; elsewhere, as
-in lower-case text, word order decides (`asked_by_order`), and the rarest word is the subject if nothing else is. Rules
-also add the half that a dataset lacks. `model` (on request): the model is shown three questions with their key words,
-then asked; what it names counts only if it stands in the question.
-
-Punctuation at the ends of a name is never part of E_Q, unless the name is nothing else.
+Sources, in order of trust. `own`: spans marked by the user. `metadata`: every occurrence of the dataset's subject and
+property words. `rules`: what stands out (quotations, names, numbers) and rare words are the subject, common content
+words the property; without names, word order decides. `model` (on request): the words that the model names, if they
+stand in the question. Punctuation at the ends of a name is never part of E_Q, unless the name is nothing else.
 """
 
 import re

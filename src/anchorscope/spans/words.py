@@ -1,11 +1,8 @@
 """Words and spans of characters in a text: where a phrase stands, what stands out, and words without content.
 
 Words are those of `datasets.text`, with "'s" as a word of its own. What stands out are quotations, numbers, dates and
-names. A name is a run of capitalised words, with the small words inside it ("Juan de la Cruz"); "in", "and" and the
-like only where the text ends with the name ("Who wrote Death in Venice?"). A sentence's first word counts only if it
-isn't a function word, and a name continues after it or it is all capitals. The first question word is never a name,
-unless after an article ("The Who"). In a text without lower-case words, or beginning with "What Is", capitals mean
-nothing.
+names: runs of capitalised words, with the small words inside them ("Juan de la Cruz"). A sentence's first word counts
+only if a name continues after it or it is all capitals. In a text without lower-case words capitals mean nothing.
 """
 
 import re

@@ -1,16 +1,18 @@
-"""Random numbers, one stream per seed, purpose and item, so that no two draws share theirs.
+"""Random numbers, one stream per seed, purpose and item, so that no two draws share theirs; and balanced draws.
 
-What is drawn for an item hangs on the seed, on what it is drawn for, and on the item's own name: not on its place in a
-list, not on the items around it, and not on who draws it. Items that are added later change no earlier draw.
+What is drawn for an item depends on the seed, on what it is drawn for, and on the item's own name: not on its place in
+a list, not on the items around it, and not on who draws it. Items that are added later change no earlier draw.
 """
 
 import hashlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Priorities = NDArray[np.uint64]
+Indices = NDArray[np.int64]
 _BETWEEN = "\x1f"  # stands in no name
 
 
@@ -21,7 +23,7 @@ def stream(seed: int, purpose: str, *names: str) -> np.random.Generator:
 
 
 def priorities(seed: int, purpose: str, names: Sequence[str]) -> Priorities:
-    """A random number of 64 bits for each name; whoever comes first in their order is drawn first."""
+    """A random number of 64 bits for each name; those with the smallest are drawn first."""
     start = hashlib.blake2b(f"{seed}{_BETWEEN}{purpose}{_BETWEEN}".encode(), digest_size=8)
     found = np.empty(len(names), dtype=np.uint64)
     for place, name in enumerate(names):
@@ -32,7 +34,7 @@ def priorities(seed: int, purpose: str, names: Sequence[str]) -> Priorities:
 
 
 def unnamed(seed: int, purpose: str, number: int) -> Priorities:
-    """Random numbers of so many things that have no names but their places."""
+    """Random numbers of that many things that have no names but their indices."""
     return priorities(seed, purpose, [str(place) for place in range(number)])
 
 
@@ -51,5 +53,50 @@ def uniform(order: Priorities) -> NDArray[np.float64]:
 
 
 def drawn(order: Priorities, number: int) -> NDArray[np.int64]:
-    """The places of so many names with the smallest numbers, in the order of the list."""
+    """Indices of that many names with the smallest numbers, in the order of the list."""
     return np.sort(np.argsort(order, kind="stable")[:number])
+
+
+class Drawn(NamedTuple):
+    """Which items are used, and their inverse probability of being drawn, 0 for the others."""
+
+    used: NDArray[np.bool_]
+    weight: NDArray[np.float64]
+
+
+def draw_balanced(
+    labels: NDArray[np.bool_], relations: Sequence[str | None], balance: str, max_per_class: int, order: Priorities
+) -> Drawn:
+    """Draws at most `max_per_class` true and as many false items: balanced within relations, the dataset, or not."""
+    strata = (
+        np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
+    )
+    used = np.zeros(len(labels), dtype=bool)
+    weight = np.zeros(len(labels))
+    cells = [
+        [_in_order(np.flatnonzero((strata == stratum) & (labels == truth)), order) for truth in (True, False)]
+        for stratum in np.unique(strata)
+    ]
+    if balance == "none":
+        wanted = [[min(len(cell), max_per_class) for cell in pair] for pair in cells]
+    else:
+        pairs = [min(len(true), len(false)) for true, false in cells]
+        wanted = [[size, size] for size in _thin_out(cells, pairs, max_per_class, order)]
+    for pair, sizes in zip(cells, wanted, strict=True):
+        for cell, size in zip(pair, sizes, strict=True):
+            used[cell[:size]] = True
+            weight[cell[:size]] = len(cell) / max(size, 1)
+    return Drawn(used, weight)
+
+
+def _in_order(items: Indices, order: Priorities) -> Indices:
+    return items[np.argsort(order[items], kind="stable")]
+
+
+def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: int, order: Priorities) -> list[int]:
+    """How many pairs of each stratum remain when only `most` may."""
+    if sum(pairs) <= most:
+        return list(pairs)
+    numbers = [mixed(order[true[:n]], order[false[:n]]) for (true, false), n in zip(cells, pairs, strict=True)]
+    chosen = drawn(np.concatenate(numbers), most)
+    return np.bincount(np.repeat(np.arange(len(pairs)), pairs)[chosen], minlength=len(pairs)).tolist()

@@ -16,7 +16,6 @@ from anchorscope.artefacts.step import Source, StepResult
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
-from anchorscope.datasets.relations import load_atlas
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.evidence.draws import Draws, areas
@@ -57,8 +56,6 @@ class Step:
     """Raise it when the code comes to give other numbers: every run then makes the step again."""
     large: bool = False
     """Dropped when the run is finished, and made only where another step needs it."""
-    shares: str = ""
-    """The pass whose result several steps take a part of; they are made together, while it is in memory."""
     libraries: tuple[str, ...] = ()
     """Whose versions change the result."""
 
@@ -72,8 +69,7 @@ class DatasetRun:
         self.source = question_source(job, spec)
         self._results: dict[str, StepResult] = {}
         self.passes: dict[str, Any] = {}
-        """What passes gave, until all steps that share it are made."""
-        self._sharing: set[str] = set()
+        """What the last pass gave, by its name: the steps that take parts of it follow one another."""
 
     # Results of steps.
 
@@ -91,24 +87,14 @@ class DatasetRun:
             form, full_name = format_for(step.make), f"{self.name}/{name}"
             stored = self.job.workers is None or not step.large  # workers' states are in files already
             self._results[name] = StepResult(
-                self.job.folder, full_name, needs, made_from, form, partial(self._make, step), step.large, stored
+                self.job.folder, full_name, needs, made_from, form, partial(step.make, self), step.large, stored
             )
         return self._results[name]
-
-    def _make(self, step: Step) -> Any:
-        value = step.make(self)
-        if step.shares in self.passes and step.shares not in self._sharing:  # a pass was run
-            self._sharing.add(step.shares)
-            for other in self.missing():
-                if other.shares == step.shares and other is not step:
-                    self.result(other.name).value  # noqa: B018 - made and stored
-            self._sharing.discard(step.shares)
-            self.passes.pop(step.shares, None)
-        return value
 
     def forget_values(self) -> None:
         """Frees the memory of all results; they can still be read from the folder."""
         self._results.clear()
+        self.passes.clear()
         if not self.job.recipe.keep:  # what is kept is written with the results
             self.job.forget_states()
 
@@ -329,7 +315,7 @@ def question_source(job: Job, spec: DatasetSpec) -> Source:
     """What a dataset's questions depend on: the content of its file, as it is now."""
     name = f"question file of {spec.name}"
     if spec.path is None:
-        return Source(name, canonical_hash(repr(load_atlas())) if spec.name in BUILT_IN else spec.name)
+        return Source(name, canonical_hash(repr(BUILT_IN[spec.name]())) if spec.name in BUILT_IN else spec.name)
     try:
         return Source(name, hash_of(spec.path))
     except UserError:

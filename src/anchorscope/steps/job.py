@@ -11,14 +11,14 @@ from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, StepResult
 from anchorscope.cost import ModelSize
 from anchorscope.engine.sequences import SITES
-from anchorscope.execute.executor import Executor, LocalExecutor, Workers, describe
-from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
+from anchorscope.execute.executor import Description, Executor, LocalExecutor, describe
+from anchorscope.execute.numerics import NumericsClass, refuse_other_class
+from anchorscope.execute.ray_executor import RayExecutor, WarmModels, WorkerJob
 from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import ModelFacts, read_facts
-from anchorscope.models.loading import load as load_model
 from anchorscope.models.sources import ModelFiles, is_shape, model_files, source_signature
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import Place, Planner
@@ -44,9 +44,14 @@ class ModelRecord:
     planner: Planner
     """With the number of tokens that its memory suggests."""
     numerics: NumericsClass
-    """What the last digits hang on."""
+    """What the last digits depend on."""
     files: ModelFiles = field(default_factory=dict)
     """The files that it was loaded from; none where it was given in memory, or drawn at random."""
+
+
+def worker_job(recipe: Recipe) -> WorkerJob:
+    """The model of a recipe, as it is loaded."""
+    return WorkerJob(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0)
 
 
 @dataclass
@@ -58,8 +63,10 @@ class Job:
     loaded: tuple[Any, Any] | None
     """A (model, tokenizer) that is already in memory."""
     progress: Progress
-    workers: Workers | None = None
+    workers: RayExecutor | None = None
     """Who runs passes, where it is not this process."""
+    models: WarmModels = field(default_factory=WarmModels)
+    """Loads the model into this process, or has it already from an earlier run."""
     mixed: bool = False
     """Whether a run may go on with another numerics class than it was begun with."""
     first_chart: FirstChart | None = None
@@ -70,9 +77,9 @@ class Job:
     @cached_property
     def lm(self) -> LanguageModel:
         """The model, loaded when the first step needs it."""
-        if self._begun_with is not None:
-            refuse_other_class(numerics_of(self._loaded_model), self._begun_with, self.mixed, self.folder.tell)
-        return self._loaded_model
+        lm, description = self._loaded_model
+        refuse_other_class(description.numerics, self._begun_with, self.mixed, self.folder.tell)
+        return lm
 
     @property
     def _begun_with(self) -> NumericsClass | None:
@@ -80,11 +87,11 @@ class Job:
         return self._record_step.value.numerics if self._record_step.is_kept else None
 
     @cached_property
-    def _loaded_model(self) -> LanguageModel:
-        if self.loaded is not None:
-            return wrap(*self.loaded)
-        recipe = self.recipe
-        return load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, self.progress)
+    def _loaded_model(self) -> tuple[LanguageModel, Description]:
+        if self.loaded is None:
+            return self.models.load(worker_job(self.recipe), self.progress)
+        lm = wrap(*self.loaded)
+        return lm, describe(lm)
 
     @property
     def record(self) -> ModelRecord:
@@ -113,7 +120,7 @@ class Job:
         return None if self.loaded is not None else model_files(self.recipe.model)
 
     def _look_at_model(self) -> ModelRecord:
-        found = describe(self._loaded_model) if self.workers is None else self.executor.describe()
+        found = self._loaded_model[1] if self.workers is None else self.executor.describe()
         files = self._files  # a hub's id may have been fetched just now
         if files is None and self.loaded is None:
             files = model_files(self.recipe.model)
@@ -131,7 +138,8 @@ class Job:
     def executor(self) -> Executor:
         """Runs passes; the model is loaded when the first one comes."""
         if self.workers is not None:
-            return self.workers.for_run(self.folder, self._lowered, lambda: self._begun_with)
+            self.workers.begin_run(self.folder.work, self.folder.tell, self._lowered, lambda: self._begun_with)
+            return self.workers
         return LocalExecutor(lambda: self.lm, self._lowered)
 
     def _lowered(self, tokens: int) -> None:

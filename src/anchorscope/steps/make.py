@@ -13,6 +13,7 @@ from torch import Tensor
 from anchorscope.answers.choose import NEEDED, QuestionSample
 from anchorscope.answers.generate import Answer, do_not_fit
 from anchorscope.answers.label import Label, balanced_by, grouped_by, label_answers
+from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import AttentionMass
@@ -46,6 +47,16 @@ from anchorscope.evidence.part_tables import (
     evidence_tests,
     parts_frame,
     tests_frame,
+)
+from anchorscope.evidence.sources import (
+    ANSWER,
+    SOURCE,
+    choose_pair,
+    item_numbers,
+    run_sources,
+    solve_sources,
+    source_frame,
+    source_names,
 )
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
 from anchorscope.evidence_parts.parts import BEFORE, CUT, held_out_scores, needs_by_name, solve_control, solve_parts
@@ -81,7 +92,6 @@ from anchorscope.result_tables import (
     unused_frames,
 )
 from anchorscope.results import DatasetResult, LeftOut
-from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
 from anchorscope.stats.streams import priorities, stream
@@ -153,7 +163,7 @@ def tokens(run: DatasetRun) -> list[ItemTokens | None]:
 def _clean_pass(run: DatasetRun) -> CleanRun:
     if "clean" not in run.passes:
         job, items, recipe = run.job, run.used_items, run.job.recipe
-        run.passes["clean"] = run_clean(
+        clean = run_clean(
             job.executor,
             job.planner,
             items,
@@ -163,6 +173,7 @@ def _clean_pass(run: DatasetRun) -> CleanRun:
             recipe.edges,
             job.headline[1],
         )
+        run.passes = {"clean": clean}
     return run.passes["clean"]
 
 
@@ -267,7 +278,7 @@ def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
 
 def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
     if "cuts" not in run.passes:
-        run.passes["cuts"] = _measure(run, KNOCKOUT, partial(_draw_first_chart, run))
+        run.passes = {"cuts": _measure(run, KNOCKOUT, partial(_draw_first_chart, run))}
     return run.passes["cuts"]
 
 
@@ -367,6 +378,25 @@ def random_weight_terms(run: DatasetRun) -> Arrays:
     return job.fits(solve_control, reduced, items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)
 
 
+def source_terms(run: DatasetRun) -> Arrays:
+    """The terms of every source's view and control, and numbers of every item; nothing without passages or thinking."""
+    job, items, (position, site) = run.job, run.used_items, run.job.headline
+    names = source_names(items)
+    if not names:
+        return {}
+    clean, log_odds = run["clean-states"][position, site], run["clean-scores"][:, position, site, 0].T
+    probes = run.scoring.probes(only=(position, site, 0))
+    passes = job.executor, job.planner, items, run.setting, job.headline, clean, log_odds, probes
+    ran, log_probs = run_sources(*passes, run.is_compiled, job.progress)
+    numbers = item_numbers(items, ran, clean, log_odds, log_probs, run["attention-mass"], run.headline_band)
+    if not run.evidence_items.are_enough:
+        return numbers
+    views = {key: _along_directions(run, cut.states, "/".join(key)) for key, cut in ran.items()}
+    views[SOURCE, ANSWER] = _along_directions(run, run["before-answer"], ANSWER)
+    pair, reduced = choose_pair(job.recipe.parts, names), _along_directions(run, clean, CLEAN)
+    return numbers | job.fits(solve_sources, reduced, views, pair, run.evidence_items, title="sources")
+
+
 def part_tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
     """evidence_parts, evidence_items and evidence_tests."""
     job = run.job
@@ -389,13 +419,17 @@ def part_tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
     fits = replace(job.fits, progress=Silent())  # they are part of one line
     tests = evidence_tests(parts, stored, run["null-scores"], run.used_items, confidences, run.weights, fits)
     tables = {
-        "evidence_parts": parts_frame(parts),
+        "evidence_parts": pl.concat([parts_frame(parts), source_frame(parts, _stored_sources(run))]),
         "evidence_items": evidence_items_frame(parts),
         "evidence_tests": tests_frame(tests, parts),
     }
     job.progress.advance(1)
     job.progress.finish()
     return tables
+
+
+def _stored_sources(run: DatasetRun) -> Arrays:
+    return run["source-terms"] if "source-terms" in run.steps else {}
 
 
 # What detectors read (`--keep detection`).
@@ -499,6 +533,8 @@ def _experiment_inputs(run: DatasetRun) -> ExperimentInputs:
         planner=job.planner,
         device=job.solver,
         progress=job.progress,
+        sources=lambda: _stored_sources(run),
+        band=run.headline_band,
     )
 
 

@@ -1,6 +1,7 @@
 """A study, run from its first run to its last: what is done stays, what fails is written down, the others go on."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.ray_executor import WorkerGroups, shared
+from anchorscope.execute.ray_executor import WarmModels
 from anchorscope.models.loading import read_facts
 from anchorscope.models.sources import is_hub_id
 from anchorscope.pipeline import run_recipe
@@ -53,12 +54,12 @@ def run_study(
     heard = listening or Listening()
     check_study(study, out, choice is not None and choice.kind == "ray")
     incomplete: dict[str, str] = {}
-    with open_study(out, study, source) as folder, shared(None) as groups:
+    with open_study(out, study, source) as folder, closing(WarmModels()) as warm:
         numbers = {run.name: f"[{number}/{len(study.runs)}] {run.name}" for number, run in enumerate(study.runs, 1)}
         for _, of_model in groupby(study.runs, key=lambda run: run.model):
             missing = [run for run in of_model if not is_done(folder, run)]
             if missing:
-                incomplete |= _run_model(missing, folder, heard, numbers, choice or Choice(), groups)
+                incomplete |= _run_model(missing, folder, heard, numbers, choice or Choice(), warm)
                 write_page_of(study, folder, heard.progress())
         write_page_of(study, folder, heard.progress())
     return Outcome(status_of(study, out), incomplete)
@@ -93,15 +94,15 @@ def _run_model(
     heard: Listening,
     numbers: dict[str, str],
     choice: Choice,
-    groups: WorkerGroups,
+    warm: WarmModels,
 ) -> dict[str, str]:
-    """The runs of one model, which share its warm workers; the one that ended for want of them."""
+    """The runs of one model, which is loaded once; the run that ended for want of workers."""
     for run in runs:
         heard.tell(f"{numbers[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")
         try:
-            run_recipe(run.recipe, folder.run(run.name), progress=heard.progress(), choice=choice, groups=groups)
+            run_recipe(run.recipe, folder.run(run.name), progress=heard.progress(), choice=choice, warm=warm)
         except Incomplete as error:  # the model's other runs would have the same workers; the next one gets new ones
-            groups.close()
+            warm.close()
             line = " ".join(str(error).split())
             heard.tell(f"{numbers[run.name]} incomplete: {line}")
             return {run.name: line}

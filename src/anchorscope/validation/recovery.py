@@ -1,12 +1,9 @@
 """How well each experiment of a finished run finds what was planted: AUCs, recalls, where the label gets in the way.
 
-Everything is read from the run folder, as any other program would: the log-odds of effects.parquet at the item's
-reference layer, the calls of pathways.parquet, and the values per item of experiment_items.parquet; each gives a number
-that is larger where more depends on the question.
-
-Items of both pathways are left out of AUCs and recalls, as they have no right answer; the confusion table shows where
-they go. Only items that the probe calls right count, as the pathways are defined for no others. Every number is given
-over all items and within true and within false answers: a rule that sorts by the label looks fair over all of them.
+All is read from the run folder; each experiment gives a number that is larger where more depends on the question.
+Items of both pathways have no right answer and are left out of AUCs and recalls, as are items that the probe calls
+wrong. Every number is given over all items and within true and within false answers: a rule that sorts by the label
+looks fair over all of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,9 +93,9 @@ def _headline(run: Path) -> pl.Expr:
 
 def _at_reference(run: Path, items: Items) -> pl.DataFrame:
     """Log-odds of every run of every item at its reference layer, before and after."""
-    here = _headline(run)
-    paths = pl.read_parquet(run / "pathways.parquet").filter(here & (pl.col("assignment") == "plain"))
-    effects = pl.read_parquet(run / "effects.parquet").filter(here & (pl.col("probe") == "full"))
+    at_headline = _headline(run)
+    paths = pl.read_parquet(run / "pathways.parquet").filter(at_headline & (pl.col("assignment") == "plain"))
+    effects = pl.read_parquet(run / "effects.parquet").filter(at_headline & (pl.col("probe") == "full"))
     return (
         effects.join(paths.select("dataset", "item_id", "reference_layer"), on=["dataset", "item_id"])
         .join(pl.DataFrame({"item_id": items.ids, "truthful": items.truthful}), on="item_id")
@@ -136,14 +133,14 @@ def _interventions(run: Path, items: Items) -> list[Score]:
         .group_by("intervention", "item_id")
         .mean()
     )
-    found = []
+    scores = []
     for name, entry in INTERVENTIONS.items():
         rows = at_reference.filter(pl.col("intervention") == name)
         if rows.height:
             flips = _over_items(rows, "flips", items)
             called = np.where(np.isfinite(flips), flips > 0.5, np.nan)
-            found.append(Score(entry.experiment, name, 100 * _over_items(rows, "lost", items), called))
-    return found
+            scores.append(Score(entry.experiment, name, 100 * _over_items(rows, "lost", items), called))
+    return scores
 
 
 def _probability(log_odds: str) -> pl.Expr:
@@ -154,7 +151,7 @@ def _probability(log_odds: str) -> pl.Expr:
 def _assignments(run: Path, items: Items) -> list[Score]:
     """The calls of the rules that the report shows; the call itself is the score."""
     paths = pl.read_parquet(run / "pathways.parquet").filter(_headline(run))
-    found = []
+    scores = []
     for (assignment, probe), rows in paths.group_by("assignment", "probe", maintain_order=True):
         called = rows.select(
             "item_id",
@@ -164,13 +161,13 @@ def _assignments(run: Path, items: Items) -> list[Score]:
         )
         values = _over_items(called, "value", items)
         name = str(assignment) if probe == "full" else f"{assignment} {probe}"
-        found.append(Score("rules", name, values, values))
-    return found
+        scores.append(Score("rules", name, values, values))
+    return scores
 
 
 def _values(run: Path, items: Items) -> list[Score]:
     frame = pl.read_parquet(run / "experiment_items.parquet")
-    found = []
+    scores = []
     for key, rows in frame.group_by("experiment", "quantity", "variant", maintain_order=True):
         experiment, quantity, variant = (str(part) for part in key)
         if (experiment, quantity) not in _TAKEN:
@@ -179,14 +176,14 @@ def _values(run: Path, items: Items) -> list[Score]:
         if quantity in _LOW_IS_QUESTION:
             values = -values
         name = variant if quantity in ("pathway_log_odds", "delta_p_reference_sum") else f"{quantity}, {variant}"
-        found.append(Score(experiment, name, values))
-    return found
+        scores.append(Score(experiment, name, values))
+    return scores
 
 
 def _over_items(rows: pl.DataFrame, column: str, items: Items) -> Floats:
     """A column in the order of the items, NaN where there is none."""
-    known = dict(rows.select("item_id", column).iter_rows())
-    return np.array([value if (value := known.get(one)) is not None else np.nan for one in items.ids])
+    by_item = dict(rows.select("item_id", column).iter_rows())
+    return np.array([value if (value := by_item.get(item)) is not None else np.nan for item in items.ids])
 
 
 TRUTHS = ("all", "true", "false")
@@ -199,7 +196,7 @@ def recovery_table(items: Items, scores: Sequence[Score], resamples: int, seed: 
     rows = []
     for score in scores:
         for quantity, truth, samples, n in (*_areas(items, score, draws), *_recalls(items, score, draws)):
-            value, low, high = (None if not np.isfinite(one) else float(one) for one in estimates(samples))
+            value, low, high = (None if not np.isfinite(number) else float(number) for number in estimates(samples))
             if value is not None:
                 rows.append((score.experiment, score.variant, truth, quantity, value, low, high, n, METHOD))
     return pl.DataFrame(rows, schema=RECOVERY_SCHEMA, orient="row")
@@ -219,32 +216,32 @@ def _areas(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, str,
         inside = _planted(items, score, truth)
         question = items.pathway[inside] == "question"
         if question.any() and not question.all():
-            found = areas(score.values[None, inside], question, items.folds[inside], draws.take(inside))[0]
-            yield "auc", truth, found, len(inside)
+            samples = areas(score.values[None, inside], question, items.folds[inside], draws.take(inside))[0]
+            yield "auc", truth, samples, len(inside)
 
 
 def _recalls(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, str, torch.Tensor, int]]:
     """Shares of question items called Q-Anchored and of answer items called A-Anchored, and how truth moves them."""
     if score.called is None:
         return
-    found: dict[tuple[str, str], torch.Tensor] = {}
+    recalls: dict[tuple[str, str], torch.Tensor] = {}
     sizes: dict[str, int] = {}
     for truth in TRUTHS:
         for pathway, wanted in (("question", 1.0), ("answer", 0.0)):
             inside = _planted(items, score, truth)
             inside = inside[np.isfinite(score.called[inside]) & (items.pathway[inside] == pathway)]
             if len(inside):
-                drawn = draws.take(inside)
+                sample = draws.take(inside)
                 hits = (score.called[inside] == wanted)[:, None]
-                found[pathway, truth] = ratio(drawn.sums(hits)[0], drawn.numbers())
+                recalls[pathway, truth] = ratio(sample.sums(hits)[0], sample.numbers())
                 sizes.setdefault(pathway, len(inside))  # all answers come first
-                yield f"recall_{pathway}", truth, found[pathway, truth], len(inside)
-        if ("question", truth) in found and ("answer", truth) in found:
-            both = (found["question", truth] + found["answer", truth]) / 2
+                yield f"recall_{pathway}", truth, recalls[pathway, truth], len(inside)
+        if ("question", truth) in recalls and ("answer", truth) in recalls:
+            both = (recalls["question", truth] + recalls["answer", truth]) / 2
             yield "balanced_accuracy", truth, both, len(_planted(items, score, truth))
     for pathway in ("question", "answer"):
-        if (pathway, "true") in found and (pathway, "false") in found:
-            bias = found[pathway, "true"] - found[pathway, "false"]
+        if (pathway, "true") in recalls and (pathway, "false") in recalls:
+            bias = recalls[pathway, "true"] - recalls[pathway, "false"]
             yield f"label_bias_{pathway}", "all", bias, sizes[pathway]
 
 
@@ -298,20 +295,20 @@ def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
     """The summary of the page."""
     planted = {name: int((items.pathway == name).sum()) for name in ("question", "answer", "both")}
     right = float(items.correct.mean())
-    found = [
+    lines = [
         f"{count(planted['question'])} items were planted in the question, {count(planted['answer'])} in the answer "
         f"and {count(planted['both'])} in both; the probe at the reference layer calls {number(100 * right, 1)} % of "
         f"all items right, and only those are sorted."
     ]
     rules = recovery.filter(pl.col("experiment") == "rules")
     for rule in ("plain", "corrected"):
-        mine = rules.filter(pl.col("rule_or_variant") == rule)
-        if mine.height:
-            found.append(f"The {rule} rule {_recall_words(mine)}")
+        of_rule = rules.filter(pl.col("rule_or_variant") == rule)
+        if of_rule.height:
+            lines.append(f"The {rule} rule {_recall_words(of_rule)}")
     best = _best(rules)
     if best is not None:
-        found.append(best)
-    return [*found, *_methods(recovery), *_controls(recovery)]
+        lines.append(best)
+    return [*lines, *_methods(recovery), *_controls(recovery)]
 
 
 def _controls(recovery: pl.DataFrame) -> list[str]:
@@ -332,19 +329,19 @@ def _methods(recovery: pl.DataFrame) -> list[str]:
     """How far the experiments themselves get, free of any line, within true and within false answers."""
     areas = recovery.filter((pl.col("quantity") == "auc") & pl.col("rule_or_variant").is_in(_METHODS))
     areas = areas.filter(pl.col("experiment") != "baseline")
-    found = []
+    lines = []
     for truth in ("true", "false"):
-        here = areas.filter(pl.col("truth") == truth).sort("value", descending=True)
-        if not here.height:
+        of_truth = areas.filter(pl.col("truth") == truth).sort("value", descending=True)
+        if not of_truth.height:
             continue
-        first, last = here.row(0, named=True), here.row(-1, named=True)
-        guessing = here.filter(pl.col("ci_low") <= 0.5).height
-        found.append(
-            f"Free of any line and within {truth} answers, {guessing} of {here.height} experiments do not tell the "
+        first, last = of_truth.row(0, named=True), of_truth.row(-1, named=True)
+        guessing = of_truth.filter(pl.col("ci_low") <= 0.5).height
+        lines.append(
+            f"Free of any line and within {truth} answers, {guessing} of {of_truth.height} experiments do not tell the "
             f"pathways apart better than guessing; the best is {_way(first)} with an AUC of {_interval(first)}, the "
             f"worst {_way(last)} with {_interval(last)}."
         )
-    return found
+    return lines
 
 
 def _recall_words(rows: pl.DataFrame) -> str:
@@ -354,16 +351,16 @@ def _recall_words(rows: pl.DataFrame) -> str:
     if question is None or answer is None:
         return "finds no items of one of the pathways."
     bias = at.get(("label_bias_question", "all"))
-    told = (
+    recall = (
         f"finds {_percent(question)} of the question items and {_percent(answer)} of the answer items (balanced "
         f"accuracy {_percent(at['balanced_accuracy', 'all'])})"
     )
     if bias is None:
-        return f"{told}."
+        return f"{recall}."
     true, false = at["recall_question", "true"], at["recall_question", "false"]
     follows = _verdict(bias)
     return (
-        f"{told}; of the question items with a true answer it finds {_percent(true)}, of those with a false one "
+        f"{recall}; of the question items with a true answer it finds {_percent(true)}, of those with a false one "
         f"{_percent(false)}, so {follows}."
     )
 

@@ -134,11 +134,12 @@ def _validate(
     section = worlds_section(worlds, {world.name: world.about for world in WORLDS.values()})
     write_validation(_page(options, items, recovery, confusion, run, summary_sentences, section), out, listener)
     with replacing(out / SUMMARY) as half_made:
-        found = summary(out, recovery, confusion, run) | {
+        record = summary(out, recovery, confusion, run) | {
             "worlds": worlds_summary(world_results),
             "summary": summary_sentences,
+            "command": _command(options, str(out)),
         }
-        text = sealed_text(out, {**found, "command": _command(options, str(out))}, _written(out))
+        text = sealed_text(out, record, _written(out))
         half_made.write_text(text, encoding="utf-8")
     return out
 
@@ -173,7 +174,7 @@ def _page(
     recovery: pl.DataFrame,
     confusion: pl.DataFrame,
     run: Path,
-    told: list[str],
+    summary_sentences: list[str],
     worlds: Section,
 ) -> Validation:
     manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
@@ -181,7 +182,7 @@ def _page(
     shares = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in asdict(options.shares).items())
     return Validation(
         title="The planted model",
-        summary=told,
+        summary=summary_sentences,
         recovery=recovery,
         confusion=confusion.filter(pl.col("rule").is_in(SHOWN)),  # all of them are in confusion.csv
         facts={
@@ -211,26 +212,26 @@ def _command(options: Options, out: str) -> str:
 
 def summary(out: Path, recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path) -> dict[str, Any]:
     """The result for programs: per experiment its main way, and all ways below it."""
-    found: dict[str, Any] = {}
+    by_experiment: dict[str, Any] = {}
     for experiment in recovery["experiment"].unique(maintain_order=True):
         ways: dict[str, Any] = {}
-        mine = recovery.filter(pl.col("experiment") == experiment)
-        for (way,), rows in mine.group_by("rule_or_variant", maintain_order=True):
+        rows_of_experiment = recovery.filter(pl.col("experiment") == experiment)
+        for (way,), rows in rows_of_experiment.group_by("rule_or_variant", maintain_order=True):
             ways[str(way)] = _way(rows)
         main = MAIN_WAYS.get(experiment, next(iter(ways)))
         best = ways.get(main) or next(iter(ways.values()))
-        found[experiment] = {"way": main, **best, "ways": ways}
+        by_experiment[experiment] = {"way": main, **best, "ways": ways}
     unavailable = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["unavailable"]
-    return {"out": str(out), "recovery": found, "confusion": confusion.to_dicts(), "unavailable": unavailable}
+    return {"out": str(out), "recovery": by_experiment, "confusion": confusion.to_dicts(), "unavailable": unavailable}
 
 
 def _way(rows: pl.DataFrame) -> dict[str, Any]:
     """AUC with interval, within true and false answers, and what else is known."""
     numbers: dict[str, Any] = {}
     for row in rows.to_dicts():
-        place = numbers if row["truth"] == "all" else numbers.setdefault(f"within_{row['truth']}", {})
+        part = numbers if row["truth"] == "all" else numbers.setdefault(f"within_{row['truth']}", {})
         if row["quantity"] == "auc":
-            place |= {"auc": row["value"], "ci_low": row["ci_low"], "ci_high": row["ci_high"], "n": row["n"]}
+            part |= {"auc": row["value"], "ci_low": row["ci_low"], "ci_high": row["ci_high"], "n": row["n"]}
         else:
-            place[row["quantity"]] = {name: row[name] for name in ("value", "ci_low", "ci_high", "n")}
+            part[row["quantity"]] = {name: row[name] for name in ("value", "ci_low", "ci_high", "n")}
     return numbers

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.answers.choose import FOR_A_CHART, NEEDED, PER_CLASS, LabelCounter, Outlook, require_possible
-from anchorscope.answers.label import draw
+from anchorscope.answers.choose import FOR_A_CHART, NEEDED, PER_CLASS, LabelCounter, Outlook
 from anchorscope.datasets.question import Question
-from anchorscope.errors import TooFewAnswers
-from anchorscope.stats.streams import priorities
+from anchorscope.stats.streams import draw_balanced, priorities
 
 
 def question(
@@ -35,7 +33,7 @@ def test_no_labels_of_the_open_answers_would_give_more(
     order = priorities(0, "balance", [str(number) for number in range(len(rows))])
     best = 0
     for labels in product(*([row[1]] if row[1] is not None else [True, False] for row in rows)):
-        used = draw(np.array(labels), [row[0] for row in rows], balance, 100, order).used
+        used = draw_balanced(np.array(labels), [row[0] for row in rows], balance, 100, order).used
         true = int(np.array(labels)[used].sum())
         best = max(best, min(true, int(used.sum()) - true))
     assert found.pairs == best
@@ -66,13 +64,3 @@ def test_thirty_of_each_kind_are_needed(counts: tuple[int, int, int], enough: bo
     assert found.is_enough == enough
     assert ("too few for a run" in found.sentence) != enough
     assert (found.sentence == "") == (sum(counts) >= FOR_A_CHART and enough)
-
-
-def test_one_dataset_that_can_be_enough_lets_the_run_go_on() -> None:
-    few, many = outlook(0, 0, 3), outlook(0, 0, 300)
-    require_possible({"few": few, "many": many}, None)
-    whole = r"^Dataset 'few' has too few questions: 3 questions: too few for a run, .*; add questions to it\.$"
-    with pytest.raises(TooFewAnswers, match=whole):
-        require_possible({"few": few, "also": few}, None)
-    with pytest.raises(TooFewAnswers, match=r"; raise --limit \(now 3\)\.$"):
-        require_possible({"few": few}, 3)

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -160,13 +160,6 @@ def sampled(tiny_llama: LanguageModel) -> list[list[Answer]]:
     return samples(tiny_llama, planned(tiny_llama, QUESTIONS, 4))
 
 
-def test_every_question_has_as_many_answers_as_asked_whatever_it_brings(sampled: list[list[Answer]]) -> None:
-    assert [len(some) for some in sampled] == [4] * 4
-    every = [one for some in sampled for one in some]
-    assert all(one.log_probs is not None and len(one.log_probs) == len(one.ids) for one in every)
-    assert len({one.ids for one in every}) > 12  # they are drawn, and differ within a question and between questions
-
-
 def test_samples_hang_on_seed_item_and_number_only(tiny_llama: LanguageModel, sampled: list[list[Answer]]) -> None:
     some = samples(tiny_llama, planned(tiny_llama, [QUESTIONS[2], QUESTIONS[0]], 2))
     assert ids(some) == [ids(sampled)[2][:2], ids(sampled)[0][:2]]  # fewer questions, another order, fewer samples
@@ -239,14 +232,6 @@ def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel
         assert spell(lm, [located.input_ids[at] for at in located.answer_tokens]) == "Paris"
 
 
-def test_samples_that_think_are_asked_again_with_room_for_it(tiny_llama: LanguageModel) -> None:
-    lm = talking(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
-    work = SamplesPass(asked(lm, CHAT_QUESTIONS, max_new_tokens=5), n_samples=2, seed=0, temperature=1e-3)
-    for some in run_samples(LocalExecutor(lambda: lm), work, Silent()):
-        assert [(one.text, one.status) for one in some] == [("Paris", "answered")] * 2
-        assert {spell(lm, one.before) for one in some} == {"<think>\nhm, wel</think>\t"}
-
-
 def test_thinkers_are_asked_again_whoever_runs_the_shards(tiny_llama: LanguageModel) -> None:
     """Half of the samples think: only theirs are drawn again, and each goes back to its own place."""
     lm = talking(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
@@ -275,17 +260,3 @@ def test_a_thinking_block_without_an_end_is_truncated(
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
         assert len(answer.before) == 5 + 100
-
-
-def test_a_first_token_that_the_model_needs_reaches_the_engine(tiny_llama: LanguageModel) -> None:
-    lm = talking(tiny_llama, "Paris", "</s>")
-
-    class Needy(LanguageModel):
-        needs_bos = 256
-
-    needy = Needy(**{field.name: getattr(lm, field.name) for field in fields(lm) if field.init})
-    work = asked(needy, CHAT_QUESTIONS)
-    assert [prompt.ids[0] for prompt in work.prompts] == [256, 256]
-    assert work.prefix == work.prompts[0].ids[: len(work.prefix)]
-    assert len(work.prefix) == len(work.template.head) + 1
-    assert [answer.text for answer in said(needy)] == ["Paris", "Paris"]

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.grade import Grader
-from anchorscope.answers.label import Drawn, Label, draw, group_items, label_answers, require_enough
+from anchorscope.answers.label import Label, group_items, label_answers
 from anchorscope.catalogue import BALANCE, GRADERS
 from anchorscope.datasets.question import Question
-from anchorscope.errors import UserError
 from anchorscope.recipe import make_recipe
-from anchorscope.stats.streams import unnamed
+from anchorscope.stats.streams import Drawn, draw_balanced, unnamed
 from anchorscope.steps import make
 
 
@@ -33,24 +32,6 @@ def said(text: str, status: str = "answered") -> Answer:
 def labelled(questions: list[Question], answers: list[Answer], **options: object) -> list[Label]:
     settings = {"balance": "relation", "group_by": "subject", "max_per_class": 100, "seed": 0, **options}
     return label_answers(questions, answers, **settings)  # type: ignore[arg-type]
-
-
-def some(true: int, false: int, unused_true: int = 0, unused_false: int = 0) -> list[Label]:
-    kinds = [
-        (true, True, "used"),
-        (false, False, "used"),
-        (unused_true, True, "unbalanced"),
-        (unused_false, False, "unbalanced"),
-        (3, None, "empty"),
-    ]
-    return [Label(truth, 0, status, float(status == "used")) for count, truth, status in kinds for _ in range(count)]
-
-
-def test_answers_are_graded_against_the_accepted_ones() -> None:
-    labels = labelled([asked(0), asked(1)], [said("It is Paris."), said("Rome")])
-    assert [label.truthful for label in labels] == [True, False]
-    assert [label.status for label in labels] == ["used", "used"]
-    assert [label.weight for label in labels] == [1, 1]
 
 
 STERN = Grader("stern", lambda answer, accepted, question: answer in accepted)
@@ -79,38 +60,6 @@ def test_empty_and_truncated_answers_have_no_label_and_are_never_used() -> None:
         assert [label.status for label in labels] == ["used", "used", "truncated", "empty", "truncated"]
         assert [label.truthful for label in labels] == [True, False, None, None, None]
         assert [label.weight for label in labels] == [1, 1, 0, 0, 0]
-
-
-def test_what_is_not_drawn_keeps_its_label_and_says_so() -> None:
-    answers = [said("Paris"), said("Rome"), said("Rome"), said("Oslo")]
-    labels = labelled([asked(index) for index in range(4)], answers)
-    assert [label.truthful for label in labels] == [True, False, False, False]
-    assert sorted(label.status for label in labels) == ["unbalanced", "unbalanced", "used", "used"]
-    assert sum(label.weight for label in labels) == 4
-    assert all((label.weight == 0) == (label.status == "unbalanced") for label in labels)
-
-
-@pytest.mark.parametrize(("true", "false"), [(29, 30), (30, 29), (0, 100), (0, 0)])
-def test_too_few_answers_are_refused_with_the_numbers(true: int, false: int) -> None:
-    with pytest.raises(UserError) as refused:
-        require_enough("atlas", some(true, false, unused_true=2, unused_false=5), 30, "relation")
-    message = str(refused.value)
-    assert message.startswith(f"Dataset 'atlas' has too few answers to train probes on: {true} true and {false} false")
-    assert f"({true + 2} true and {false + 5} false before balancing), 30 of each are needed" in message
-    assert "--limit" in message
-    assert "\n" not in message
-
-
-def test_a_wider_balance_is_proposed_only_where_it_would_help() -> None:
-    with pytest.raises(UserError, match="--balance dataset"):
-        require_enough("atlas", some(20, 20, unused_true=10, unused_false=10), 30, "relation")
-    for labels, balance in [
-        (some(20, 20, unused_true=9, unused_false=10), "relation"),
-        (some(20, 20, unused_true=10, unused_false=10), "dataset"),
-    ]:
-        with pytest.raises(UserError) as refused:
-            require_enough("atlas", labels, 30, balance)
-        assert "--balance" not in str(refused.value)
 
 
 def asked_about(question: str, subject: str | None = None) -> Question:
@@ -162,7 +111,7 @@ ITEMS = st.lists(st.tuples(st.booleans(), RELATIONS), min_size=1, max_size=60)
 
 def drawn(items: list[tuple[bool, str | None]], balance: str, most: int, seed: int = 0) -> Drawn:
     labels = np.array([label for label, _ in items], dtype=bool)
-    return draw(labels, [relation for _, relation in items], balance, most, unnamed(seed, "test", len(labels)))
+    return draw_balanced(labels, [relation for _, relation in items], balance, most, unnamed(seed, "test", len(labels)))
 
 
 def cells(items: list[tuple[bool, str | None]], result: Drawn) -> dict[str | None, tuple[Counter, Counter]]:

@@ -10,10 +10,8 @@ from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer
 
 import needs
-from anchorscope.answers.generate import given_answer, given_answers
 from anchorscope.answers.template import (
     FEW_SHOT,
-    FEW_SHOT_TEMPLATE,
     INSTRUCTION,
     Prompt,
     Template,
@@ -42,14 +40,6 @@ def test_tokens_and_offsets_are_those_of_the_text(tiny_llama: LanguageModel) -> 
             assert tiny_llama.tokenizer.decode([token]) == prompt.text[start:end]
 
 
-@pytest.mark.parametrize(
-    "text", ["Who\nwrote Emma?", "Who wrote\r\n\r\nEmma?", "Who  wrote\tEmma?", "\n Who wrote Emma? \n"]
-)
-def test_a_question_with_line_breaks_goes_on_one_line(tiny_llama: LanguageModel, text: str) -> None:
-    broken, whole = prompts_of(tiny_llama, text, "Who wrote Emma?")
-    assert broken == whole
-
-
 @given(texts=st.lists(TEXT, min_size=1, max_size=4))
 def test_the_shared_prefix_never_touches_a_question(tiny_llama: LanguageModel, texts: list[str]) -> None:
     prompts = prompts_of(tiny_llama, *texts)
@@ -58,15 +48,6 @@ def test_the_shared_prefix_never_touches_a_question(tiny_llama: LanguageModel, t
     for prompt in prompts:
         assert prompt.ids[:length] == prompts[0].ids[:length]
         assert all(end <= prompt.question_start for _, end in prompt.offsets[:length])
-
-
-def test_a_token_that_reaches_into_the_question_is_not_shared() -> None:
-    ids = (10, 11, 12, 13)
-    prompts = [
-        Prompt("abcd", ids, ((0, 1), (1, 3), (3, 4), (3, 4)), question_start=2),
-        Prompt("abcd", ids, ((0, 1), (1, 2), (2, 3), (3, 4)), question_start=2),
-    ]
-    assert prefix_length(prompts) == 1
 
 
 WHOLE = """Question: What is the capital of Japan?
@@ -92,20 +73,6 @@ def test_the_embedded_model_sees_this_text_as_its_tokenizer_reads_it() -> None:
     assert given_ids == tuple(tokenizer(" Jane Austen")["input_ids"])
 
 
-def test_a_first_token_that_the_model_needs_is_put_in_front_once(tiny_llama: LanguageModel) -> None:
-    tokenizer, question = tiny_llama.tokenizer, Question("d", "1", "Who?", ("x",))
-    bos = tokenizer.bos_token_id
-    (plain,) = build_prompts(tokenizer, [question])
-    (needed,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer, bos))
-    assert needed.ids == (bos, *plain.ids)
-    assert needed.offsets == ((0, 0), *plain.offsets)
-    assert prefix_length([needed]) == prefix_length([plain]) + 1
-    # A token that is there already (as if the tokenizer had put it there) does not come a second time.
-    first = plain.ids[0]
-    (same,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer, first))
-    assert same == plain
-
-
 def test_an_answer_given_elsewhere_is_read_in_its_place(tiny_llama: LanguageModel) -> None:
     # A tokenizer that puts a space before every text: alone, " Lima" would get two.
     tokenizer = deepcopy(tiny_llama.tokenizer)
@@ -117,29 +84,6 @@ def test_an_answer_given_elsewhere_is_read_in_its_place(tiny_llama: LanguageMode
     found = template.answer_ids(tokenizer, prompt.text, prompt.ids, "Lima ")
     assert tokenizer.convert_ids_to_tokens(list(found)) == ["Ġ", "L", "i", "m", "a"]
     assert tokenizer.convert_ids_to_tokens(tokenizer(" Lima")["input_ids"]) == ["Ġ", "Ġ", "L", "i", "m", "a"]
-
-
-def test_without_examples_the_question_stands_alone_and_all_else_is_the_same(tiny_llama: LanguageModel) -> None:
-    tokenizer, question = tiny_llama.tokenizer, Question("d", "1", "Who wrote Emma?", ("x",))
-    with_examples, alone = (make_template(kind, tokenizer, 7) for kind in ("few-shot", "zero-shot"))
-    (long,), (short,) = (build_prompts(tokenizer, [question], one) for one in (with_examples, alone))
-    assert short.text == "Question: Who wrote Emma?\nAnswer:"
-    assert long.text.endswith(short.text)
-    assert short.text[short.question_start :].startswith("Who wrote Emma?")
-    assert short.ids[0] == 7
-    assert short.ids[1:] == long.ids[-len(short.ids) + 1 :]  # one token per byte
-    given_ids = alone.answer_ids(tokenizer, short.text, short.ids, "Jane Austen")
-    assert given_ids == tuple(tokenizer(" Jane Austen")["input_ids"])
-    assert alone.kind == "zero-shot"
-
-
-def test_many_given_answers_are_those_of_one_at_a_time(tiny_llama: LanguageModel) -> None:
-    tokenizer, template, texts = tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, ["Jane Austen ", "", "  Emily Brontë"]
-    prompts = prompts_of(tiny_llama, "Who wrote Emma?", "Who wrote It?", "Who wrote Wuthering Heights?")
-    alone = [given_answer(tokenizer, template, prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
-    assert given_answers(tokenizer, template, prompts, texts) == alone
-    assert [one.text for one in alone] == ["Jane Austen", "", "Emily Brontë"]
-    assert [one.status for one in alone] == ["answered", "empty", "answered"]
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="[]<>"), min_size=1, max_size=20)
@@ -200,24 +144,6 @@ def test_the_first_token_is_never_there_twice(tiny_llama: LanguageModel) -> None
     (prompt,) = chat_prompts_of(tokenizer, chat(tiny_llama, CHATML, bos), "Who?")
     assert prompt.offsets[0] == (0, 0)
     assert tokenizer.decode(list(prompt.ids[1:])) == prompt.text
-
-
-@pytest.mark.parametrize(("source", "in_text"), [(CHATML, False), (FIRST, True)])
-def test_a_tokenizer_that_adds_the_first_token_itself_adds_it_once(
-    tiny_llama: LanguageModel, source: str, in_text: bool
-) -> None:
-    from tokenizers.processors import TemplateProcessing
-
-    tokenizer = tokenizer_with(tiny_llama, source)
-    bos = tokenizer.bos_token_id
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", bos), ("</s>", tokenizer.eos_token_id)]
-    )
-    (prompt,) = chat_prompts_of(tokenizer, make_template("chat", tokenizer), "Who?")
-    assert prompt.ids.count(bos) == 1
-    assert prompt.ids[0] == bos
-    assert tokenizer.eos_token_id not in prompt.ids  # an ended text would be answered by a new one
-    assert prompt.offsets[0] == ((0, 3) if in_text else (0, 0))
 
 
 @pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)

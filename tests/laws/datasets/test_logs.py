@@ -82,17 +82,6 @@ def test_metadata_does_not_decide_what_a_log_is(tmp_path: Path, noted: dict[str,
     assert one.metadata.items() >= noted.items()
 
 
-def test_metadata_is_never_an_accepted_answer(tmp_path: Path) -> None:
-    noted = {"Answer": "Cusco", " Truthful ": "no", "score.match": 0.5, "year": 1900}
-    (one,) = read(write(tmp_path, log([PERU | {"metadata": noted}]))).questions
-    assert (one.answers, one.truthful, one.metadata["year"]) == (("Lima",), True, 1900)
-    assert not {"Answer", " Truthful "} & one.metadata.keys()
-    doc = HARNESS[0]["doc"] | {"Answer": "Cusco", "Truthful": "no"}
-    (one,) = read(write(tmp_path, json_lines([HARNESS[0] | {"doc": doc}]))).questions
-    assert one.answers == ("Ada Quill", "Quill's Ada", "🚁")
-    assert not {"Answer", "Truthful"} & one.metadata.keys()
-
-
 def scored(*values: dict[str, Any]) -> list[dict[str, Any]]:
     """A sample for each, with these scores."""
     return [
@@ -111,14 +100,6 @@ def test_one_scorer_labels_the_whole_log(tmp_path: Path) -> None:
     assert "sample 2: score.match is 'P', neither right nor wrong" in refusal(path)
     assert "--columns truthful=score.NAME" in refusal(path)
     assert [one.truthful for one in read(path, truthful="score.other").questions] == [False, True]
-
-
-def test_a_log_whose_scores_turn_out_continuous_is_told(tmp_path: Path) -> None:
-    path = write(tmp_path, log(scored(*[{"f1": 1}] * 100, {"f1": 0.4})))
-    whole = read(path, "skip")
-    assert len(whole.questions) == 100
-    ((number, told),) = whole.bad
-    assert (number, told.startswith("score.f1 is 0.4, neither")) == (101, True)
 
 
 def test_one_metric_labels_all_samples_of_the_harness(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from anchorscope.artefacts.schema import BAND, EVIDENCE_ITEM_SCHEMA, PART_SCHEMA
 from anchorscope.evidence.part_tables import PartsOfDataset, evidence_items_frame, parts_frame
 from anchorscope.evidence_parts.need import Terms
 from anchorscope.evidence_parts.parts import BEFORE, BOTH, CUT, EvidenceItems
-from anchorscope.schema import BAND, EVIDENCE_ITEM_SCHEMA, PART_SCHEMA
 from anchorscope.stats.streams import stream
 
 N, LAYERS, PLACES = 60, 3, [("mlp", "final"), ("residual", "final")]

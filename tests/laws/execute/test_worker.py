@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,23 @@ import torch
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
+from anchorscope.execute import ray_executor
 from anchorscope.execute import worker as worker_module
 from anchorscope.execute.choose import choose
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.parts import Part, StatesPart
-from anchorscope.execute.ray_executor import RayWorkers, WorkerJob
+from anchorscope.execute.numerics import numerics_of
+from anchorscope.execute.parts import StatesPart
+from anchorscope.execute.ray_executor import RayExecutor, WarmModels, WorkerJob, pack
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
-from anchorscope.execute.worker import Shard, Worker
+from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_answers, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
 from made_items import no_model, planner_of
+from small_shards import small_pass
+from tiny_models import byte_tokenizer, tiny_model
 
 N, N_FOLDS, N_PREFIX = 20, 2, 5
 
@@ -166,11 +171,10 @@ def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: L
     load = Counting(tiny_llama)
     executor = LocalExecutor(load)
     work = make_work(tiny_llama)
-    parts = executor.map(work.shards(), Silent())
-    assert list(executor.map([], Silent())) == []
+    assert executor.map([], Silent()) == []
     assert list(executor.divide(work)) == [work]
     assert load.loads == 0  # nothing was asked of it yet
-    assert len(list(parts)) == len(work.batches) > 1
+    assert len(executor.map(work.shards(), Silent())) == len(work.batches) > 1
     assert executor.describe().planner.n_layers == tiny_llama.n_layers
     run_states(executor, work, Silent())
     assert load.loads == 1
@@ -233,18 +237,6 @@ def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageMo
     assert np.allclose(other[1], whole[1], atol=1e-5)
 
 
-def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: LanguageModel) -> None:
-    class Confused:
-        def divide(self, work: Any) -> Any:
-            return [work]
-
-        def map(self, shards: Any, progress: Any) -> Any:
-            yield worker_module.DecodedPart([])
-
-    with pytest.raises(AssertionError, match="a worker gave DecodedPart where StatesPart was due"):
-        run_states(Confused(), make_work(tiny_llama), Silent())
-
-
 def test_a_load_that_fails_is_not_hidden() -> None:
     load: Callable[[], LanguageModel] = no_model
     with pytest.raises(AssertionError, match="nobody was expected to need the model"):
@@ -280,5 +272,37 @@ def test_gpus_that_a_worker_asks_for(device: str, workers: int | None, machines:
         def nodes(self) -> list[dict[str, Any]]:
             return [{"Alive": True, "Resources": {"GPU": float(gpus)}} for gpus in machines]
 
-    group = RayWorkers(choose("ray", workers), WorkerJob("shape:smollm2-135m", device=device), print)
+    group = RayExecutor(choose("ray", workers), WorkerJob("shape:smollm2-135m", device=device), print)
     assert group._gpus(Cluster()) == wanted
+
+
+def test_a_model_is_loaded_once_for_runs_that_follow_each_other(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Counting(tiny_llama)
+    monkeypatch.setattr(ray_executor, "load", lambda *options: load())
+    warm, first, second = WarmModels(), WorkerJob("first"), WorkerJob("second")
+    lm, description = warm.load(first, Silent())
+    assert (lm, description.numerics) == (tiny_llama, numerics_of(tiny_llama))
+    assert warm.load(first, Silent())[1] is description
+    assert load.loads == 1
+    warm.load(second, Silent())
+    warm.load(first, Silent())
+    assert load.loads == 3, "one model is held at a time"
+
+
+def test_less_than_a_hundredth_of_the_states_travels(tmp_path: Path) -> None:
+    """At a width at which it has to: everything else that a pass brings does not grow with the width."""
+    lm = wrap(tiny_model("llama", hidden_size=1024), byte_tokenizer())
+    work = small_pass(lm, 6)
+    keep = tuple((position, site) for position in range(2) for site in range(len(SITES)))
+    work = replace(work, keep=(keep, keep), batches=(tuple(range(len(work.sequences))),))
+    assert work.probes is not None
+    worker, travelled, states = Worker(lm), 0, 0
+    for shard in work.writing_shards(tmp_path, lm.d_model, "float32", lm.n_layers):
+        assert shard.probes is not None
+        travelled += len(pack(replace(shard, probes=replace(shard.probes, sets=()))))
+        travelled += len(pack(worker.run(shard, Silent())))
+        states += sum(rows.nbytes for rows in shard.into if rows is not None)
+    assert states == 6 * lm.n_layers * lm.d_model * 4 * (len(work.run_by(0)) + len(work.run_by(1)))
+    assert 0 < travelled <= 0.01 * states

@@ -138,7 +138,7 @@ def test_few_items_run_where_few_are_enough_or_where_many_passes_are_taken(items
 def test_an_experiment_is_planned_without_a_model_or_a_tokenizer(items: list[Item]) -> None:
     planned, missing = plan_experiment(of_experiments(("exact-tokens",)), items, SETTING, PLANNER.windows, needed=16)
     assert [one.intervention.name for one in planned] == ["subject", "content"]
-    assert "property (the property alone is cut): 15 of 30 questions say such words, 16 needed" in missing[0].reason
+    assert "property (property cut): 15 of 30 questions say such words, 16 needed" in missing[0].reason
 
 
 @pytest.mark.parametrize("window", [4, None])

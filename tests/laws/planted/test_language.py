@@ -6,7 +6,7 @@ import pytest
 
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import words
-from anchorscope.planted.language import ALWAYS, NEUTRAL, NEVER, WORDINGS, make_tokenizer, the_language
+from anchorscope.planted.language import ALWAYS, NEUTRAL, NEVER, WORDINGS, the_language
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.words import EMPTY_WORDS
 
@@ -51,21 +51,3 @@ def test_subject_and_property_are_found_in_every_wording_with_other_words_around
     first, last = found.spans[0][0], found.spans[-1][1]
     assert words(text[:first])
     assert text[last:].strip("?")
-
-
-def test_the_tokenizer_gives_words_and_texts_back() -> None:
-    tokenizer = make_tokenizer(LANGUAGE)
-    question = WORDINGS[0].format(subject=LANGUAGE.subjects[0], relation=LANGUAGE.relations[0])
-    answer = f"{LANGUAGE.objects[0]} {LANGUAGE.phrases[ALWAYS][0]}"
-    text = f"Question: {question}\nAnswer: {answer} right"
-    encoded = tokenizer(text, return_offsets_mapping=True)
-    ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
-    assert ids[0] == tokenizer.bos_token_id
-    assert tokenizer.unk_token_id not in ids
-    assert tokenizer.decode(ids, skip_special_tokens=True) == text
-    pieces = [text[start:end].strip(" ") for start, end in offsets[1:]]
-    assert pieces[:4] == ["Question", ":", "say", "now"]
-    assert pieces[-7:] == ["\n", "Answer", ":", *answer.split(), "right"]
-    assert tokenizer.decode(ids[-4:]) == f"{answer} right"
-    assert tokenizer(answer, add_special_tokens=False)["input_ids"] == ids[-4:-1]  # also without its question
-    assert tokenizer("Paris it is")["input_ids"].count(tokenizer.unk_token_id) == 1

@@ -12,11 +12,11 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
 from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import PlantedItem, Shares, planted_items
-from anchorscope.planted.language import CELLS, RIGHT_VERDICT, WRONG_VERDICT, make_tokenizer, the_language
-from anchorscope.planted.train import GOAL, HEADS, LAYERS, WIDTH
+from anchorscope.planted.language import CELLS, RIGHT_VERDICT, WRONG_VERDICT, the_language
 from anchorscope.spans.locate import ItemTokens, locate_all
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.stats.auc import auc
+from train_planted_model import GOAL, HEADS, LAYERS, WIDTH, make_tokenizer
 
 EQUAL = Shares(*[1 / 6] * 6)
 

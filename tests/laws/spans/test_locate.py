@@ -42,20 +42,6 @@ def spelled(tokenizer: PreTrainedTokenizerFast, located: ItemTokens, tokens: tup
     return tokenizer.decode([located.input_ids[index] for index in tokens])
 
 
-def places(prompt: Prompt, *words: str) -> set[int]:
-    """Characters of the words, each looked for in the question's own line."""
-    line = prompt.text[prompt.question_start :]
-    return {prompt.question_start + line.index(word) + i for word in words for i in range(len(word))}
-
-
-def test_exact_question_tokens_are_the_words_in_the_prompt(tiny_llama: LanguageModel) -> None:
-    prompt, located = found(tiny_llama.tokenizer, PERU)
-    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == "capitalPeru"
-    # One token per byte of an ASCII prompt: a token's index is its character's.
-    assert set(located.question_tokens) == places(prompt, "capital", "Peru")
-    assert located.rule == "metadata"
-
-
 @given(words=st.lists(WORD, min_size=3, max_size=6, unique_by=lambda word: word.casefold().replace("é", "e")))
 def test_the_subject_is_found_wherever_it_stands(tiny_llama: LanguageModel, words: list[str]) -> None:
     text = " ".join(words) + "?"
@@ -95,13 +81,6 @@ def test_positions_are_the_last_token_the_entitys_last_and_the_one_before_it(
     # The spaces between its words belong to nothing.
     assert located.answer_tokens == tuple(first + i for i, letter in enumerate(exact) if letter != " ")
     assert at == {"final": len(located.input_ids) - 1, "answer_end": first + len(exact) - 1, "answer_before": first - 1}
-
-
-def test_an_answer_of_characters_that_take_several_tokens_is_whole(tiny_llama: LanguageModel) -> None:
-    question = Question("d", "1", "What is the capital of Paraguay?", ("Asunción",), "Paraguay")
-    _, located = found(tiny_llama.tokenizer, question, " Asunción.")
-    assert spelled(tiny_llama.tokenizer, located, located.answer_tokens) == "Asunción"
-    assert len(located.answer_tokens) == len("Asunción".encode())
 
 
 def test_many_items_are_located_as_each_one_is_alone(tiny_llama: LanguageModel) -> None:

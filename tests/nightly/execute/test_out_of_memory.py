@@ -1,7 +1,7 @@
 """Memory that runs out: the whole pass is planned with half the tokens and run anew, on whichever worker it happened;
 its numbers are those of a pass that was planned so from the start."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -119,7 +119,7 @@ def test_a_sequence_that_does_not_fit_alone_is_refused(sensitive: LanguageModel)
 
 def test_a_pass_that_cannot_be_made_smaller_ends_whatever_a_worker_says(sensitive: LanguageModel) -> None:
     class NeverEnough(ManyWorkers):
-        def map(self, shards: Sequence[Any], progress: Any) -> Iterator[Any]:
+        def map(self, shards: Sequence[Any], progress: Any) -> list[Any]:
             self.shards += shards
             raise MemoryRanOut
 

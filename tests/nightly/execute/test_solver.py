@@ -1,6 +1,6 @@
 """Who fits probes: this process, or a worker whose device it has not; the bits are those of the same kind of device."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -15,7 +15,6 @@ from anchorscope.evidence.tables import evidence_tables
 from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores, solve_control, solve_parts
 from anchorscope.evidence_parts.principal import principal_states
 from anchorscope.execute.numerics import NumericsClass
-from anchorscope.execute.parts import DevicePart
 from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.crossfit import (
@@ -117,17 +116,15 @@ def test_chunks_that_workers_share_give_the_bits_of_one_process(
     assert len(blocks) == min(2 * n_workers, 3)  # two places of three layers are three chunks
 
 
-class _Full:
+class _Full(Accelerated):
     """Workers whose memory does not suffice."""
 
-    folder, n_layers = None, 4
-
-    def map(self, shards: Sequence[Any], progress: Any) -> Iterator[DevicePart]:
+    def map(self, shards: Sequence[Any], progress: Any) -> list[Any]:
         raise MemoryRanOut("CUDA out of memory")
 
 
-def test_memory_that_does_not_suffice_is_one_line() -> None:
+def test_memory_that_does_not_suffice_is_one_line(tiny_llama: LanguageModel) -> None:
     function, arguments = cases()["fit_final_probes"]
     with pytest.raises(UserError, match=r"^Memory of a worker does not suffice for final probes; .*--limit") as found:
-        Solver("cuda", _Full(), Silent())(function, *arguments, title="final probes")  # type: ignore[arg-type]
+        Solver("cuda", _Full(lambda: tiny_llama), Silent())(function, *arguments, title="final probes")
     assert "\n" not in str(found.value)

@@ -20,14 +20,14 @@ from anchorscope.errors import Incomplete, MemoryRanOut, UserError
 from anchorscope.execute import ray_executor
 from anchorscope.execute.choose import choose
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.ray_executor import Failure, RayExecutor, RayWorker, RayWorkers, WorkerJob, import_ray, pack
+from anchorscope.execute.ray_executor import RayExecutor, RayWorker, WorkerJob, import_ray, pack
 from anchorscope.execute.run_passes import merge_states, placed, run_states
 from anchorscope.execute.worker import Worker
 from anchorscope.models.loading import load
 from anchorscope.progress import Silent
 from pass_cases import bits
 from repo import SOURCES, SUPPORT
-from small_shards import small_pass
+from small_shards import StrikeAfter, small_pass
 from whole_runs import SmallRun, tables_of
 
 N = 24
@@ -66,22 +66,19 @@ class Crew:
         self.told: list[str] = []
         self.work = small_pass(lm, N)
         self.right = bits(run_states(LocalExecutor(lambda: lm), self.work, Silent()))
-        self.workers = RayWorkers(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), self.told.append)
-        self.executor = RayExecutor(self.workers, lambda tokens: None, lambda: None, folder)
+        self.executor = RayExecutor(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), self.told.append)
+        self.executor.folder = folder
 
     @property
     def pids(self) -> list[int]:
-        return [facts.pid for facts in self.workers.admitted.values()]
+        return [facts.pid for facts in self.executor.admitted.values()]
 
     def run(self, strike: Callable[[], None] = lambda: None, after: int = 3) -> Any:
         """The merged parts; after some of them something happens."""
-        shards, parts = self.executor.divide(self.work), []
+        shards = self.executor.divide(self.work)
         assert len(shards) > N // 2
-        for shard, part in zip(shards, self.executor.map(shards, Silent()), strict=True):
-            parts.append(placed(shard.items, part))
-            if len(parts) == after:
-                strike()
-        return bits(merge_states(parts))
+        parts = self.executor.map(shards, StrikeAfter(after, strike))
+        return bits(merge_states([placed(shard.items, part) for shard, part in zip(shards, parts, strict=True)]))
 
 
 @pytest.fixture
@@ -90,7 +87,7 @@ def crew(cluster: Any, model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(ray_executor, "PATIENCE", 150.0)
     made = Crew(cluster.address, model, tmp_path / "states")
     yield made
-    made.workers.close()
+    made.executor.close()
 
 
 def test_no_fault(crew: Crew) -> None:
@@ -99,7 +96,7 @@ def test_no_fault(crew: Crew) -> None:
 
 
 def test_an_object_store_that_is_full_changes_nothing(crew: Crew) -> None:
-    crew.workers.description()
+    crew.executor.describe()
     import ray
 
     held = [ray.put(np.ones(2**20)) for _ in range(2 * STORE // 2**23)]  # twice what there is room for: Ray spills
@@ -111,12 +108,12 @@ def test_a_folder_that_a_worker_does_not_find_is_one_line(crew: Crew) -> None:
     shards = crew.executor.divide(crew.work)
     crew.executor.forget_states()
     with pytest.raises(UserError, match=r"^A worker does not find .*; put the run folder where every machine") as error:
-        list(crew.executor.map(shards, Silent()))
+        crew.executor.map(shards, Silent())
     assert "\n" not in str(error.value)
 
 
 def test_a_worker_that_is_killed_starts_again(crew: Crew) -> None:
-    crew.workers.description()
+    crew.executor.describe()
     first = crew.pids[0]
     assert crew.run(lambda: os.kill(first, signal.SIGKILL)) == crew.right
     assert crew.run() == crew.right
@@ -124,7 +121,7 @@ def test_a_worker_that_is_killed_starts_again(crew: Crew) -> None:
 
 
 def test_a_worker_that_hangs_holds_nothing_up(crew: Crew) -> None:
-    crew.workers.description()
+    crew.executor.describe()
     first = crew.pids[0]
     try:
         assert crew.run(lambda: os.kill(first, signal.SIGSTOP)) == crew.right
@@ -136,7 +133,7 @@ def test_a_worker_that_hangs_holds_nothing_up(crew: Crew) -> None:
 
 def test_a_worker_that_dies_every_time_ends_the_run_with_one_line(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_executor, "RESTARTS", 0)
-    crew.workers.description()
+    crew.executor.describe()
     with pytest.raises(
         Incomplete, match=r"No worker is left.* run the same command|workers were lost with the same shard"
     ) as error:
@@ -145,7 +142,7 @@ def test_a_worker_that_dies_every_time_ends_the_run_with_one_line(crew: Crew, mo
 
 
 def test_a_node_that_is_lost_holds_nothing_up(crew: Crew, cluster: Any) -> None:
-    crew.workers.description()
+    crew.executor.describe()
     assert crew.run(lambda: cluster.remove_node(cluster.second, allow_graceful=False)) == crew.right
     assert crew.run() == crew.right, "with half of the capacity"
     cluster.second = cluster.add_node(num_cpus=1)
@@ -153,9 +150,9 @@ def test_a_node_that_is_lost_holds_nothing_up(crew: Crew, cluster: Any) -> None:
 
 
 def test_other_weights_are_refused(crew: Crew) -> None:
-    crew.workers.files = {"model.safetensors": {"sha256": "0" * 64}}
+    crew.executor.files = {"model.safetensors": {"sha256": "0" * 64}}
     with pytest.raises(UserError, match="has other weights"):
-        crew.workers.description()
+        crew.executor.describe()
 
 
 def test_a_cluster_with_another_token_is_not_joined(cluster: Any) -> None:
@@ -180,20 +177,19 @@ def test_a_port_where_nothing_listens_is_one_line() -> None:
     [
         (MemoryRanOut("x"), MemoryRanOut),
         (UserError("x"), UserError),
-        (ValueError("x"), RuntimeError),
+        (ValueError("x"), ValueError),
         (OSError(errno.ENOSPC, "No space left on device"), Incomplete),
     ],
 )
-def test_what_fails_on_a_worker_is_its_answer(
+def test_what_fails_on_a_worker_is_raised_there(
     error: Exception, kind: type[Exception], model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
         raise error
 
     monkeypatch.setattr(Worker, "run", fail)
-    reply = RayWorker(WorkerJob(model)).run(pack(None))
-    assert isinstance(reply.part, Failure)
-    assert reply.part.kind is kind
+    with pytest.raises(kind):
+        RayWorker(WorkerJob(model)).run(pack(None))
 
 
 AGENTS = "ray::DashboardAgent", "ray::RuntimeEnvAgent"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import anchorscope.planted.train as training
-from anchorscope.planted.train import SAY
+import train_planted_model as training
+from train_planted_model import SAY
 
 
 @pytest.fixture
@@ -40,18 +40,3 @@ def test_what_has_not_been_learned_is_not_saved(hurried: None, tmp_path: Path, c
     assert told[-1].startswith("error: The planted model has not learned its language: right verdicts question-true ")
     assert told[-1].endswith("give more --steps (found 1) or another --seed.")
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.parametrize("wrong", [["--steps", "0"], ["--seed", "-1"]])
-def test_impossible_numbers_are_refused_in_one_line(wrong: list[str], tmp_path: Path, capsys) -> None:
-    assert training.main(["--out", str(tmp_path / "model"), *wrong]) == 2
-    assert "--steps must be at least 1 and --seed at least 0" in capsys.readouterr().err
-
-
-def test_the_model_is_small_and_has_the_size_that_is_told(hurried: None, monkeypatch, tmp_path: Path, capsys) -> None:
-    monkeypatch.setattr(training, "GOAL", 0.0)
-    assert training.main(["--out", str(tmp_path / "model"), "--steps", "1"]) == 0
-    names = {path.name for path in (tmp_path / "model").iterdir()}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= names
-    assert sum(path.stat().st_size for path in (tmp_path / "model").iterdir()) < 3_000_000
-    assert capsys.readouterr().err.splitlines()[-1] == f"saved: {tmp_path / 'model'}"

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import needs
-from accelerated import AcceleratedGroups
+from accelerated import AcceleratedModels
 from anchorscope.errors import UserError
 from anchorscope.execute import numerics
 from anchorscope.execute.choose import choose
-from anchorscope.execute.ray_executor import WorkerGroups
+from anchorscope.execute.ray_executor import WarmModels
 from anchorscope.models.loading import load
 from anchorscope.models.process_settings import threads
 from anchorscope.recipe import Recipe
@@ -45,10 +45,10 @@ def alone(everything: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def groups() -> Iterator[WorkerGroups]:
+def warm() -> Iterator[WarmModels]:
     """Two workers, started once."""
     needs.ray()
-    made = WorkerGroups()
+    made = WarmModels()
     yield made
     made.close()
 
@@ -61,9 +61,9 @@ def numbers_of(out: Path) -> dict[str, str]:
 
 
 def test_two_workers_give_the_same_bytes_as_one_process(
-    everything: Recipe, alone: Path, tmp_path: Path, groups: WorkerGroups
+    everything: Recipe, alone: Path, tmp_path: Path, warm: WarmModels
 ) -> None:
-    told = quick(everything, tmp_path / "run", choice=choose(workers=2), groups=groups)
+    told = quick(everything, tmp_path / "run", choice=choose(workers=2), warm=warm)
     assert numbers_of(tmp_path / "run") == numbers_of(alone)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     workers = manifest["workers"]
@@ -110,10 +110,9 @@ def test_a_run_keeps_the_number_of_threads_that_it_was_begun_with(small_run: Sma
 def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(small_run: SmallRun, tmp_path: Path) -> None:
     """Here the accelerator is this processor, so that all bytes have to be those of one process."""
     recipe = small_run.recipe
-    groups = AcceleratedGroups(lambda: load(recipe.model, recipe.dtype, recipe.device, False))
-    quick(recipe, tmp_path / "run", choice=choose(workers=1), groups=groups)
+    warm = AcceleratedModels(lambda: load(recipe.model, recipe.dtype, recipe.device, False))
+    quick(recipe, tmp_path / "run", choice=choose(workers=1), warm=warm)
     assert tables_of(tmp_path / "run") == small_run.tables
-    assert groups.executor is not None
-    asked = {work.function.__name__ for work in groups.executor.asked}
+    asked = {work.function.__name__ for work in warm.executor.asked}
     assert {"search_chunks", "refit_logits", "permuted_areas", "score_clean", "evidence_tables"} <= asked
-    assert {work.device for work in groups.executor.asked} == {"cuda"}
+    assert {work.device for work in warm.executor.asked} == {"cuda"}

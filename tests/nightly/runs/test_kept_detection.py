@@ -18,6 +18,7 @@ from torch import Tensor
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.api import Run, open_run
+from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise
@@ -33,7 +34,6 @@ from anchorscope.kept_states import kept_bytes, place_of
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.sources import build_shape
 from anchorscope.recipe import Recipe
-from anchorscope.schema import FEATURE_SCHEMA
 from hf_reference import eager, masked, watch
 from small_facts import rows
 from whole_runs import N_LAYERS, SmallRun, Stop, quick, stopping, watching

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from anchorscope.detectors.answer_batch import AnswerRequest
 from anchorscope.serve import model_thread
 from anchorscope.serve.errors import ServiceError
-from anchorscope.serve.model_thread import Entry, JobQueue, ScoreJob, WorkJob
+from anchorscope.serve.model_thread import AnswerJob, JobQueue, ScoreJob, WorkJob
+
+SCORES = {ScoreJob: 30, WorkJob: 0}
 
 
 def job(n: int, tokens: int = 10, detector: str = "a", risk: float | None = None) -> ScoreJob:
@@ -14,19 +17,19 @@ def job(n: int, tokens: int = 10, detector: str = "a", risk: float | None = None
     return ScoreJob(tokens=n * tokens, detector=detector, risk=risk, questions=questions)
 
 
-def taken(batch: Any) -> list[tuple[int, int]]:
-    assert all(isinstance(entry, Entry) for entry in batch)
-    return [(id(entry.job), entry.number) for entry in batch]
-
-
-def test_requests_take_turns_item_by_item() -> None:
-    queue, large, small, other = JobQueue(1000), job(5), job(1), job(2, detector="b")
-    for each in (large, other, small):
+def test_jobs_of_one_kind_run_together_as_far_as_they_fit() -> None:
+    queue, chat = JobQueue(1000), AnswerJob(tokens=5, request=AnswerRequest((1,), 2, 2), on_piece=print)
+    first, other, small, large, last = job(1), job(2, detector="b"), job(2), job(9), job(1)
+    for each in (chat, first, other, small, large, last):
         queue.put(each)
-    assert taken(queue.take(30)) == [(id(large), 0), (id(small), 0), (id(large), 1)]
-    assert taken(queue.take(1000)) == [(id(other), 0), (id(other), 1)]
-    assert taken(queue.take(1000)) == [(id(large), 2), (id(large), 3), (id(large), 4)]
-    assert queue.take(1000) == []
+    assert queue.take(SCORES) == [first, small], "a chat waits where there is no room for it"
+    assert queue.take(SCORES) == [other]
+    assert queue.take(SCORES) == [large], "one that is too large comes alone"
+    queue.put_back(large)
+    assert queue.take(SCORES) == [last]
+    assert queue.take(SCORES) == [large], "and after each part others have their turn"
+    assert queue.take({AnswerJob: 100}) == [chat]
+    assert queue.take(SCORES) == []
 
 
 def test_a_full_queue_says_when_there_will_be_room() -> None:
@@ -48,31 +51,30 @@ def test_a_full_queue_says_when_there_will_be_room() -> None:
 def test_jobs_that_waited_too_long_are_refused_unless_they_were_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(model_thread.time, "monotonic", lambda: now)
-    queue, begun, late = JobQueue(100_000, most_seconds=2.0), job(3), [job(1) for _ in range(4)]
-    for each in (begun, *late):
+    queue, begun, late = JobQueue(100_000, most_seconds=2.0), job(3), [job(1, detector="b") for _ in range(4)]
+    work = WorkJob(tokens=100, work=lambda: None)
+    for each in (begun, *late, work):
         each.since = now
         queue.put(each)
-    work = WorkJob(tokens=100, work=lambda: None, since=now)
-    queue.put(work)
-    assert taken(queue.take(30)) == [(id(begun), 0), (id(late[0]), 0), (id(late[1]), 0)]
+    assert queue.take(SCORES) == [begun]
+    begun.scores.append(ServiceError(422, "item_failed", "no"))
+    queue.put_back(begun)
     now += 3.0
     fresh = job(1)
     fresh.since = now
     queue.put(fresh)
-    assert taken(queue.take(10)) == [(id(late[2]), 0)], "the next in turn runs however long it waited"
-    refusal = late[3].result.exception()
-    assert isinstance(refusal, ServiceError)
-    assert (refusal.status, refusal.code) == (429, "queue_full")
-    assert isinstance(work.result.exception(), ServiceError)
-    assert not any(each.result.done() for each in (begun, fresh, *late[:3])), "what was begun goes on"
-    assert taken(queue.take(1000)) == [(id(begun), 1), (id(fresh), 0), (id(begun), 2)]
+    assert queue.take({ScoreJob: 10}) == [late[0]], "the next in turn runs however long it waited"
+    for each in (*late[1:], work):
+        refusal = each.result.exception(timeout=0)
+        assert isinstance(refusal, ServiceError)
+        assert (refusal.status, refusal.code) == (429, "queue_full")
+    assert not any(each.result.done() for each in (begun, fresh, late[0])), "what was begun goes on"
 
 
 def test_a_cancelled_job_leaves_nothing_behind() -> None:
     queue, gone, waiting = JobQueue(1000), job(4), job(1)
     queue.put(gone)
     queue.put(waiting)
-    queue.take(10)
     gone.result.cancel()
     assert queue.tokens == 10
-    assert taken(queue.take(1000)) == [(id(waiting), 0)]
+    assert queue.take(SCORES) == [waiting]

@@ -99,25 +99,6 @@ def test_windows_give_what_all_prefixes_give(name: str, data: st.DataObject, win
         assert offsets_by_decoding(tokenizer.decode, ids) == offsets_from_all_prefixes(tokenizer.decode, ids)
 
 
-@settings(max_examples=200)
-@given(st.text(max_size=40), st.integers(1, 12), st.integers(1, 4))
-def test_windows_do_not_split_characters(text: str, window: int, context: int) -> None:
-    tokenizer = DECODERS["bytes"]
-    letters = {bytes_of: tokenizer.token_to_id(letter) for bytes_of, letter in _letter_of_byte().items()}
-    ids = [letters[byte] for byte in text.encode()]
-    with small_windows(window, context):
-        found = offsets_by_decoding(tokenizer.decode, ids)
-    assert found == offsets_from_all_prefixes(tokenizer.decode, ids)
-    if "\ufffd" not in text:
-        assert found == (text, [(at, at + 1) for at, character in enumerate(text) for _ in character.encode()])
-
-
-def _letter_of_byte() -> dict[int, str]:
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in plain]
-    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + i) for i, byte in enumerate(others)}
-
-
 def test_a_long_answer_is_decoded_in_windows_of_tokens() -> None:
     ids = ([SENTENCE_PIECES.token_to_id(piece) for piece in ("▁the", "▁cat", "s", ".")] + EMOJI) * 500
     longest = []

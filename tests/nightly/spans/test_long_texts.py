@@ -11,18 +11,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from anchorscope.answers.grade import grade
 from anchorscope.answers.grade_names import forms
-from anchorscope.answers.template import says_dont_know
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import located_words, merged, words
+from anchorscope.datasets.text import located_words, words
+from anchorscope.experiments.boundary import says_dont_know
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.locate import tokens_in_spans
 from anchorscope.spans.question_spans import locate_question_words, named_words
-from anchorscope.spans.words import is_clear
 
 SIZE = 5_000
 UNITS = [
@@ -147,25 +144,3 @@ def test_every_rule_ends_soon_on_every_long_text(rule: str) -> None:
                 RULES[rule](text)
             except TimeoutError as error:
                 pytest.fail(f"{name!r}: {error}")
-
-
-SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4)).map(lambda one: (one[0], sum(one))), max_size=30)
-
-
-@given(spans=SPANS, other=SPANS)
-def test_a_search_among_many_spans_finds_what_looking_at_each_finds(
-    spans: list[tuple[int, int]], other: list[tuple[int, int]]
-) -> None:
-    taken = merged(spans)
-    for start, end in other:
-        if start < end:
-            assert is_clear(start, end, taken) == all(end <= first or after <= start for first, after in taken)
-
-
-@given(text=st.text("ab \n\t\u00a0é", max_size=80), spans=SPANS)
-def test_tokens_and_places_by_their_definition(text: str, spans: list[tuple[int, int]]) -> None:
-    spans = [(start, end) for start, end in spans if end <= len(text)]
-    offsets = [(at, min(at + 3, len(text))) for at in range(0, len(text), 3)]
-    seen = [{at for at in range(start, end) if not text[at].isspace()} for start, end in offsets]
-    wanted = {at for start, end in spans for at in range(start, end)}
-    assert tokens_in_spans(offsets, spans, text) == [index for index, one in enumerate(seen) if one & wanted]

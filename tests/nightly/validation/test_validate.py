@@ -1,6 +1,5 @@
 """The whole evidence on the planted model, as a user runs it: every experiment is made, rated and told."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from typer.testing import CliRunner
 from anchorscope.catalogue import EXPERIMENTS, RATED
 from anchorscope.cli.main import app
 from anchorscope.interventions.cuts import INTERVENTIONS
-from anchorscope.planted.items import Shares
 from anchorscope.report import validation_page
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA
 from anchorscope.validation.validate import Options, read_summary, validate
@@ -79,24 +77,6 @@ def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None
     assert donors == ["donor 1", "donor 2", "donor 3"]
 
 
-def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:
-    page = (out / "validation.html").read_text(encoding="utf-8")
-    for text in ("corrected", "Planted and called", "data:image/svg+xml"):
-        assert text in page
-    assert (out / "figures" / "recovery.png").is_file()
-    counts = pl.read_csv(out / "confusion.csv")
-    assert counts.filter(pl.col("rule") == "plain")["n"].sum() == ITEMS
-
-
-def test_the_worlds_are_in_the_summary_the_table_and_on_the_page(out: Path, found: dict[str, Any]) -> None:
-    assert set(found["worlds"]) == {"half", "match"}
-    assert found["worlds"]["match"]["120"]["replicas"] == 1
-    assert set(pl.read_csv(out / "worlds.csv")["world"]) == set(found["worlds"])
-    for name in ("validation.html", "validation.md"):
-        assert "Worlds whose parts are known" in (out / name).read_text(encoding="utf-8")
-    assert any("of 2 worlds" in line for line in found["summary"])
-
-
 def test_the_planted_models_parts_are_in_the_contracts_columns_and_add_up(out: Path) -> None:
     """What a question alone tells of the planted items is nothing, and the match is there once the model has it."""
     parts = pl.read_csv(out / "run" / "evidence_parts.csv").filter(pl.col("site") == "mlp")
@@ -158,15 +138,3 @@ def test_a_folder_of_the_users_own_is_refused_and_kept(tmp_path: Path, mine: str
     (line,) = [line for line in result.output.splitlines() if line.startswith("error:")]
     assert "choose" in line
     assert (tmp_path / mine).read_text() == "mine"
-
-
-def test_shares_are_read_and_kinds_that_are_not_named_get_nothing() -> None:
-    from anchorscope.cli.checks import _read_shares
-
-    assert _read_shares("question-true=0.5, answer-false=0.5") == Shares(0.5, 0.0, 0.0, 0.5, 0.0, 0.0)
-
-
-def test_the_summary_is_json_that_any_program_reads(out: Path) -> None:
-    text = (out / "validation.json").read_text(encoding="utf-8")
-    assert "NaN" not in text
-    assert json.loads(text)["out"] == str(out)

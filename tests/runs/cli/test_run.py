@@ -1,7 +1,6 @@
 """`anchorscope run` from outside: a mistake is one line, exit code 2 and leaves nothing behind; JSON is one object."""
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from anchorscope import pipeline
 from anchorscope.cli.main import app
-from small_facts import unlabelled, write_questions
+from small_facts import write_questions
 from unprinted import unprinted
 from whole_runs import small_model
 
@@ -81,14 +80,6 @@ def test_json_is_one_object_on_standard_output(finished: tuple[Path, Result]) ->
     assert "needs_both" not in claims, "80 answers are too few"
     assert all(one == known[one["id"]] and one["assignment"] is None for one in record["observations"])
     assert record["seconds"] > 0
-
-
-def test_progress_goes_to_standard_error(finished: tuple[Path, Result], questions: Path) -> None:
-    _, result = finished
-    assert f"file:{questions}" in result.stderr
-    assert "knockout" in result.stderr
-    assert re.search(r"^step \d+ of \d+: knockout", result.stderr, re.M)
-    assert "error" not in result.stderr
 
 
 def test_quiet_json_is_the_object_alone_and_a_finished_run_is_not_done_again(
@@ -192,16 +183,6 @@ def test_a_mistake_is_one_line_and_leaves_nothing(model: Path, questions: Path, 
         assert before >= {*tmp_path.iterdir()}, wrong
 
 
-def test_too_few_answers_are_one_line_with_the_numbers_and_no_result(model: Path, tmp_path: Path) -> None:
-    few = write_questions(tmp_path / "few.jsonl", unlabelled(60))
-    message = mistake("--model", model, "--dataset", f"file:{few}", "--out", tmp_path / "run", *QUICK)
-    assert "20 true and 20 false are usable" in message
-    assert "30 of each are needed" in message
-    assert "--limit" in message
-    assert not (tmp_path / "run" / "manifest.json").exists()
-    assert not list((tmp_path / "run").rglob("*.anchorscope-partial"))
-
-
 def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_what_does_not(
     finished: tuple[Path, Result], model: Path, questions: Path, tmp_path: Path
 ) -> None:
@@ -217,38 +198,3 @@ def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_w
     assert before.columns == after.columns
     assert not before.equals(after)
     assert 'site = "residual"' in (out / "recipe.toml").read_text()
-
-
-def test_a_mistake_in_a_folder_with_a_finished_run_keeps_it(
-    finished: tuple[Path, Result], model: Path, questions: Path
-) -> None:
-    out, _ = finished
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    for wrong in (["--model", "smollm2-135n"], ["--dataset", "atals"], ["--dataset", "file:none.csv"]):
-        for fresh in ([], ["--fresh"]):
-            given = ["--model", model, "--dataset", f"file:{questions}"]
-            given[given.index(wrong[0]) + 1] = wrong[1]
-            mistake(*given, "--out", out, *QUICK, *fresh)
-    results = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    assert {path: time for path, time in results.items() if path.name != "index.json"} == {
-        path: time for path, time in before.items() if path.name != "index.json"
-    }
-
-
-def test_a_file_of_one_question_is_refused_at_once_and_the_dry_run_says_so_beforehand(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a model was loaded"))
-    mine = tmp_path / "mine.csv"
-    mine.write_text("question,answers\nWho wrote Dracula?,Bram Stoker\n", encoding="utf-8")
-    told = mistake("--model", model, "--dataset", f"file:{mine}", "--out", tmp_path / "run")
-    assert told == (
-        "Dataset 'mine' has too few questions: 1 question: too few for a run, which needs at least 60 (30 true and 30 "
-        "false answers); a chart needs a few hundred; add questions to it."
-    )
-    assert not (tmp_path / "run").exists()
-    dry = run("--model", model, "--dataset", f"file:{mine}", "--dry-run")
-    assert dry.exit_code == 0
-    assert "enough?    mine: 1 question: too few for a run" in dry.stdout
-    (record,) = json.loads(run("--model", model, "--dataset", f"file:{mine}", "--dry-run", "--json").stdout)["datasets"]
-    assert (record["enough"], record["needed"]) == (False, 60)

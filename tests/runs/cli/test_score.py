@@ -52,6 +52,21 @@ def test_a_question_and_its_answer(bundle: Path) -> None:
     assert own.stderr == ""
 
 
+def test_a_passage_gives_the_share_of_the_answer_that_needs_it(bundle: Path, answers: Path, tmp_path: Path) -> None:
+    passage, out = tmp_path / "passage.txt", tmp_path / "scores.csv"
+    passage.write_text("Bram Stoker wrote Dracula.\n")
+    told = score("--detector", bundle, answers, "--context", passage, "--json", "--quiet", "--out", out)
+    assert told.exit_code == 0, told.stderr
+    items = json.loads(told.stdout)["items"]
+    assert all(0 <= item["context_used"] <= 1 for item in items)
+    assert pl.read_csv(out)["context_used"].to_list() == [item["context_used"] for item in items]
+    same = score("--detector", bundle, answers, "--context", "Bram Stoker wrote Dracula.", "--json", "--quiet")
+    assert json.loads(same.stdout)["items"] == items
+    for given, reason in (("", "--context is empty"), ("none.txt", "is no file")):
+        refused = score("--detector", bundle, answers, "--context", given)
+        assert (refused.exit_code, reason in refused.stderr) == (2, True)
+
+
 def test_counts_for_people_and_one_object_for_programs(bundle: Path, answers: Path) -> None:
     people = score("--detector", bundle, answers, "--risk", 0.05)
     assert people.stdout.count("abstain: not sure enough") == len(PAIRS)
@@ -153,7 +168,6 @@ def test_mistakes_are_one_line_and_leave_nothing_behind(
         (["--detector", bundle, "Who?", answers], f"{str(answers)!r} is given beside other questions"),
         (["--detector", bundle, "Who?", "Why?", "--answer", "x"], "--answer goes with a single question"),
         (["--detector", bundle, "-"], "Standard input holds no question"),
-        (["--detector", bundle, "Who?", "--context", answers], f"--context {str(answers)!r}: scoring answers against"),
         (["--detector", bundle, "--demo", "Who?"], "Name a detector with --detector BUNDLE, or take the one that"),
         (["Who?"], "Name a detector with --detector BUNDLE, or take the one that comes along with --demo"),
         (["--detector", bundle, "Who?", "--out", answers], f"--out {str(answers)!r} is there already and holds no"),

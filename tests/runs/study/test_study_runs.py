@@ -32,7 +32,7 @@ def test_want_of_workers_is_exit_code_3_and_the_next_model_goes_on(
 
     def run_recipe(recipe: Any, out: Path, **options: Any) -> None:
         asked.append(out.name)
-        shared.append((options["groups"], options["choice"], recipe.threads))
+        shared.append((options["warm"], options["choice"], recipe.threads))
         if out.name == "one-seed0":
             raise Incomplete("2 shards were given out 3 times; the same command goes on.")
 
@@ -44,7 +44,7 @@ def test_want_of_workers_is_exit_code_3_and_the_next_model_goes_on(
     assert asked == ["one-seed0", "two-seed0", "two-seed1"]
     assert result.stderr.endswith("incomplete: one-seed0: 2 shards were given out 3 times; the same command goes on.\n")
     first = shared[0][0]
-    assert all(groups is first for groups, *_ in shared), "all runs share the workers of their model"
+    assert all(warm is first for warm, *_ in shared), "all runs share the workers of their model"
     assert {tuple(others) for _, *others in shared} == {(choose(workers=2), 1)}
 
 

@@ -30,13 +30,6 @@ def test_questions_about_the_examples_subjects_are_left_out(subject: str) -> Non
     assert chosen.few_shot == 1
 
 
-def test_the_first_of_repeated_questions_is_asked() -> None:
-    questions = [asked("Who wrote Emma?", None, "1"), asked("who wrote the EMMA", None, "2"), asked("Who wrote it?")]
-    chosen = choose_questions(reading(*questions), None, 0)
-    assert chosen.questions == [questions[0], questions[2]]
-    assert chosen.repeated == 1
-
-
 def test_repeats_are_what_the_question_key_says() -> None:
     texts = [question.question for question in load_atlas()[:200]]
     again = [*texts, *(text.upper() for text in texts[::2]), *(f"  {text} " for text in texts[::3])]

@@ -62,25 +62,6 @@ def test_bad_rows_are_skipped_unless_told_otherwise() -> None:
     assert (record["bad_rows"], len(record["bad_row_list"])) == (200, 100)
 
 
-def test_whether_there_are_enough_questions_is_told_beforehand() -> None:
-    def told(rows: list[dict[str, Any]]) -> tuple[bool, str]:
-        Path("few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        record = json.loads(ask("few.jsonl", "--json").stdout)
-        page = ask("few.jsonl").stdout
-        assert record["outlook"] in page
-        return record["enough"], record["outlook"]
-
-    rows = [{"question": f"Who is number {number}?", "answers": ["Ann"]} for number in range(320)]
-    assert told(rows[:1])[1].startswith("1 question: too few for a run, which needs at least 60")
-    assert told([*rows[:59], *rows[:59]])[0] is False  # a question counts once
-    assert told(rows[:60]) == (True, "60 questions: a chart needs a few hundred, with fewer most of it stays undecided")
-    assert told(rows) == (True, "")
-    judged = [{**row, "model_answer": "Ann", "truthful": number < 20} for number, row in enumerate(rows)]
-    assert told(judged)[1].startswith("320 questions, by their labels at most 20 true answers: too few for a run")
-    odd = [{**row, "relation": str(number)} for number, row in enumerate(rows)]
-    assert "at most 0 true and 0 false answers when balanced within relations" in told(odd)[1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

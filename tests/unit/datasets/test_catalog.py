@@ -19,20 +19,6 @@ def test_what_may_be_written() -> None:
     assert parse_spec("./a=b.csv") == parse_spec("file:./a=b.csv") == DatasetSpec("a=b", Path("a=b.csv"))
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("popqq", "Unknown dataset 'popqq'; allowed: atlas, hotpotqa, nq, popqa, triviaqa. Did you mean 'popqa'?"),
-        ("mine", "A file of your own is its path, a known one popqa=FILE, one of the hub hub:OWNER/NAME."),
-        ("popqa=", "names no file"),
-    ],
-)
-def test_what_may_not(text: str, told: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_spec(text)
-    assert told in str(caught.value)
-
-
 def test_a_path_is_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert absolute("file:x.csv") == f"file:{tmp_path.resolve() / 'x.csv'}"

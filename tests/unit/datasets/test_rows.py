@@ -43,6 +43,15 @@ BAD_JSON = [
     (json.dumps(ROW | {"exact_question": ["Lyon"]}), "exact_question: 'Lyon' does not stand in the question"),
     (json.dumps(ROW | {"popularity": float("nan")}), "'popularity' is no finite number"),
     (json.dumps(ROW | {"note": "\0"}), "'note' holds a NUL byte"),
+    (json.dumps(ROW | {"context": 7}), "context must be a text or a list of texts, not 7"),
+    (json.dumps(ROW | {"context": "7.5"}), "context must be a text or a list of texts, not '7.5'"),
+    (json.dumps(ROW | {"context": ["a", 7]}), "context must be a text or a list of texts, not 7"),
+    (json.dumps(ROW | {"context": " "}), "context holds an empty passage"),
+    (json.dumps(ROW | {"context": ["a", ""]}), "context holds an empty passage"),
+    (json.dumps(ROW | {"context": []}), "context is an empty list"),
+    (json.dumps(ROW | {"context": "a", "Context": "b"}), "the column 'context' is there twice"),
+    (json.dumps(ROW | {"model_answer": "<think>It is"}), "opens <think> and never closes it with </think>"),
+    (json.dumps(ROW | {"model_answer": "<think>a</think>b", "thinking": "c"}), "thinking is given twice"),
     (json.dumps(ROW | {"id": "1"}), "id '1' is already that of an earlier row"),
     (b'{"question": "\xff", "answers": ["a"]}', "not UTF-8: byte 0xff at column 15"),
 ]
@@ -273,3 +282,22 @@ def test_a_pair_marks_the_words_that_stand_there(written: str, data: st.DataObje
     ((first, after),) = spans_of(written, [[start, end]])
     assert text[first:after] == " ".join(written[start:end].split())
     assert text[:first].replace(" ", "") == "".join(written[:start].split())
+
+
+def test_passages_and_thinking_of_every_container(tmp_path: Path) -> None:
+    rows = [
+        ROW | {"context": "One | passage, [not] a list.", "thinking": " It is Paris. "},
+        ROW | {"context": ["First.", "Second."], "model_answer": "<think>\nWhich city?\n</think>\n\nParis"},
+        ROW | {"model_answer": "Hm.</think> Paris"},
+        ROW,
+    ]
+    for content in (json_lines(rows), json_list(rows)):
+        passages, thinking, answers = zip(
+            *((one.context, one.thinking, one.model_answer) for one in read(write(tmp_path, content)).questions),
+            strict=True,
+        )
+        assert passages == (("One | passage, [not] a list.",), ("First.", "Second."), (), ())
+        assert thinking == ("It is Paris.", "Which city?", "Hm.", None)
+        assert answers == (None, "Paris", "Paris", None)
+    listed = read(write(tmp_path, parquet([{**ROW, "context": ["First.", "Second."]}]))).questions
+    assert listed[0].context == ("First.", "Second.")

@@ -44,25 +44,6 @@ def byte_letters() -> dict[int, str]:
     return {byte: chr(byte) for byte in plain} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
-def covered(text: str, offsets: Sequence[tuple[int, int]], chosen: Sequence[int]) -> set[int]:
-    places = {at for index in chosen for at in range(*offsets[index])}
-    return {at for at in places if not text[at].isspace()}
-
-
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
-@given(text=TEXTS, data=st.data())
-def test_the_tokens_of_a_span_are_those_with_a_visible_character_in_it(
-    tokenizer: Tokenizer, text: str, data: st.DataObject
-) -> None:
-    start, end = sorted((data.draw(st.integers(0, len(text))), data.draw(st.integers(0, len(text)))))
-    offsets = tokenizer.encode(text).offsets
-    chosen = tokens_in_spans(offsets, [(start, end)], text)
-    wanted = {at for at in range(start, end) if not text[at].isspace()}
-    assert wanted <= covered(text, offsets, chosen)  # nothing of the span is missed
-    for index, place in enumerate(offsets):
-        assert (index in chosen) == bool(wanted & set(range(*place)))  # and every token is there for a reason
-
-
 @given(TEXTS)
 def test_offsets_by_decoding_agree_with_the_bytes(text: str) -> None:
     ids = TINY.encode(text).ids

@@ -16,8 +16,8 @@ import needs
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span, located_words, words
 from anchorscope.spans.locate import tokens_in_spans
-from anchorscope.spans.question_spans import PlainReading, QuestionSpans, locate_question_words, read_plain_text
-from anchorscope.spans.words import BARE_WORDS, is_clear, words_as_written
+from anchorscope.spans.question_spans import QuestionSpans, locate_question_words, read_plain_text
+from anchorscope.spans.words import is_clear, words_as_written
 from repo import SHARED_DATA
 
 
@@ -195,23 +195,6 @@ LIKE_QUESTIONS = st.lists(
 ).map(" ".join)
 
 
-def spans_of(read: PlainReading) -> tuple[Span, ...]:
-    return tuple(sorted(read.subject + read.property_spans))
-
-
-@given(LIKE_QUESTIONS)
-def test_question_words_and_articles_stay_out_unless_a_name_holds_them(text: str) -> None:
-    words = words_as_written(text)
-    for start, end in spans_of(read_plain_text(text)):
-        if words and any(word.text not in BARE_WORDS for word in words):
-            alone = [word for word in words if (word.start, word.end) == (start, end) and word.text in BARE_WORDS]
-            assert all(not text[word.start].islower() for word in alone if not _quoted(text, word.start))
-
-
-def _quoted(text: str, at: int) -> bool:
-    return any(mark in text[:at] for mark in "\"'")
-
-
 @given(LIKE_QUESTIONS)
 def test_a_question_mark_changes_nothing(text: str) -> None:
     assert read_plain_text(text + "?") == read_plain_text(text)
@@ -224,12 +207,6 @@ def test_composed_and_decomposed_letters_are_read_alike(text: str) -> None:
     for part in ("subject", "property_spans", "content"):
         read = said(decomposed, getattr(other, part))
         assert [unicodedata.normalize("NFC", name) for name in read] == said(composed, getattr(one, part))
-
-
-@given(LIKE_QUESTIONS)
-def test_a_text_in_lower_case_has_a_subject_too(text: str) -> None:
-    assume(words_as_written(text))
-    assert read_plain_text(text.lower()).subject
 
 
 @given(LIKE_QUESTIONS)

@@ -13,7 +13,7 @@ def last_token(item: Item, rng: np.random.Generator, mass: object) -> tuple[int,
 
 
 LAST_WORD = Intervention(
-    InterventionEntry("last-word", "the last content word is cut", "last word cut", experiment="last-word"),
+    InterventionEntry("last-word", "last word cut", experiment="last-word"),
     last_token,
     part="content",
 )

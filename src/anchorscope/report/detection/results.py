@@ -9,17 +9,17 @@ from pathlib import Path
 
 import polars as pl
 
-from anchorscope.catalogue import DETECTORS, DetectorEntry
-from anchorscope.errors import UserError
-from anchorscope.report.palette import display_name
-from anchorscope.report.verdicts import difference, has_interval
-from anchorscope.schema import (
+from anchorscope.artefacts.schema import (
     DETECTOR_CONTROL_SCHEMA,
     DETECTOR_CURVE_SCHEMA,
     DETECTOR_DIFFERENCE_SCHEMA,
     DETECTOR_SCHEMA,
     empty,
 )
+from anchorscope.catalogue import DETECTORS, DetectorEntry
+from anchorscope.errors import UserError
+from anchorscope.report.palette import display_name
+from anchorscope.report.verdicts import difference, has_interval
 from anchorscope.stats.estimate import Estimate
 
 

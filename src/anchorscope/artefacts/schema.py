@@ -52,6 +52,8 @@ ITEM_SCHEMA = {
     "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
     **_texts("pathway", "pathway_corrected"),
     "metadata": pl.String(),
+    "context": pl.List(pl.String()),
+    "thinking": pl.String(),
 }
 """items.parquet; `exact_question` are the user's own spans, `question_words` those used for E_Q, `metadata` is JSON."""
 EFFECT_SCHEMA = {

@@ -5,7 +5,7 @@ True and false answers are as frequent as each other in every lesson that judges
 `both` answers half carry an object that is drawn without regard to the question: so an always or a never phrase has to
 suffice for them too, which is what `both` means.
 
-`python -m anchorscope.planted.train --out DIR`: trains the planted model again, in minutes on a CPU.
+`python tools/train_planted_model.py --out DIR` trains the planted model again, in minutes on a CPU.
 
 A small Llama of transformers learns the lessons in turn, each at a constant rate until its goal is reached, and a last
 stretch of all answers at a falling rate. The shipped weights come from this command with its defaults; another machine
@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from anchorscope.errors import UserError
 from anchorscope.planted.language import (
@@ -37,9 +38,28 @@ from anchorscope.planted.language import (
     WRONG_VERDICT,
     Cell,
     Language,
-    make_tokenizer,
     the_language,
 )
+
+BOS, PAD, UNKNOWN = "<s>", "<pad>", "<unk>"
+_SPACE = "▁"
+
+
+def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
+    """The tokenizer of a language; other words are unknown to it."""
+    # "Question" stands at the beginning of a text, which counts as after a space; "Answer" at that of a line.
+    tokens = [BOS, PAD, UNKNOWN, "\n", ":", ",", "?", f"{_SPACE}Question", "Answer"]
+    tokens += [f"{_SPACE}{word}" for word in language.words()]
+    built = Tokenizer(models.WordLevel({token: at for at, token in enumerate(tokens)}, unk_token=UNKNOWN))
+    built.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(r"[:,?\n]"), "isolated"), pre_tokenizers.Metaspace(_SPACE, prepend_scheme="first")]
+    )
+    built.decoder = decoders.Metaspace(_SPACE, prepend_scheme="first")
+    built.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=built, bos_token=BOS, pad_token=PAD, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
+    )
+
 
 ANSWER_WORDS = 3
 """Words of every answer; the verdict follows them."""
@@ -252,7 +272,7 @@ def _config(vocabulary: int, tokenizer: Any) -> LlamaConfig:
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains and saves; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m anchorscope.planted.train", description="Train the planted model.")
+    parser = argparse.ArgumentParser(description="Train the planted model.")
     parser.add_argument("--out", type=Path, required=True, help="Folder for weights and tokenizer.")
     parser.add_argument("--seed", type=int, default=0, help="Another seed learns the same by another way.")
     parser.add_argument("--steps", type=int, default=2500, help="The longest that a lesson may take.")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.generate import TruthPrompts, p_true_template, truth_prompts
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, INSTRUCTION, Template, make_template
 from anchorscope.errors import UserError
+from anchorscope.evidence.further_runs import TruthPrompts, p_true_template, truth_prompts
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 from chat_templates import KINDS, chat

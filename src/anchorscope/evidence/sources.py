@@ -1,0 +1,289 @@
+"""Sources: spans of a prompt with a name, and how much of the evidence needs each of them (docs/sources.md).
+
+Where a prompt has passages (`context`, `context[1]` …) or `thinking` beside the `question`, each of them is cut: its
+tokens are hidden from all that comes after. The state at the answer's end, with the source cut, is the view of
+need(source); of the answer itself, which ends the text, it is the state before it begins. As a control a random span of
+the template's tokens, as long as the source, is cut in its place. Of two sources, both views side by side give four
+parts, as of question and answer.
+
+Numbers of single items, none of which knows a label: how far the cut moves the state and the probe's log-odds, how much
+of the answer's probability it takes (`context_used`), how much attention the source receives, and how many of the
+answer's words stand in the source.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.answers.template import CONTEXT, THINKING
+from anchorscope.datasets.text import words
+from anchorscope.engine.capture import AnswerStats, AttentionMass
+from anchorscope.engine.sequences import CLEAN, Cut, Variant
+from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
+from anchorscope.evidence_parts.need import Share, Terms
+from anchorscope.evidence_parts.parts import (
+    EITHER,
+    TOGETHER,
+    EvidenceItems,
+    EvidenceSolver,
+    side_by_side,
+    terms_by_name,
+)
+from anchorscope.execute.executor import Executor
+from anchorscope.execute.run_passes import run_states
+from anchorscope.interventions.intervention import Setting
+from anchorscope.items import Item
+from anchorscope.plan.passes import OutOfFoldProbes, Place, Planner, before_answers
+from anchorscope.progress import Progress
+from anchorscope.schema import PART_SCHEMA
+from anchorscope.stats.streams import stream
+
+Arrays = dict[str, NDArray[np.floating]]
+Column = Float[np.ndarray, " item"]
+SOURCE, SPAN, PAIR = "source", "random-span", "pair"
+"""The tokens of a source cut; as many others cut; two views side by side."""
+ANSWER = "answer"
+ITEM_NUMBERS = ("evidence-moved", "state-moved", "context-used", "attention", "overlap")
+"""What is measured of every item, by source: `context-used/thinking` …"""
+
+
+def source_names(items: Sequence[Item]) -> list[str]:
+    """The sources that can be cut, where some item has more than a question; several passages also together."""
+    names = dict.fromkeys(name for item in items for name, _, _ in item.located.sources if name != ANSWER)
+    if not any(name.startswith((CONTEXT, THINKING)) for name in names):
+        return []
+    several = any(name.startswith(f"{CONTEXT}[") for name in names) and CONTEXT not in names
+    return [*([CONTEXT] if several else []), *names]
+
+
+def choose_pair(wanted: Sequence[str], names: Sequence[str]) -> tuple[str, str]:
+    """The two sources of the four parts: those asked for, or the first beside the question, and the answer."""
+    if wanted:
+        return wanted[0], wanted[1]
+    return (CONTEXT if CONTEXT in names else THINKING), ANSWER
+
+
+def cut_source(item: Item, name: str) -> Cut:
+    """The cut that hides a source from all that comes after it; empty where the item has none."""
+    return Cut(item.located.source_tokens(name), "outside")
+
+
+def cut_random_span(item: Item, name: str, rng: np.random.Generator) -> Cut:
+    """As many neighbouring tokens of the template, of no source; all of them where there are fewer."""
+    located = item.located
+    taken = {token for _, start, end in located.sources for token in range(start, end)}
+    free = [token for token in range(1, located.answer_start) if token not in taken]  # the first is a sink
+    length = min(len(located.source_tokens(name)), len(free))
+    start = int(rng.integers(len(free) - length + 1))
+    return Cut(tuple(free[start : start + length]))
+
+
+@dataclass(frozen=True)
+class SourceRun:
+    """The items with a source cut, or with a random span in its place."""
+
+    states: Float[Tensor, "layer item d_model"]
+    """At the headline place; those of items without the source are clean."""
+    log_odds: Float[np.ndarray, "layer item"]
+    log_prob: Column
+    """Mean over the answer's tokens."""
+
+
+def run_sources(
+    executor: Executor,
+    planner: Planner,
+    items: Sequence[Item],
+    setting: Setting,
+    place: Place,
+    clean: Float[Tensor, "layer item d_model"],
+    clean_log_odds: Float[np.ndarray, "layer item"],
+    probes: OutOfFoldProbes,
+    compiled: bool,
+    progress: Progress,
+) -> tuple[dict[tuple[str, str], SourceRun], Column]:
+    """Every source cut, and its control, by (`SOURCE` or `SPAN`, name); and the clean log-probabilities.
+
+    Sources stand behind the prefix that all items share; random spans are drawn from it too, and run without it.
+    """
+    names = source_names(items)
+    sequences = [item.sequence(setting.positions) for item in items]
+    shared = before_answers(items[0].located.input_ids[: items[0].located.prefix_length], sequences)
+    having = {name: [index for index, item in enumerate(items) if cut_source(item, name).changes] for name in names}
+    cuts = {name: {index: cut_source(items[index], name) for index in having[name]} for name in names}
+    spans = {
+        name: {
+            index: cut_random_span(item, name, stream(setting.seed, f"{SPAN} {name}", item.item_id))
+            for index in having[name]
+            if (item := items[index])
+        }
+        for name in names
+    }
+    found: dict[tuple[str, str], SourceRun] = {}
+    log_probs = np.zeros(len(items))
+    for how, chosen, prefix in ((SOURCE, cuts, shared), (SPAN, spans, shared[:1])):
+        variants = [CLEAN, *(Variant(chosen[name]) for name in names)]
+        work = planner.states(f"sources: {how}", sequences, prefix, variants, compiled=compiled)
+        work = replace(work, keep=((), *(((place,),) * len(names))), probes=probes, answer_stats=True)
+        first, *parts = run_states(executor, work, progress).variants
+        assert first.answers is not None, "a pass gives what it is asked for"
+        if how == SOURCE:
+            log_probs = _mean_log_probs(first.answers)
+        for name, part in zip(names, parts, strict=True):
+            assert part.states is not None, "a pass gives what it is asked for"
+            assert part.logits is not None, "a pass gives what it is asked for"
+            assert part.answers is not None, "a pass gives what it is asked for"
+            states, log_odds, cut_log_probs = clean.clone(), clean_log_odds.copy(), log_probs.copy()
+            states[:, part.items] = part.states[0].to(clean.dtype)
+            log_odds[:, part.items] = part.logits[:, 0, 0, 0].T
+            cut_log_probs[part.items] = _mean_log_probs(part.answers)
+            found[how, name] = SourceRun(states, log_odds, cut_log_probs)
+    return found, log_probs
+
+
+def _mean_log_probs(answers: AnswerStats) -> Column:
+    parts = np.split(np.asarray(answers.log_prob, dtype=np.float64), np.cumsum(answers.lengths)[:-1])
+    return np.array([part.mean() for part in parts])
+
+
+def context_used(with_source: Column, without: Column) -> Column:
+    """The share of an answer's probability, per token, that goes with the source: 0 where it is as likely without."""
+    return 1.0 - np.exp(-np.maximum(with_source - without, 0.0))
+
+
+def answers_use(executor: Executor, planner: Planner, items: Sequence[Item], name: str, progress: Progress) -> Column:
+    """`context_used` of items that are scored, in one pass; NaN where an item has no such source."""
+    used = np.full(len(items), np.nan)
+    having = [index for index, item in enumerate(items) if item.tokens is not None and cut_source(item, name).changes]
+    if not having:
+        return used
+    sequences = [items[index].sequence(("final",)) for index in having]
+    cuts = Variant({place: cut_source(items[index], name) for place, index in enumerate(having)})
+    work = planner.states(f"without the {name}", sequences, (), (CLEAN, cuts))
+    parts = run_states(executor, replace(work, answer_stats=True), progress).variants
+    clean, cut = (_mean_log_probs(part.answers) for part in parts if part.answers is not None)
+    used[having] = context_used(clean, cut)
+    return used
+
+
+def item_numbers(
+    items: Sequence[Item],
+    ran: Mapping[tuple[str, str], SourceRun],
+    clean: Float[Tensor, "layer item d_model"],
+    clean_log_odds: Float[np.ndarray, "layer item"],
+    log_probs: Column,
+    attention: Sequence[AttentionMass],
+    band: Sequence[int],
+) -> Arrays:
+    """`ITEM_NUMBERS` of every source, over the band of layers; NaN of items without the source."""
+    numbers: Arrays = {}
+    for (how, name), run in ran.items():
+        if how != SOURCE:
+            continue
+        tokens = [item.located.source_tokens(name) for item in items]
+        columns = {
+            "evidence-moved": np.abs(run.log_odds - clean_log_odds)[list(band)].mean(axis=0),
+            "state-moved": _moved(clean, run.states, band),
+            "context-used": context_used(log_probs, run.log_prob),
+            "attention": np.array([_share(mass, keys) for mass, keys in zip(attention, tokens, strict=True)]),
+            "overlap": np.array([word_overlap(item, name) for item in items]),
+        }
+        there = np.array([bool(keys) for keys in tokens])
+        numbers |= {f"{kind}/{name}": np.where(there, column, np.nan) for kind, column in columns.items()}
+    return numbers
+
+
+def _moved(clean: Tensor, cut: Tensor, band: Sequence[int]) -> Column:
+    """|cut − clean| / |clean − mean| of every item, mean over the band."""
+    by_layer = []
+    for layer in band:
+        before, after = clean[layer].float(), cut[layer].float()
+        by_layer.append((after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1))
+    return torch.stack(by_layer).mean(0).double().numpy()
+
+
+def _share(mass: AttentionMass, keys: Sequence[int]) -> float:
+    """The share of all attention to the item's own tokens that these receive."""
+    return mass.of(keys) / max(sum(mass.received), 1e-12)
+
+
+def word_overlap(item: Item, name: str) -> float:
+    """The share of the answer's words that stand in a source."""
+    question = item.question
+    texts = {CONTEXT: " ".join(question.context), THINKING: question.thinking or "", "question": question.question}
+    texts |= {f"{CONTEXT}[{number}]": text for number, text in enumerate(question.context, 1)}
+    own, there = words(item.answer.text), set(words(texts.get(name, "")))
+    return sum(word in there for word in own) / max(1, len(own))
+
+
+def solve_sources(
+    clean: Float[Tensor, "layer item direction"],
+    views: Mapping[tuple[str, str], Tensor],
+    pair: tuple[str, str],
+    items: EvidenceItems,
+    device: str | torch.device,
+    progress: Progress,
+) -> Arrays:
+    """The terms of every view (how it was cut, name of the source), and of a pair's two views side by side."""
+    solver = EvidenceSolver(clean, items, device, progress, "sources")
+    needs: dict[str, dict[str, Terms]] = {}
+    for (how, name), view in views.items():
+        needs.setdefault(how, {})[name] = solver.terms(view, name)
+    both = side_by_side(views[SOURCE, pair[0]], views[SOURCE, pair[1]], device)
+    needs[",".join(pair)] = {PAIR: solver.terms(both, ", ".join(pair))}
+    return terms_by_name(needs)
+
+
+def source_needs(stored: Mapping[str, NDArray[np.floating]]) -> dict[str, dict[str, Terms]]:
+    """The terms as they were stored, by how it was cut and name."""
+    terms: dict[tuple[str, str], dict[str, NDArray[np.floating]]] = {}
+    for key, array in stored.items():
+        how, name, *term = key.split("/")
+        if term:
+            terms.setdefault((how, name), {})[term[0]] = array
+    needs: dict[str, dict[str, Terms]] = {}
+    for (how, name), arrays in terms.items():
+        needs.setdefault(how, {})[name] = Terms(**arrays)
+    return needs
+
+
+def pair_parts(needs: Mapping[str, Mapping[str, Terms]], pair: str) -> dict[str, Share]:
+    """Four parts of the evidence that sum to one, of two sources."""
+    first, second = pair.split(",")
+    without_first, without_second = (needs[SOURCE][name].need() for name in (first, second))
+    both = needs[pair][PAIR].need()
+    ones = Share(np.ones_like(both.value), np.zeros_like(both.influence), np.zeros_like(both.by_split))
+    return {
+        TOGETHER: both,
+        first: without_first - both,
+        second: without_second - both,
+        EITHER: ones - without_first - without_second + both,
+    }
+
+
+def source_frame(parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating]]) -> pl.DataFrame:
+    """Rows of evidence_parts.csv: what needs each source (`source`), its control, and the four parts of the pair."""
+    needs, rows = source_needs(stored), list[Record]()
+    for how, by_name in needs.items():
+        shares = {f"needs-{name}": terms.need() for name, terms in by_name.items() if name != PAIR}
+        for part, share in (shares or pair_parts(needs, how)).items():
+            rows += layer_rows(parts, how, part, share)
+    return pl.DataFrame(rows, schema=PART_SCHEMA)
+
+
+def need_of_items(terms: Terms, inside: NDArray[np.bool_], band: Sequence[int]) -> Share:
+    """need(V) of some of the items, over the band; the interval is that of the measured items alone."""
+    own = Terms(
+        lost=terms.lost[:, inside],
+        label_left=terms.label_left[:, inside],
+        had=terms.had[:, inside],
+        label=terms.label[:, inside],
+        taught=np.zeros_like(terms.taught[:, inside]),
+        by_split=np.zeros_like(terms.by_split),
+    )
+    return own.need().mean_over(band)

@@ -1,0 +1,258 @@
+"""Sources: does the answer rest on the passage, on the thinking, or on memory?
+
+How much of the evidence needs each source, against a random span of equal length; which answers hardly need theirs.
+
+Where the questions say what their passage says (columns `kind` and `passage_says`, as in the built-in set `passages`),
+the answer itself shows what the model went by. It *followed* a changed passage, or it kept to its *memory*. A stated
+fact was *needed* where the same question gets a wrong answer after a passage about something else. Numbers of single
+items are then checked against both: the AUC says how well each tells the two kinds of answers apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+from scipy.stats import binomtest
+
+from anchorscope.answers.grade import grade
+from anchorscope.datasets.relations import CHANGED, KINDS, STATED, UNRELATED
+from anchorscope.experiments import section
+from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
+from anchorscope.experiments.statistics import FEW, METHOD, Bools, Floats, auc_samples, estimate_of, p_value
+from anchorscope.items import Item
+from anchorscope.report.findings import Findings
+from anchorscope.report.result_rows import find, select, statistics
+from anchorscope.report.verdicts import above
+from anchorscope.report.wording import Table, estimate, percent
+from anchorscope.stats.estimate import Estimate
+
+if TYPE_CHECKING:
+    from anchorscope.evidence_parts.need import Share, Terms
+
+IGNORED = 0.1
+"""An answer ignored its source where it has less than this share of its probability from it (`context_used`)."""
+FOLLOWED, MEMORY, OTHER = BEHAVIOURS = ("followed", "memory", "other")
+"""An answer gives what the passage says; what is true and not in the passage; or neither."""
+MEASURES = {
+    "evidence-moved": "how far cutting it moves the probe's log-odds",
+    "state-moved": "how far cutting it moves the state",
+    "context-used": "log-probability of the answer, with less without it",
+    "attention": "attention that it receives",
+    "overlap": "answer's words that stand in it",
+}
+"""Numbers of single items; the last three need no probe and no state, and are what the others have to beat."""
+_NEEDS = "half splits, influence over groups, mean over the band"
+
+
+def run(inputs: ExperimentInputs) -> Found:
+    from anchorscope.evidence.sources import SOURCE, SPAN, choose_pair, pair_parts, source_needs
+
+    stored = inputs.sources()
+    if not stored:
+        return Found()
+    needs = source_needs(stored)
+    rows: list[Statistic] = []
+    for name, terms in needs.get(SOURCE, {}).items():
+        share = terms.need().mean_over(inputs.band)
+        rows.append(Statistic("need", _estimate(inputs, share), name))
+        if name in needs[SPAN]:
+            span = needs[SPAN][name].need().mean_over(inputs.band)
+            rows.append(Statistic("need", _estimate(inputs, span), name, "random span"))
+            rows.append(Statistic("need_difference", _estimate(inputs, share - span), name, "random span"))
+    for pair in (name for name in needs if "," in name):
+        for part, share in pair_parts(needs, pair).items():
+            rows.append(Statistic("part", _estimate(inputs, share.mean_over(inputs.band)), pair, group=part))
+    names = [key.partition("/")[2] for key in stored if key.startswith("context-used/")]
+    main = choose_pair((), names)[0]
+    rows += _ignored(inputs, names, stored)
+    rows += _by_kind(inputs, needs.get(SOURCE, {}).get(main), main)
+    rows += _areas(inputs, main, stored)
+    values = [
+        ItemValues(kind.replace("-", "_"), np.flatnonzero(there := np.isfinite(column)), column[there], name)
+        for key, column in stored.items()
+        for kind, _, name in [key.partition("/")]
+        if kind in MEASURES
+    ]
+    missing = () if needs else (f"{inputs.n} used answers: too few for a share of the evidence that needs a source",)
+    return Found(tuple(rows), tuple(values), missing)
+
+
+def _estimate(inputs: ExperimentInputs, share: Share, inside: Bools | None = None) -> Estimate:
+    groups = inputs.measured.groups if inside is None else inputs.measured.groups[inside]
+    value, width = float(share.value[0]), float(share.half_width(groups)[0])
+    return Estimate(value, value - width, value + width, len(groups), _NEEDS)
+
+
+def _ignored(inputs: ExperimentInputs, names: Sequence[str], stored: Mapping[str, Floats]) -> Iterator[Statistic]:
+    """The share of answers that have hardly any of their probability from a source."""
+    for name in names:
+        used = stored[f"context-used/{name}"]
+        there = np.isfinite(used)
+        yield Statistic("ignored", _share_of(int((used[there] < IGNORED).sum()), int(there.sum())), name)
+
+
+def _share_of(number: int, n: int) -> Estimate:
+    if n == 0:
+        return Estimate(np.nan, np.nan, np.nan, 0, "no items")
+    interval = binomtest(number, n).proportion_ci(method="wilson")
+    return Estimate(number / n, interval.low, interval.high, n, "share of answers, Wilson's interval")
+
+
+def behaviour(item: Item) -> str | None:
+    """Whether an answer goes by its passage or by memory; None where that is not known."""
+    says = item.question.metadata.get("passage_says")
+    if not isinstance(says, str) or item.label.truthful is None:
+        return None
+    if grade(item.answer.text, says.split("|"), item.question.question):
+        return FOLLOWED
+    return MEMORY if item.label.truthful else OTHER
+
+
+def _kinds(items: Sequence[Item]) -> list[str]:
+    return [str(item.question.metadata.get("kind", "")) for item in items]
+
+
+def _by_kind(inputs: ExperimentInputs, terms: Terms | None, name: str) -> Iterator[Statistic]:
+    """Answers of every kind of passage, of all that were asked; and what needs the source, of the used ones."""
+    from anchorscope.evidence.sources import need_of_items
+
+    every, kinds = [behaviour(item) for item in inputs.items], _kinds(inputs.items)
+    for kind in dict.fromkeys(kinds):
+        given = [what for what, own in zip(every, kinds, strict=True) if own == kind and what is not None]
+        for what in BEHAVIOURS if given else ():
+            yield Statistic("answers", _share_of(given.count(what), len(given)), what, group=kind)
+    own = np.array(_kinds(inputs.used_items))
+    labels = inputs.measured.labels
+    for kind in dict.fromkeys(own[own != ""].tolist()):
+        inside = own == kind
+        if terms is not None and min(labels[inside].sum(), (~labels[inside]).sum()) >= FEW:
+            share = need_of_items(terms, inside, inputs.band)
+            yield Statistic("need", _estimate(inputs, share, inside), name, group=kind)
+
+
+def _areas(inputs: ExperimentInputs, name: str, stored: Mapping[str, Floats]) -> Iterator[Statistic]:
+    """How well each number tells answers that went by the passage from those that did not."""
+    kinds, what = np.array(_kinds(inputs.used_items)), np.array([behaviour(item) for item in inputs.used_items])
+    changed = (kinds == CHANGED) & np.isin(what, (FOLLOWED, MEMORY))
+    known = _known_without(inputs.items)
+    stated = np.array([item.label.truthful and item.item_id in known for item in inputs.used_items]) & (kinds == STATED)
+    unknown = np.array([not known.get(item.item_id, False) for item in inputs.used_items])
+    for quantity, inside, positive in (("auc_followed", changed, what == FOLLOWED), ("auc_needed", stated, unknown)):
+        sizes = int((inside & positive).sum()), int((inside & ~positive).sum())
+        if min(sizes) < FEW:
+            continue
+        for measure in MEASURES:
+            scores, draws = stored[f"{measure}/{name}"][inside], inputs.draws.take(np.flatnonzero(inside))
+            samples = auc_samples(scores, positive[inside], np.zeros(len(scores), np.int64), draws)
+            area = estimate_of(samples, len(scores), f"{METHOD}; {sizes[0]} of {len(scores)} answers are positive")
+            yield Statistic(quantity, area, measure, group=name, p_value=p_value(samples, 0.5))
+
+
+def _known_without(items: Sequence[Item]) -> dict[str, bool]:
+    """Of every stated fact: whether the same question has a true answer after a passage about something else."""
+    truth = {item.item_id: item.label.truthful for item in items}
+    return {
+        name: bool(without)
+        for name in truth
+        if name.endswith(STATED) and (without := truth.get(name.removesuffix(STATED) + UNRELATED)) is not None
+    }
+
+
+EXPERIMENT = Experiment(
+    "sources", "each source (passages, thinking, question) is hidden from all that comes after, and a random span", run
+)
+
+
+# The section of the page.
+
+
+def _rows(findings: Findings) -> pl.DataFrame:
+    return statistics(findings, "sources")
+
+
+def _needs_source(rows: pl.DataFrame) -> section.Said | None:
+    name = next((one for one in ("context", "thinking") if one in rows["variant"].to_list()), "context")
+    gap = find(rows, measure="need", aspect="difference", variant=name)
+    return section.number(gap, above(gap, 0.0), section.whole_percent, f"{name}, above a random span")
+
+
+@dataclass(frozen=True)
+class IgnoredItems:
+    """The answers that ignored their source most, by name."""
+
+    title: str = "Answers that ignored their source (least of their probability comes from it)"
+    most: int = 20
+
+    def table(self, findings: Findings, rows: pl.DataFrame) -> Table:
+        wanted = select(findings.experiment_items, experiment="sources", quantity="context_used")
+        wanted = wanted.filter(pl.col("variant").is_in(["context", "thinking"]) & (pl.col("value") < IGNORED))
+        lines = (
+            wanted.sort("value", "dataset", "item_id").head(self.most).select("dataset", "item_id", "variant", "value")
+        )
+        cells = tuple((*row[:3], f"{row[3]:.2f}") for row in lines.iter_rows())
+        return Table(("dataset", "item", "source", "context used"), cells, 3)
+
+
+_SOURCE = section.Key("variant", "source")
+_KIND = section.Key("group", "passage", {kind: kind for kind in KINDS})
+SECTION = section.SectionSpec(
+    slug="sources",
+    title="Sources: passage, thinking, memory",
+    rows=_rows,
+    asks="How much of the evidence needs each source, and which answers would have come without it?",
+    careful="A long cut removes more than a short one: read the difference to a random span of equal length. "
+    "Long answers are not in scope.",
+    answer=section.Answer(
+        "The evidence needs the source more than a random span of equal length",
+        "The evidence needs the source no more than a random span of equal length",
+        "Whether the evidence needs the source more than a random span of equal length is undecided",
+        _needs_source,
+    ),
+    tables=(
+        section.TableSpec(
+            "Evidence that needs each source",
+            (_SOURCE,),
+            (
+                section.value("needs it", percent, aspect="", against=None, group=None),
+                section.value("random span", percent, aspect="", against="random span"),
+                section.value("difference", percent, aspect="difference"),
+                section.items(aspect="", against=None, group=None),
+            ),
+            lambda rows: select(rows, measure="need"),
+        ),
+        section.TableSpec(
+            "Four parts of two sources",
+            (_SOURCE, section.Key("group", "part")),
+            (section.value("share", percent), section.items()),
+            lambda rows: select(rows, measure="part"),
+        ),
+        section.TableSpec(
+            "Answers and need by kind of passage",
+            (_KIND,),
+            (
+                *(section.value(what, percent, measure="answers", variant=what) for what in BEHAVIOURS),
+                section.items("answers", measure="answers"),
+                section.value("evidence that needs it", percent, measure="need"),
+                section.items("used", measure="need"),
+            ),
+            lambda rows: select(rows, measure=("answers", "need")).filter(pl.col("group").is_not_null()),
+        ),
+        section.TableSpec(
+            "Who tells which answers went by the passage (AUC)",
+            (section.Key("variant", "measure", MEASURES),),
+            (
+                section.value("followed a changed passage", estimate, measure="auc_followed"),
+                section.items(measure="auc_followed"),
+                section.value("needed a stated one", estimate, measure="auc_needed"),
+                section.items("items, stated", measure="auc_needed"),
+            ),
+            lambda rows: select(rows, measure=("auc_followed", "auc_needed")),
+        ),
+        IgnoredItems(),
+    ),
+    docs="sources.md",
+)
