@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where 
     from torch import Tensor
 
     from anchorscope.detecting.detect import Detection
-    from anchorscope.report.charts.display import Display
 
 
 def _table(name: str, about: str, read: str = "parquet", *schema: Any) -> cached_property[pl.DataFrame]:
@@ -133,22 +132,32 @@ class Run:
             again = f"run it again into the same folder with --keep {keep}"
             raise UserError(f"The run {str(self.path)!r} kept no {what}; {again}.")
 
-    @cached_property
-    def _displays(self) -> dict[str, "Display"]:
-        from anchorscope.report.render import figures_of
-
-        return {display.name: display for display in figures_of(self._finished.findings)}
-
     @property
     def figures(self) -> tuple[str, ...]:
         """The names that `figure` takes."""
-        return tuple(self._displays)
+        from anchorscope.report.render import figures_of
 
-    def figure(self, name: str = "delta_p") -> "Figure":
-        """A figure of the report by name, as a matplotlib `Figure`: the ΔP chart, or another of `figures`."""
-        if name not in self._displays:
-            raise unknown("figure", name, self.figures)
-        return self._displays[name].plot()
+        return tuple(display.name for display in figures_of(self._finished.findings))
+
+    def figure(
+        self,
+        name: str = "delta_p",
+        *,
+        datasets: Sequence[str] | None = None,
+        size: tuple[float, float] | None = None,
+        out: str | Path | None = None,
+    ) -> "Figure":
+        """A figure of the report by name, as a matplotlib `Figure`: the paper's ΔP chart, or another of `figures`.
+
+        `datasets` chooses some of the run's; `size` is the ΔP chart's width and height in inches. `out` also writes a
+        file, whose ending says as what: .svg, .pdf, .png, or .csv for the numbers.
+        """
+        from anchorscope.report.render import figure_named, write_display
+
+        display = figure_named(self._finished.findings, name, datasets, size)
+        if out is not None:
+            write_display(display, Path(out))
+        return display.plot()
 
 
 @faults_as_user_errors()

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anchorscope.artefacts.run_folder import read_manifest, run_again, version_of
 from anchorscope.artefacts.schema import (
+    EVIDENCE_ITEM_SCHEMA,
     EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
@@ -109,6 +110,7 @@ class FinishedRun:
             effects=self._headline_effects(),
             evidence_parts=self.csv_where_made("evidence_parts", PART_SCHEMA),
             evidence_tests=self.csv_where_made("evidence_tests", EVIDENCE_TEST_SCHEMA),
+            evidence_items=self._evidence_items(),
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
@@ -156,6 +158,11 @@ class FinishedRun:
         """Reads only those rows; the file holds every site, position and probe."""
         site, position = self.recipe.site, self.recipe.position
         return self._read("effects.parquet", lambda path: headline_effects(pl.scan_parquet(path), site, position))
+
+    def _evidence_items(self) -> pl.DataFrame:
+        """Empty for older runs, which lack the file."""
+        is_there = (self.path / "evidence_items.parquet").is_file()
+        return self.parquet("evidence_items") if is_there else empty(EVIDENCE_ITEM_SCHEMA)
 
     def parquet(self, name: str) -> pl.DataFrame:
         return self._read(f"{name}.parquet", pl.read_parquet)

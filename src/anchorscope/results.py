@@ -300,6 +300,10 @@ def run_warnings(
     return warnings
 
 
+def _have(n: int) -> str:
+    return "has" if n == 1 else "have"
+
+
 def _warn_of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
     """What a dataset's questions and answers don't allow."""
     (supplied,), (asked,) = dataset.counts["supplied"], dataset.counts["asked"]
@@ -315,13 +319,13 @@ def _warn_of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
         why = "no relations: balanced" if balance == "relation" else "balanced (--balance dataset)"
         yield f"{why} over the whole dataset, {_BASE_RATES}"
     elif missing := used["relation"].null_count():
-        yield f"{missing:,} of {used.height:,} used questions have no relation: they are balanced as if they had one"
+        yield f"{missing:,} of {used.height:,} used questions {_have(missing)} no relation: balanced as one relation"
     if dataset.grouped_by == "question":
         yield "no subjects: every question is its own group, so questions about one thing may stand in several folds"
     elif dataset.grouped_by == "subject" and (missing := used["subject"].null_count()):
         yield (
-            f"{missing:,} of {used.height:,} used questions have no subject: each is its own group, so questions about "
-            "one thing may stand in several folds"
+            f"{missing:,} of {used.height:,} used questions {_have(missing)} no subject: each is its own group, so "
+            "questions about one thing may stand in several folds"
         )
     if used.height < FOR_A_CHART:
         yield (
@@ -379,7 +383,7 @@ class FirstChart:
             f"PRELIMINARY: {waiting} still running; the report replaces this chart.",
         )
         content = io.BytesIO()
-        chart.print_png(content)
+        chart.write(content, "png")
         self.folder.write_early(_CHART, content.getvalue())
         if is_first:
             self.folder.progress.note(f"first chart: {self.folder.path / _CHART} (preliminary, controls still running)")

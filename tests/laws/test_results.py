@@ -118,5 +118,6 @@ def test_what_a_file_without_relations_and_subjects_cannot_give_is_told() -> Non
         "no subjects: every question is its own group, so questions about one thing may stand in several folds",
     ]
     partly = warnings(dataset(without=40))
-    assert partly[0] == "40 of 400 used questions have no relation: they are balanced as if they had one"
+    assert partly[0] == "40 of 400 used questions have no relation: balanced as one relation"
     assert partly[1].startswith("40 of 400 used questions have no subject: each is its own group")
+    assert any(line.startswith("1 of 400 used questions has no") for line in warnings(dataset(relations=0, without=1)))

@@ -66,7 +66,7 @@ def test_other_choices_of_words_give_curves_a_figure_and_a_table(model_folder: P
     cut = dict(effects.group_by("intervention").agg(pl.col("n_cut").mean()).iter_rows())
     assert cut["subject"] + cut["property"] * 68 / 80 == pytest.approx(cut["knockout"])
     assert cut["content"] >= cut["knockout"]
-    assert (out / "figures" / "exact_tokens.png").is_file()
+    assert (out / "figures" / "exact_tokens.svg").is_file()
     assert "Which words are cut" in (out / "report.html").read_text(encoding="utf-8")
     items = pl.read_parquet(out / "items.parquet").filter(pl.col("status") == "used")
     assert items.filter(pl.col("exact_question").list.len() > 0).height == 12

@@ -43,7 +43,7 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscop
     assert run.summary.height > 0
     assert (run.evidence_parts.height, run.evidence_items.height) == (0, 0)  # 80 answers, 300 are needed
     assert run.evidence_tests.filter(pl.col("quantity") == "answers")["value"].to_list() == [80.0]
-    assert run.figure().axes[0].get_title().startswith("plain")
+    assert run.figure().axes[0].get_ylabel() == "ΔP"
     assert run.figures[0] == "delta_p"
     assert run.card.record() == anchorscope.open_run(here).card.record()
     again = anchorscope.open_run(here)

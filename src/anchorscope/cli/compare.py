@@ -44,7 +44,7 @@ def compare(
         str | None, typer.Option(help="A label per run, with commas, in the order of the runs: for example chat,plain.")
     ] = None,
     claims: Annotated[
-        bool, typer.Option("--claims", help="Also judge what five earlier written readings of such charts claimed.")
+        bool, typer.Option("--claims", help="Also check what five earlier written readings of such charts claimed.")
     ] = False,
     relative_depth: Annotated[
         bool, typer.Option("--relative-depth", help="The x axis from 0 (first layer) to 1 (last) instead of layers.")
@@ -113,7 +113,7 @@ def run_study(
     as_json: AsJson = False,
     **executor: Any,
 ) -> None:
-    """Run a study, or go on with it: what is done is not done again, and a run that fails does not stop the others.
+    """Run a study, or resume it: finished runs are not repeated, and a run that fails does not stop the others.
 
     Exit codes: 0 all done, 2 a run failed or the study has a mistake, 3 incomplete (run it again), 130 stopped.
     """
@@ -161,7 +161,7 @@ def show_status(study: _File = None, out: _Out = None, as_json: AsJson = False) 
     if as_json:
         return emit_json(status.record())
     width = max(len(run.name) for run in status.runs)
-    emit_text(status.line + ("; a process works on it" if status.running else ""))
+    emit_text(status.line + ("; a process is working on it" if status.running else ""))
     for run in status.runs:
         steps = f"{run.steps} step{'s' * (run.steps != 1)}" if run.steps and run.state != "done" else ""
         more = "; ".join(part for part in (steps, run.error or "") if part)

@@ -209,7 +209,7 @@ def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
     if record["bad_rows"]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
     if record["yes_no"] and not record["filled"]["truthful"]:
-        yield "a run leaves yes/no questions out, since chance is 50 %; --yes-no keep asks them too"
+        yield "a run leaves yes/no questions out, since chance is 50%; --yes-no keep asks them too"
     if record["questions"] and not record["filled"]["relation"]:
         yield "no column relation: true and false answers can only be balanced over the whole dataset"
     if record["questions"] and not record["filled"]["subject"]:

@@ -44,6 +44,7 @@ EXAMPLES = {
         ("the answer card, and a few items", "anchorscope show runs/demo"),
         ("items with these words", "anchorscope show runs/demo --search capital"),
         ("one item", "anchorscope show runs/demo atlas/ITEM"),
+        ("the paper's chart", "anchorscope show runs/demo --figure delta_p --out delta_p.pdf --size 3.5 3"),
     ),
     "verify": (
         ("is everything there, and as it was written?", "anchorscope verify runs/demo"),
@@ -71,10 +72,24 @@ def show(
     search: Annotated[
         str | None, typer.Option(metavar="TEXT", help="List items with these words in question, answer, subject or id.")
     ] = None,
+    figure: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Write a figure, such as delta_p, into --out.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of --figure: .svg, .pdf, .png, or .csv for its numbers.")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Of --figure: only these datasets (may be repeated).")
+    ] = None,
+    size: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="WIDTH HEIGHT", help="Of the ΔP chart, in inches.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No advice.")] = False,
 ) -> None:
     with user_errors(stopped="stopped"):
+        if (figure is None) != (out is None) or (figure is None and (dataset or size)):
+            raise UserError("--figure NAME and --out FILE belong together; --dataset and --size change a figure.")
         if item is not None and search is not None:
             raise UserError(f"Either an item ({item!r}) or --search {search!r}: leave one of them out.")
 
@@ -84,6 +99,11 @@ def show(
         finished = open_finished(run)
         if finished.older_columns:
             say(finished.older_columns, quiet)
+        if figure is not None and out is not None:
+            from anchorscope.report.render import figure_named, write_display
+
+            write_display(figure_named(finished.findings, figure, dataset, size), out)
+            return say(f"figure: {out}", quiet)
         if item is None:
             return _list_items(finished, search, as_json, quiet)
         _show_item(finished, item, as_json)
@@ -201,7 +221,7 @@ def verify(
 
 def view(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Where runs lie; all folders below are looked through.")
+        str, typer.Argument(metavar="FOLDER", help="Where your runs are; all folders below are searched.")
     ] = "runs",
     port: Annotated[int, running(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
     browser: Annotated[bool, running("--browser/--no-browser", help="Whether to open the browser.")] = True,
@@ -227,13 +247,14 @@ def view(
         )
 
     with loading("polars", quiet):
+        from anchorscope.comparing.compare import compare
         from anchorscope.viewing.results import ResultFolder
         from anchorscope.viewing.server import ViewServer
 
     if as_json:
         results = _results(ResultFolder(path.resolve()), path)
-        return emit_json({"folder": str(path), "found": [result.record() for result in results]})
-    with user_errors(stopped="stopped"), ViewServer(path, host, port) as server:
+        return emit_json({"folder": str(path), "found": [asdict(result) for result in results]})
+    with user_errors(stopped="stopped"), ViewServer(path, host, port, compare) as server:
         n = len(_results(server.results, path))
         say(f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)", quiet)
         if browser and has_screen():
@@ -248,7 +269,7 @@ def _results(folder: "ResultFolder", path: Path) -> "Sequence[Result]":
     results = folder.list()
     if not results:
         raise UserError(
-            f"No run lies below {str(path)!r}; make one with: anchorscope run --limit 500 --out "
+            f"There is no run below {str(path)!r}; make one with: anchorscope run --limit 500 --out "
             f"{shlex.quote(str(path / 'demo'))}, or name the folder that holds yours: anchorscope view FOLDER"
         )
     return results

@@ -17,13 +17,13 @@ from typing import Any
 import polars as pl
 
 from anchorscope.artefacts.sealed_folder import SealedFolder
-from anchorscope.comparing.differences import ORDERS, Difference, NamedRun, differences, open_runs
+from anchorscope.comparing.differences import ORDERS, NamedRun, differences, open_runs
 from anchorscope.comparing.rules import check_allowed
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.comparison.compared import Compared, Flag, chart_rows
+from anchorscope.report.comparison.compared import Compared, Difference, chart_rows
 from anchorscope.report.comparison.comparison_page import write_comparison
 
 _WITH_PATHS = {"model", "datasets", "columns"}
@@ -84,7 +84,7 @@ def compare(
         folders=tuple(one.folder for one in named),
         assignment=assignment,
         relative_depth=relative_depth,
-        flags=tuple(Flag(one.words, one.reason, one.refused) for one in found),
+        flags=tuple(found),
         same_weights=len({one.run.manifest["model"]["fingerprint"] for one in named}) == 1 < len(named),
         command=_command(
             paths,

@@ -4,17 +4,18 @@ Two panels must never be mistaken for each other, so every run has a name that n
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from anchorscope.comparing.rules import FOUND, OPTIONS, Rule
 from anchorscope.errors import UserError
 from anchorscope.finished import FinishedRun, open_finished
+from anchorscope.report.comparison.compared import Difference
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import listing
@@ -64,33 +65,22 @@ def open_runs(
 
 def check_names(names: Sequence[str], runs: int) -> None:
     """Names that a user gave: none at all, or one for every run, none empty and none twice."""
-    if not names:
-        return
-    shown = ", ".join(map(repr, names))
-    example = f"--names {','.join('ABCDEFGHIJKLMNOPQRSTUVWXYZ'[:runs])}"
-    if len(names) != runs:
-        wrong = f"there {'is' if len(names) == 1 else 'are'} {len(names)} ({shown}) for {runs} run{'s' * (runs != 1)}"
-    elif any("," in name for name in names):
-        wrong = f"one of {shown} has a comma"
-    elif not all(name.strip() for name in names):
-        wrong = f"one of {shown} is empty"
-    elif len(set(names)) < len(names):
-        wrong = f"{max(names, key=names.count)!r} is given twice"
-    else:
-        return
-    raise UserError(f"--names takes one name per run, in the order of the runs, and {wrong}. For example: {example}.")
+    plain = all(name.strip() and "," not in name for name in names) and len(set(names)) == len(names)
+    if names and (len(names) != runs or not plain):
+        example = f"--names {','.join('ABCDEFGHIJKLMNOPQRSTUVWXYZ'[:runs])}"
+        raise UserError(
+            f"--names takes one name per run, in the order of the runs, none empty, none twice and none with a comma; "
+            f"found for {runs} run{'s' * (runs != 1)}: {', '.join(map(repr, names))}. For example: {example}."
+        )
 
 
 def unique_names(models: Sequence[str]) -> list[str]:
     """The models' names, those that occur more than once with a number behind them."""
-    taken, chosen = set(models), []
+    chosen: list[str] = []
     for model in models:
-        name, number = model, 0
-        while models.count(model) > 1 and name in taken:
-            number += 1
-            name = f"{model} ({number})"
-        taken.add(name)
-        chosen.append(name)
+        numbered = (f"{model} ({number})" for number in range(1, len(models) + 2))
+        free = (name for name in numbered if name not in models and name not in chosen)
+        chosen.append(model if models.count(model) == 1 else next(free))
     return chosen
 
 
@@ -101,32 +91,6 @@ def unique_folders(places: Sequence[Path]) -> list[str]:
         if len(set(chosen)) == len(chosen):
             return chosen
     return [str(place) for place in places]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One thing in which the runs are not alike."""
-
-    name: str
-    """As `--allow` takes it: site, group-by, random-weights …"""
-    refused: bool
-    """Whether it stands only because the user allowed it."""
-    values: Mapping[str, str]
-    """What each run has, by the run's name."""
-    words: str
-    """The difference without its reason: "site: mlp in A; residual in B"."""
-    reason: str
-    """What it does to the comparison."""
-
-    @property
-    def text(self) -> str:
-        """The whole line."""
-        return f"{self.words}. {self.reason[0].upper()}{self.reason[1:]}."
-
-    def record(self) -> dict[str, Any]:
-        """For programs."""
-        kind = "allowed" if self.refused else "flag"
-        return {"name": self.name, "kind": kind, "text": self.text, "values": dict(self.values)}
 
 
 def differences(runs: Sequence[NamedRun], allowed: Iterable[str] = ()) -> list[Difference]:
@@ -190,23 +154,17 @@ def _asked(one: NamedRun, dataset: str) -> set[tuple[str, str]]:
 
 
 def _weights(runs: Sequence[NamedRun]) -> list[Difference]:
-    found = []
     random = {one.name: "random weights" for one in runs if one.run.manifest["model"]["random_weights"]}
-    if random:
-        words = f"random weights: {', '.join(random)}"
-        found.append(Difference("random-weights", False, random, words, FOUND["random-weights"].reason))
-    prints = {one.name: str(one.run.manifest["model"]["fingerprint"]) for one in runs}
-    for shared in dict.fromkeys(prints.values()):
-        same = {name: shared[:16] for name, value in prints.items() if value == shared}
-        if len(same) > 1:
-            words = f"the same weights (fingerprint {shared[:16]}): {', '.join(same)}"
-            found.append(Difference("same-weights", False, same, words, FOUND["same-weights"].reason))
+    words = f"random weights: {', '.join(random)}"
+    found = [Difference("random-weights", False, random, words, FOUND["random-weights"].reason)] if random else []
+    weights = {one.name: str(one.run.manifest["model"]["fingerprint"])[:16] for one in runs}
     curves = {one.name: str(one.run.manifest["sha256"].get("curves.csv")) for one in runs}
-    for shared in dict.fromkeys(curves.values()):
-        same = {name: "the same" for name, value in curves.items() if value == shared}
-        if len(same) > 1:
-            words = f"the same results: {', '.join(same)}"
-            found.append(Difference("same-results", False, same, words, FOUND["same-results"].reason))
+    for name, hashes in (("same-weights", weights), ("same-results", curves)):
+        for value, _ in Counter(hashes.values()).most_common():
+            same = {run: value for run, own in hashes.items() if own == value}
+            if len(same) > 1:
+                words = f"the {name.replace('-', ' ')}: {', '.join(same)}"
+                found.append(Difference(name, False, same, words, FOUND[name].reason))
     return found
 
 

@@ -100,7 +100,7 @@ def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
 
 
 def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
-    """The options of `anchorscope fit`: those of `detect`, and those of a run with what the detectors read and no page."""
+    """The options of `fit`: those of `detect`, and those of a run with what the detectors read and no page."""
     device = str(options.pop("device", None) or "auto").replace("balanced", "auto")
     chosen = DetectOptions(**{**options, "detectors": options.get("detectors") or ONE_PASS, "device": device})
     return chosen, {"report": False, "random_cuts": 1, "keep": needed_keep(chosen.wanted)}

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.answers.template import CONTEXT, THINKING
+from anchorscope.artefacts.schema import PART_SCHEMA
 from anchorscope.datasets.text import words
 from anchorscope.engine.capture import AnswerStats, AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, Variant
@@ -41,7 +42,6 @@ from anchorscope.interventions.intervention import Setting
 from anchorscope.items import Item
 from anchorscope.plan.passes import OutOfFoldProbes, Place, Planner, before_answers
 from anchorscope.progress import Progress
-from anchorscope.schema import PART_SCHEMA
 from anchorscope.stats.streams import stream
 
 Arrays = dict[str, NDArray[np.floating]]

@@ -173,7 +173,7 @@ def _style(kind: str, colours: DatasetStyle) -> dict[str, object]:
     if kind == RANDOM:
         dotted = {"color": CONTROL_GREY, "linestyle": (0, (1.0, 1.5)), "marker": "s", "markerfacecolor": "white"}
         return dotted | {"markersize": 4.4, "linewidth": 1.5}
-    return {"color": colours.q_colour, "marker": "o", "markersize": 4.4, "linewidth": 1.5}
+    return {"color": colours.colour, "marker": "o", "markersize": 4.4, "linewidth": 1.5}
 
 
 _SERIES = [Series({"kind": kind}, partial(_style, kind), words, "bars") for kind, words in KINDS.items()]

@@ -64,14 +64,14 @@ def _figure_rows(findings: Findings) -> pl.DataFrame:
 
 
 def _style(group: str, filled: bool, colours: DatasetStyle) -> dict[str, object]:
-    face = colours.colour(group) if filled else "white"
+    face = colours.colour if filled else "white"
     marker = "o" if group == Q_ANCHORED else "s"
     marks = {"marker": marker, "markersize": 4.4, "linestyle": "none", "markerfacecolor": face}
-    return {"color": colours.colour(group)} | marks
+    return {"color": colours.colour} | marks
 
 
 def _level(group: str, colours: DatasetStyle) -> dict[str, object]:
-    return {"color": colours.colour(group), "linestyle": LINE_STYLES[group], "linewidth": 1.1, "zorder": 2}
+    return {"color": colours.colour, "linestyle": LINE_STYLES[group], "linewidth": 1.1, "zorder": 2}
 
 
 _SERIES = [

@@ -147,7 +147,7 @@ def _figure_rows(findings: Findings) -> pl.DataFrame:
 
 
 def _style(group: str, single: bool, colours: DatasetStyle) -> dict[str, object]:
-    colour = colours.colour(group)
+    colour = colours.colour
     if single:
         return {"color": colour, "linestyle": LINE_STYLES[group], "marker": "o", "markersize": 2.0}
     face = colour if group == Q_ANCHORED else "white"

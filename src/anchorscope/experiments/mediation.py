@@ -215,7 +215,7 @@ def _figure_rows(findings: Findings) -> pl.DataFrame:
 
 
 def _style(kind: str, colours: DatasetStyle) -> dict[str, object]:
-    colour = colours.q_colour if kind == OPPOSITE else CONTROL_GREY
+    colour = colours.colour if kind == OPPOSITE else CONTROL_GREY
     return {"color": colour, "linestyle": _DASHES[kind], "linewidth": 1.6}
 
 

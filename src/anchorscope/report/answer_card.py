@@ -16,7 +16,7 @@ from anchorscope.report.page_writer import fragment
 from anchorscope.report.palette import display_name
 from anchorscope.report.reading import MARKS, Reading, finite
 from anchorscope.report.result_rows import find, select, statistics
-from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, result_of, share_at, share_layer, why_silent
+from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, share_at, share_layer, why_silent
 from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.verdicts import Verdict, has_interval
 from anchorscope.report.wording import MISSING, as_percent, count, estimate, listing, number, spanned
@@ -175,24 +175,22 @@ def _spoken(findings: Findings) -> list[str]:
 
 
 def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
-    """What the evidence rests on, how much of it needs the key words, and random words; where nothing is said."""
+    """How much of the evidence needs both, the key words, and random words; where nothing is said."""
     if findings.random_weights:
         return NOISE
     spoken, sources = _spoken(findings), [_of_sources(findings, name) for name in findings.datasets]
     if not spoken:
         return " ".join([*filter(None, sources), _no_answer(findings)])
-    parts = {part: _over(findings, spoken, part) for part in PARTS}
+    together = _over(findings, spoken, TOGETHER)
     several = len(findings.datasets) > 1
     where = f" ({listing([display_name(name) for name in spoken])})" if several else ""
     hardly = all(_verdict(readings, name, "needs_both") == "no" for name in spoken)
     unclear = [display_name(name) for name in spoken if _verdict(readings, name, "needs_both") == "inconclusive"]
     sentences = [
         *filter(None, sources),
-        f"{f'Hardly any ({parts[TOGETHER]})' if hardly else parts[TOGETHER]} of the probe's evidence{where} needs "
-        f"question and answer together; the question alone carries {parts['question']}, the answer alone "
-        f"{parts['answer']}, either of them {parts['either']}.",
-        f"{_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
-        f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words{_beyond_random(findings, spoken)}.",
+        f"{f'Hardly any ({together})' if hardly else together} of the probe's evidence{where} needs question and "
+        f"answer together; {_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
+        f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words.",
     ]
     if unclear:
         names = f" on {listing(unclear)}" if several else ""
@@ -224,18 +222,6 @@ def _over(findings: Findings, datasets: Sequence[str], part: str, intervention: 
     if len(shares) == 1 and part == TOGETHER:
         return _with_interval(shares[0])
     return spanned((_on_scale(share.value) for share in shares), as_percent) or MISSING
-
-
-def _beyond_random(findings: Findings, datasets: Sequence[str]) -> str:
-    """The difference to the control."""
-    results = [result_of(findings, name, "above_random", NEEDS_QUESTION) for name in datasets]
-    gaps = [result.estimate for result in results if result is not None]
-    if not gaps:
-        return ""
-    if len(gaps) > 1:
-        return f": a difference of {spanned((gap.value for gap in gaps), _as_points)} points"
-    ends = f" (95% CI {_as_points(gaps[0].ci_low)} to {_as_points(gaps[0].ci_high)})" if has_interval(gaps[0]) else ""
-    return f": a difference of {_as_points(gaps[0].value)} points{ends}"
 
 
 def _as_points(share: float) -> str:
@@ -415,7 +401,7 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
         steps.append(NextStep("Ask more questions: these are too few for an answer."))
     if "matched" not in made:
         again = command_again(findings, folder, evidence="matched,wordings")
-        steps.append(NextStep("Rule out that the wording alone explains it:", again))
+        steps.append(NextStep("Rule out the wording:", again))
     if any(one.claim == "adds_to_confidence" and one.verdict == "yes" for one in readings):
         detect = shlex.join(["anchorscope", "detect", folder])
         if findings.options is not None:  # the model is in memory: only a call in Python can run it
@@ -438,10 +424,10 @@ def _layers_to_leave_out(readings: Sequence[Reading], several: bool) -> list[Nex
     controls = [one for one in readings if one.claim == "random_small" and one.key and one.failing]
     failing = {layer for control in controls for layer in control.failing or ()}
     if failing and several:
-        return [NextStep("Do not interpret the layers where random words fail as a control (see “Can I trust it?”).")]
+        return [NextStep("Do not interpret ΔP at the layers that fail a control (see “Can I trust it?”).")]
     if failing:
         where = layer_names(tuple(failing))
-        return [NextStep(f"Do not interpret ΔP at {where}: random words change too much there.")]
+        return [NextStep(f"Do not interpret ΔP at {where}.")]
     return []
 
 

@@ -17,6 +17,7 @@ import polars as pl
 
 from anchorscope.artefacts.schema import (
     EFFECT_SCHEMA,
+    EVIDENCE_ITEM_SCHEMA,
     EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_ITEM_SCHEMA,
     EXPERIMENT_SCHEMA,
@@ -80,6 +81,8 @@ class Findings:
     """The parts of the evidence with their controls (evidence_parts.csv); older runs have none."""
     evidence_tests: pl.DataFrame = field(default_factory=lambda: empty(EVIDENCE_TEST_SCHEMA))
     """Numbers beside them (evidence_tests.csv)."""
+    evidence_items: pl.DataFrame = field(default_factory=lambda: empty(EVIDENCE_ITEM_SCHEMA))
+    """Their terms item by item (evidence_items.parquet)."""
     parameters: int = 0
     """How large the model is; 0 where that is not known."""
     folder: str = ""

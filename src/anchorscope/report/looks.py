@@ -1,4 +1,4 @@
-"""How every line looks, on the page and on paper: one table of looks per kind of chart, so that both always agree."""
+"""How every line looks: one table of looks per kind of chart."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,6 @@ from anchorscope.report.palette import (
     dataset_styles,
     display_name,
 )
-from anchorscope.report.shares import CONTROLS
 
 DASHED, DOTTED = "7 3.5", "1.5 3"
 RANDOM_WORDS = "Random words cut instead"
@@ -31,23 +30,13 @@ class Look:
     dash: str = ""
     """Lengths of strokes and gaps in pixels."""
     marker: str = ""
-    hollow: bool = False
     width: float = 2.0
     quiet: bool = False
     """A control or baseline: thin, without a band."""
     entry: str = ""
     """The name of the legend's entry that it shares with other lines, such as the same control of other datasets."""
-    of: str = ""
-    """The line that it is the control of; it is hidden with that one."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """Columns that tell it from others, where no menu does."""
-    unless: Mapping[str, str] = field(default_factory=dict)
-    """Choices under which it would stand beside itself."""
-
-    def record(self) -> dict[str, Any]:
-        """As the page reads it; what is usual is left out, and ink follows the theme."""
-        found = {name: value for name, value in self.__dict__.items() if value}
-        return found | {"colour": "var(--ink)" if self.colour == INK else self.colour}
+    """The dataset and group that it shows."""
 
     def of_few(self) -> "Look":
         """Thin and dotted, for a line that rests on too few items to have an interval."""
@@ -59,27 +48,16 @@ class Look:
         dashes = tuple(float(one) / self.width * 0.75 for one in self.dash.split())
         style: dict[str, Any] = {"color": self.colour, "linewidth": width, "linestyle": (0, dashes) if dashes else "-"}
         if self.marker:
-            face = "white" if self.hollow else self.colour
-            style |= {
-                "marker": self.marker,
-                "markersize": 4.2,
-                "markeredgewidth": 0.9 if self.hollow else 0.0,
-                "markerfacecolor": face,
-                "markeredgecolor": self.colour,
-            }
+            style |= {"marker": self.marker, "markersize": 4.2, "markeredgewidth": 0.0}
         return style
 
 
 def group_line(datasets: Sequence[str]) -> pl.Expr:
-    """The look of every row of curves.csv; a random control's is told from its line's by an r."""
+    """The look of every row of curves.csv; that of a random control ends with an r."""
     group = pl.col("group").replace_strict({Q_ANCHORED: "q", A_ANCHORED: "a"}, return_dtype=pl.String)
     random = pl.when(pl.col("intervention") == "random").then(pl.lit("r")).otherwise(pl.lit(""))
-    return group + _number(datasets) + random
-
-
-def _number(datasets: Sequence[str]) -> pl.Expr:
     numbers = {name: str(place) for place, name in enumerate(datasets)}
-    return pl.col("dataset").replace_strict(numbers, default=None, return_dtype=pl.String)
+    return group + pl.col("dataset").replace_strict(numbers, default=None, return_dtype=pl.String) + random
 
 
 def group_looks(datasets: Sequence[str]) -> dict[str, Look]:
@@ -87,65 +65,16 @@ def group_looks(datasets: Sequence[str]) -> dict[str, Look]:
     looks: dict[str, Look] = {}
     for group in GROUPS:
         for number, (dataset, style) in enumerate(dataset_styles(datasets).items()):
+            name = f"{group} ({display_name(dataset)})"
             about = {"dataset": dataset, "group": group}
-            looks[f"{group[0].lower()}{number}"] = Look(
-                f"{group} ({display_name(dataset)})",
-                style.colour(group),
-                DASHED if group == A_ANCHORED else "",
-                style.marker if len(datasets) > 1 else "",
-                about=about,
-            )
-    for name, look in list(looks.items()):
-        looks[f"{name}r"] = Look(
-            f"Random, {look.name}",
-            CONTROL_GREY,
-            DOTTED,
-            width=1.3,
-            quiet=True,
-            entry=RANDOM_WORDS,
-            of=name,
-            about={**look.about, "intervention": "random"},
-            unless={"cut": "random"},
-        )
-    return looks
-
-
-CONTROL_LOOKS = {
-    "random": Look("", CONTROL_GREY, DOTTED, width=1.7, quiet=True),
-    "resample": Look("", INK, "8 3", width=1.3, quiet=True),
-    "paraphrase": Look("", INK, marker="X", width=1.1, quiet=True),
-    # The last two lie on the zero line where all is well: markers tell them from it.
-    "permuted": Look("", "#8a8a8a", marker="o", hollow=True, width=1.1, quiet=True),
-    "random-weights": Look("", "#8a6a3c", "8 3", width=1.3, quiet=True),
-}
-"""Of the parts; those who draw them name them."""
-
-
-def share_line(datasets: Sequence[str]) -> pl.Expr:
-    """The look of every row of evidence_parts.csv: of the knockout or of a control."""
-    return pl.col("intervention") + _number(datasets)
-
-
-def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
-    """The knockout of every dataset, and every control."""
-    looks = {}
-    for number, (dataset, style) in enumerate(dataset_styles(datasets).items()):
-        looks[f"knockout{number}"] = Look(
-            f"Key words cut ({display_name(dataset)})",
-            style.q_colour,
-            marker=style.marker if len(datasets) > 1 else "",
-            about={"dataset": dataset, "intervention": "knockout"},
-        )
-    for cut, words in CONTROLS.items():
-        entry = words[0].upper() + words[1:]
-        for number, dataset in enumerate(datasets):
-            about = {"dataset": dataset, "intervention": cut}
-            name = f"{entry} ({display_name(dataset)})"
-            look = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
-            if cut == "random" and len(datasets) > 1:  # the control that says most: beside its own line
-                look = replace(look, colour=dataset_styles(datasets)[dataset].q_colour)
-            looks[f"{cut}{number}"] = look
-    return looks
+            marker = style.marker if len(datasets) > 1 else ""
+            dash = DASHED if group == A_ANCHORED else ""
+            looks[f"{group[0].lower()}{number}"] = Look(name, style.colour, dash, marker, about=about)
+    controls = {
+        f"{key}r": Look(f"Random, {look.name}", CONTROL_GREY, DOTTED, width=1.3, quiet=True, entry=RANDOM_WORDS)
+        for key, look in looks.items()
+    }
+    return looks | controls
 
 
 @dataclass(frozen=True)
@@ -190,16 +119,13 @@ def probe_looks(sites: Sequence[str], headline: str) -> dict[str, Look]:
     looks[WITHIN] = Look(f"Probe at {headline}, within relations", INK, "3 2", width=1.4, quiet=True)
     for kind, (colour, dash) in _BASELINE_LOOKS.items():
         looks[kind] = Look(f"Baseline: {BASELINES[kind]}", colour, dash, width=1.6, quiet=True)
-    return {name: replace(look, about={"line": name}) for name, look in looks.items()}
+    return looks
 
 
 SURVIVING_LOOKS = {
-    name: replace(look, about={"line": name})
-    for name, look in {
-        "clean/transfer": Look("Untouched", INK),
-        "random/transfer": Look("Random words cut, same probe", CONTROL_GREY, DOTTED, width=1.3, quiet=True),
-        "knockout/refit": Look("Key words cut, probe trained again", "#11692f", "8 3", "s"),
-        "knockout/transfer": Look("Key words cut, same probe", "#d4281e", marker="o"),
-    }.items()
+    "clean/transfer": Look("Untouched", INK),
+    "random/transfer": Look("Random words cut, same probe", CONTROL_GREY, DOTTED, width=1.3, quiet=True),
+    "knockout/refit": Look("Key words cut, probe trained again", "#11692f", "8 3", "s"),
+    "knockout/transfer": Look("Key words cut, same probe", "#d4281e", marker="o"),
 }
 """By intervention and kind of probe_scores.csv."""

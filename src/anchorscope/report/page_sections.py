@@ -29,8 +29,6 @@ class SectionFigure:
     caption: str
     narrow: bool = False
     """Whether it is not drawn over the whole width."""
-    live: str = ""
-    """The id of the interactive chart that takes its place where scripts run."""
     title: str = ""
     text: tuple[str, ...] = ()
     """Paragraphs below it."""
@@ -52,8 +50,6 @@ class Section:
     verdict: Verdict | None = None
     docs: str = ""
     """The page of the docs that says how it is computed."""
-    asked: Sequence[Any] = ()
-    """Questions, each with `question`, `answer`, `sure`, `why` and `badge`, its verdict or nothing."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Name → what there is to say of it."""
     more: tuple["Section", ...] = ()

@@ -23,26 +23,16 @@ from markupsafe import Markup
 
 from anchorscope.report.verdicts import NO_VERDICT
 
-FRAME_SCRIPTS = ("dom", "theme", "contents", "scrolling")
-"""What every page needs: light and dark, the bar of contents, wide tables by keyboard."""
-CHART_SCRIPTS = (
-    *FRAME_SCRIPTS,
-    "hash_state",
-    "chart_scale",
-    "chart_strokes",
-    "chart_readout",
-    "line_chart",
-    "legend",
-    "controls",
-    "chart_export",
-    "chart_view",
-)
-"""What every page with a chart needs, in the order in which they build on each other."""
-REPORT_SCRIPTS = (*CHART_SCRIPTS, "item_store", "item", "item_list", "explorer")
+FRAME_SCRIPTS = ("dom", "theme", "contents", "scrolling", "figure_values")
+"""What every page needs: light and dark, the bar of contents, wide tables by keyboard, the numbers of figures."""
+REPORT_SCRIPTS = (*FRAME_SCRIPTS, "hash_state", "controls", "items")
 """The scripts of report.html."""
-STYLES = ("chart", "explorer", "detection", "print")
+STYLES = ("chart", "items", "detection", "print")
 """Style sheets beside the page's own."""
 
+FIGURES = "figure-values"
+"""The data of a page that holds the numbers of its figures, by name."""
+_CARRIED = re.compile(r"<dc:description>(.*?)</dc:description>", re.DOTALL)
 _DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
 
 # Marks that mean something anywhere in a line, and those that do only where a line begins. "](" makes a link.
@@ -65,13 +55,19 @@ def write_page(
     """
     if name.endswith(".html"):
         page = _environment(autoescape=True, finalize=None)
-        script = joined_script(scripts)
+        script, values = joined_script(scripts), {}
+
+        def figure(name: str) -> str:
+            address, values[name] = _embedded(out / "figures" / f"{name}.svg")
+            return address
+
         page.globals |= {
-            "figure": lambda figure: _embedded(out / "figures" / f"{figure}.svg"),
+            "figure": figure,
             "policy": content_policy(script),
             "script": Markup(script),
             "styles": Markup(joined_styles()),
-            "data": {key: embedded_json(value) for key, value in (data or {}).items()},
+            # The frame writes data last, when it is known which figures the page shows.
+            "data": lambda: {name: embedded_json(value) for name, value in {**(data or {}), FIGURES: values}.items()},
         }
     else:
         page = _environment(autoescape=False, finalize=_plain_text)
@@ -143,11 +139,17 @@ def _environment(*, autoescape: bool, finalize: Callable[[object], object] | Non
     return page
 
 
-def _embedded(path: Path) -> str:
-    """The figure as a data address; as an image, nothing inside it can run or collide with the page."""
+def _embedded(path: Path) -> tuple[str, Any]:
+    """The figure as a data address, and the numbers of its lines, which it carries.
+
+    As an image, nothing inside it can run or collide with the page.
+    """
     if not path.is_file():
-        return ""
-    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
+        return "", None
+    picture = path.read_text(encoding="utf-8")
+    numbers = _CARRIED.search(picture)
+    address = base64.b64encode(_CARRIED.sub("", picture).encode("utf-8")).decode("ascii")
+    return f"data:image/svg+xml;base64,{address}", json.loads(html.unescape(numbers.group(1))) if numbers else None
 
 
 def _plain_text(value: object) -> object:

@@ -1,10 +1,9 @@
 """Colours, line styles and display names: the same in every figure.
 
-The group is carried by the line style (Q-Anchored solid, A-Anchored dashed) and the dataset by colour and marker, so
-that a grey print loses nothing. The four datasets of the paper keep the names of the paper's colours, in shades that
-differ in lightness too: readers with any of the three kinds of colour blindness tell the four solid lines from each
-other, and the four dashed ones (a test simulates them). Every other dataset takes the next free pair, always the same
-pair for the same list of datasets.
+A dataset has one colour and one marker; the group is carried by the line style (Q-Anchored solid, A-Anchored dashed),
+so that a grey print loses nothing. The colours differ in lightness too: readers with any of the three kinds of colour
+blindness can tell the paper's four datasets apart (a test simulates them). Every other dataset takes the next free
+colour, always the same for the same list of datasets.
 """
 
 from collections.abc import Sequence
@@ -26,36 +25,22 @@ SITE_COLOURS = {"attention": "#e07b00", "mlp": "#2b83e6", "residual": "#11692f"}
 _NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ", "atlas": "Atlas"}
 
 _FIXED = {
-    "popqa": ("#2b83e6", "#e07b00", "o"),  # blue, orange
-    "triviaqa": ("#11692f", "#d4281e", "s"),  # green, red
-    "hotpotqa": ("#54208a", "#4f2812", "^"),  # purple, brown
-    "nq": ("#ee4d8e", "#808080", "D"),  # pink, gray
-    "atlas": ("#007f8c", "#a07800", "v"),
+    "popqa": ("#2b83e6", "o"),  # blue
+    "triviaqa": ("#11692f", "s"),  # green
+    "hotpotqa": ("#54208a", "^"),  # purple
+    "nq": ("#ee4d8e", "D"),  # pink
+    "atlas": ("#007f8c", "v"),
 }
-
-# Further pairs: darker members of the same family, a cool one for Q and a warm one for A.
-_OTHER_PAIRS = (
-    ("#393b79", "#e6550d", "P"),
-    ("#5d7a2b", "#843c39", "X"),
-    ("#7b4173", "#a8821d", "<"),
-    ("#3182bd", "#ad494a", ">"),
-)
+_OTHERS = (("#393b79", "P"), ("#5d7a2b", "X"), ("#b0560f", "<"), ("#7b4173", ">"))
 
 
 @dataclass(frozen=True)
 class DatasetStyle:
     """How one dataset is drawn."""
 
-    q_colour: str
-    """Colour of its Q-Anchored lines."""
-    a_colour: str
-    """Colour of its A-Anchored lines."""
+    colour: str
     marker: str
-    """Marker that tells the datasets apart in grey."""
-
-    def colour(self, group: str) -> str:
-        """The colour of one group's lines."""
-        return self.q_colour if group == Q_ANCHORED else self.a_colour
+    """Tells the datasets apart in grey."""
 
 
 def display_name(dataset: str) -> str:
@@ -64,13 +49,7 @@ def display_name(dataset: str) -> str:
 
 
 def dataset_styles(datasets: Sequence[str]) -> dict[str, DatasetStyle]:
-    """Colours and marker of every dataset, in order; unknown ones share the other pairs among themselves."""
-    chosen: dict[str, DatasetStyle] = {}
-    unknown = 0
-    for dataset in datasets:
-        if dataset in _FIXED:
-            chosen[dataset] = DatasetStyle(*_FIXED[dataset])
-        else:
-            chosen[dataset] = DatasetStyle(*_OTHER_PAIRS[unknown % len(_OTHER_PAIRS)])
-            unknown += 1
-    return chosen
+    """Colour and marker of every dataset, in order; unknown ones share the other colours among themselves."""
+    unknown = [name for name in datasets if name not in _FIXED]
+    looks = {name: _OTHERS[place % len(_OTHERS)] for place, name in enumerate(unknown)} | _FIXED
+    return {name: DatasetStyle(*looks[name]) for name in datasets}

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.plugins import load, plugins_of, problem
-from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.display import Display, note_curve
 from anchorscope.report.charts.forest import (
     Mark,
     draw_forest,
@@ -212,15 +212,15 @@ class Lines:
         for one in self.series:
             mine = select(rows, **one.where)
             if mine.height:
-                self._draw_series(axes, mine, one.kind, one.style_in(place.colours))
+                self._draw_series(axes, mine, one, one.style_in(place.colours))
         if not rows.height:
             empty_panel(axes, self.empty)
         self._scale(axes, place)
         if self.finish:
             self.finish(axes, rows, place)
 
-    def _draw_series(self, axes: Axes, rows: pl.DataFrame, kind: str, style: dict[str, Any]) -> None:
-        rows = rows.sort(self.x)
+    def _draw_series(self, axes: Axes, rows: pl.DataFrame, series: Series, style: dict[str, Any]) -> None:
+        rows, kind = rows.sort(self.x), series.kind
         x, y = rows[self.x].to_numpy(), rows[self.y].to_numpy()
         style = {"zorder": 3} | style
         if kind == "band" and (rows["n"].max() or 0) < FEWEST_GROUPS:  # type: ignore[operator]
@@ -229,9 +229,10 @@ class Lines:
             for height in y:
                 axes.axhline(height, **style)
         elif kind == "band":
-            line_with_band(axes, rows.with_columns(layer=pl.col(self.x)), self.y, **style)
+            line_with_band(axes, rows.with_columns(layer=pl.col(self.x)), self.y, series.label, **style)
         else:
             axes.plot(x, y, **style)
+            note_curve(axes, series.label, style["color"], x.tolist(), rows[self.y].to_list())
         if kind == "area":
             axes.fill_between(x, 0, y, color=style["color"], alpha=BAND_ALPHA, linewidth=0)
         if kind == "bars":
@@ -310,10 +311,6 @@ class ChartSpec:
     """Legend entries besides those of the panels."""
     made: Callable[[Findings], bool] | None = None
     """Whether there is something to draw, where the rows alone do not say it or cost much to make."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Figures are drawn by several processes: the other one looks its description up by name."""
-        return chart_named, (self.name,)
 
     def was_made(self, findings: Findings) -> bool:
         """Whether there is something to draw."""
@@ -424,12 +421,6 @@ def catalogued_sections() -> list[Any]:
 def experiment_charts() -> list[ChartSpec]:
     """The figures of all experiments of the catalogue."""
     return [chart for section in catalogued_sections() for chart in section.charts]
-
-
-def chart_named(name: str) -> ChartSpec:
-    """The figure of this name, of an experiment or of the detectors."""
-    detection = import_module("anchorscope.report.detection.detection_charts").CHARTS
-    return next(chart for chart in (*detection, *experiment_charts()) if chart.name == name)
 
 
 def _share(panels: Sequence[Axes], axis: str) -> None:

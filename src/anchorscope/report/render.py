@@ -1,16 +1,19 @@
 """Everything the report room writes into a run folder: readings for programs, then figures and the page."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import answer_card
+from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.display import FORMATS, Display, save_all
 from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
-from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.findings import Findings
 from anchorscope.report.panel_figure import experiment_charts
 from anchorscope.report.reading import Reading
@@ -25,10 +28,41 @@ def figures_of(findings: Findings) -> list[Display]:
     return [
         *parts,
         DeltaPChart.from_findings(findings),
+        DeltaPChart.from_findings(findings, "corrected"),
         ProbeAucChart.from_findings(findings),
         SurvivingSignalChart.from_findings(findings),
         *(chart.from_findings(findings) for chart in experiment_charts() if chart.was_made(findings)),
     ]
+
+
+def figure_named(
+    findings: Findings, name: str, datasets: Sequence[str] | None = None, size: tuple[float, float] | None = None
+) -> Display:
+    """A figure by name, of all datasets or some; `size` in inches is for the ΔP charts, which have one panel."""
+    for dataset in datasets or ():
+        if dataset not in findings.datasets:
+            raise unknown("dataset", dataset, findings.datasets)
+    chosen = tuple(dataset for dataset in findings.datasets if not datasets or dataset in datasets)
+    rules = {DeltaPChart.file_of(rule): rule for rule in RULES}
+    if name in rules:
+        chart = DeltaPChart.from_findings(replace(findings, datasets=chosen), rules[name])
+        return chart.with_size(*size) if size else chart
+    if size:
+        raise UserError(f"Only {', '.join(rules)} take a size; {name!r} was asked for. Leave the size out.")
+    displays = {display.name: display for display in figures_of(replace(findings, datasets=chosen))}
+    if name not in displays:
+        raise unknown("figure", name, sorted({*displays, *rules}))
+    return displays[name]
+
+
+def write_display(display: Display, target: Path) -> None:
+    """Write a figure as its name's ending says."""
+    kind = target.suffix.removeprefix(".").lower()
+    if kind not in FORMATS:
+        raise UserError(f"A figure can't be written as {target.name!r}; end the name with .{', .'.join(FORMATS)}.")
+    if not target.parent.is_dir():
+        raise UserError(f"There is no folder {str(target.parent)!r} for the figure; make it first.")
+    display.write(target, kind)
 
 
 def write_all(findings: Findings, out: Path, progress: Progress | None = None, report: bool = True) -> list[Reading]:

@@ -7,9 +7,8 @@ import polars as pl
 
 from anchorscope.report import run_tables as tables
 from anchorscope.report.answer_card import AnswerCard, answer_card, number_text
-from anchorscope.report.chart_data import page_data
 from anchorscope.report.findings import Findings, nested_auc, summary_of
-from anchorscope.report.items.explorer_data import item_data
+from anchorscope.report.items.item_table import item_table
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
 from anchorscope.report.page_writer import REPORT_SCRIPTS
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
@@ -33,7 +32,7 @@ FILES = {
     "report.html, report.md": "this page, and the same as plain text",
     "answer.json": "the answer, for programs",
     "observations.json": "every check with number, interval and verdict, for programs",
-    "figures/": "every figure as PNG, SVG and PDF, with its numbers as CSV",
+    "figures/": "every figure as SVG with its numbers as CSV; `anchorscope show RUN --figure NAME` writes others",
     "evidence_parts.csv": "the parts of the evidence per layer and over the band, with controls",
     "evidence_items.parquet": "the terms of every item behind them",
     "evidence_tests.csv": "numbers beside the parts: differences to the control, displacement, AUCs",
@@ -74,11 +73,10 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
         findings.command,
         {name: words for name, words in FILES.items() if findings.experiments.height or "experiment" not in name},
         card,
-        (*([_parts_figure()] if has_shares(findings) else []), _delta_p_figure()),
+        (_delta_p_figure(),),
         findings.model,
     )
-    data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
-    write_sections_page(page, out, "report", REPORT_SCRIPTS, data)
+    write_sections_page(page, out, "report", REPORT_SCRIPTS, {"item-data": item_table(findings)})
 
 
 def _parts_figure() -> SectionFigure:
@@ -92,11 +90,9 @@ def _parts_figure() -> SectionFigure:
 def _delta_p_figure() -> SectionFigure:
     return SectionFigure(
         "delta_p",
-        "Mean change of the probability of the true label per layer, for Q-Anchored and A-Anchored items, plain and "
-        "corrected for the shift",
-        "ΔP in percentage points, with 95% intervals.",
-        live="delta-p-view",
-        title="The paper's chart: ΔP when the key words are hidden",
+        "Mean change of the probability of the true label per layer, for Q-Anchored and A-Anchored items",
+        "",
+        title="The paper's chart",
     )
 
 
@@ -105,7 +101,7 @@ def _sections(findings: Findings, readings: Sequence[Reading], card: AnswerCard)
     return [
         _charts_section(findings, readings),
         _trust_section(findings, readings, card),
-        Section("items", "Items", live="explorer"),
+        Section("items", "Items", live="item-table"),
         *([Section("further", "Further evidence", (_FURTHER,), more=tuple(further))] if further else []),
         _methods_section(findings, readings),
     ]
@@ -139,15 +135,17 @@ def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
         f"what is low there. {POSITION_NOTES.get(findings.position, '')}"
     )
     more = [Section("", "ΔP under every rule", (note,), filled(("", tables.reference_table(findings))))]
-    layers = Section(
-        "parts",
-        "Each part per layer, beside its controls",
-        tables=filled(("", tables.share_layers_table(findings))),
-        live="share-view",
+    corrected = SectionFigure(
+        "delta_p_corrected",
+        "The same chart, with the shift that all verdicts share removed",
+        "ΔP corrected for the common shift.",
     )
     shown = has_shares(findings)
+    if shown:
+        more.append(Section("", "Each part per layer", (), filled(("", tables.share_layers_table(findings)))))
+    figures = (*((_parts_figure(),) if shown else ()), corrected)
     text = (*(parts if shown else ()), *lines)
-    return Section("chart", "How to read the charts", text, parts=(layers,) if shown else (), more=tuple(more))
+    return Section("chart", "How to read the charts", text, figures=figures, more=tuple(more))
 
 
 def _trust_section(findings: Findings, readings: Sequence[Reading], card: AnswerCard) -> Section:
@@ -178,14 +176,12 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
                 "AUC per layer of the probes at each site, with baselines as level lines",
                 "AUC out of fold: 0.5 is guessing.",
                 narrow=single,
-                live="probe-view",
             ),
             SectionFigure(
                 "surviving_signal",
                 "AUC per layer: untouched, random words hidden, key words hidden with the same and with a new probe",
                 "“Trained again”: a new probe on the masked states.",
                 narrow=single,
-                live="surviving-view",
             ),
         ),
         more=(

@@ -12,9 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.display import Display, save_all
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
-from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, Tables, filled, write_sections_page
 from anchorscope.report.palette import A_ANCHORED, INK, Q_ANCHORED
 from anchorscope.report.recovery_chart import RecoveryChart, other_recovery_table, recovery_table

@@ -80,8 +80,6 @@ DISCOVERY_RATE = 0.05
 
 NEGLIGIBLE_AUROC = 0.01
 """A gain in AUROC below it is of no account; also the price of every further pass through the model."""
-FAR_BELOW = 0.02
-"""AUROC that a detector may lose to the model's own confidence on other data."""
 CALIBRATED = 0.05
 """Expected calibration error up to which a probability may be taken at its word."""
 TOSSED = 0.01

@@ -31,7 +31,7 @@ FEWEST_GROUPS = 10
 """Drawing again from fewer groups of items says little about others: from a single one, every draw is the same."""
 POINTWISE = "percentile bootstrap over groups"
 SIMULTANEOUS = "simultaneous bootstrap band over all layers"
-LOWEST = "layers that no other is surely below, paired bootstrap over groups"
+LOWEST = "layers that no other is below with 95% confidence, paired bootstrap over groups"
 
 _NO_SPREAD = 1e-5  # of the widest layer's spread: rounding, by which nothing may be divided
 
@@ -124,7 +124,7 @@ FLAT = 5.0
 MIN_FALL = 5.0
 """Points. A curve that is no farther below its first value has not begun to fall."""
 APART = 1.0
-"""Points. In early layers two groups may differ by a hundredth of a point, surely and for nothing."""
+"""Points. In early layers two groups may differ by a hundredth of a point: significant, and meaningless."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def plateau(curve: SampledCurve, within: float = FLAT) -> Estimate:
 
 def separation(below: SampledCurve, above: SampledCurve, by: float = APART) -> Estimate:
     """The first layer from which on one curve lies below another (drawn together) to the end; infinity where it never
-    does. The ends are the earliest layer from which this may be so and the first from which it surely is."""
+    does. The ends are the earliest layer from which this may be so and the first from which it is at 95% confidence."""
     return stays_below(below - above, -by)
 
 

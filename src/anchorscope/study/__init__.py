@@ -1,1 +1,1 @@
-"""`anchorscope study`: models × prompts × seeds, each on all its datasets, as one job that can be gone on with."""
+"""`anchorscope study`: models × prompts × seeds, each on all its datasets, as one job that can be resumed."""

@@ -71,7 +71,7 @@ class Study:
         return tuple(dict.fromkeys(run.model for run in self.runs))
 
     def with_threads(self, threads: int | None) -> "Study":
-        """The study in which every worker of a CPU computes with so many threads; a model's own number stays."""
+        """The study in which every worker of a CPU computes with this number of threads; a model's own number stays."""
         if threads is None:
             return self
         defaults = {**self.written.get("defaults", {}), "threads": threads}

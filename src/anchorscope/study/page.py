@@ -16,12 +16,12 @@ from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.progress import Progress
-from anchorscope.report.comparison.compared import Compared, Flag
+from anchorscope.report.comparison.compared import Compared, Difference
 from anchorscope.report.comparison.comparison_page import write_comparison
 from anchorscope.report.findings import Findings, nested_auc, summary_of
-from anchorscope.report.palette import Q_ANCHORED
+from anchorscope.report.palette import Q_ANCHORED, display_name
 from anchorscope.report.shares import share_at
-from anchorscope.report.wording import NOTHING, Table, as_percent, number, spanned
+from anchorscope.report.wording import NOTHING, Table, as_percent, number
 from anchorscope.stats.estimate import Estimate
 from anchorscope.study.grid import Study
 from anchorscope.study.states import DONE, FAILED, RunState, Status, status_of
@@ -62,8 +62,9 @@ def write_page_of(study: Study, folder: StudyFolder, progress: Progress) -> None
     states = [_with_damage(run, finished) for run in status.runs]
     if finished:
         with folder.new_page(made_from) as made:
-            summary_table(states, finished).write_csv(made / "summary.csv")
-            write_comparison(_compared(study, states, finished, folder), made, progress)
+            summary = summary_table(states, finished)
+            summary.write_csv(made / "summary.csv")
+            write_comparison(_compared(study, states, finished, summary, folder), made, progress)
 
 
 def _made_from(status: Status, folder: StudyFolder) -> str:
@@ -91,7 +92,11 @@ def _with_damage(run: RunState, finished: Mapping[str, FinishedRun]) -> RunState
 
 
 def _compared(
-    study: Study, states: list[RunState], finished: Mapping[str, FinishedRun], folder: StudyFolder
+    study: Study,
+    states: list[RunState],
+    finished: Mapping[str, FinishedRun],
+    summary: pl.DataFrame,
+    folder: StudyFolder,
 ) -> Compared:
     first: dict[str, FinishedRun] = {}
     for run in states:
@@ -101,11 +106,11 @@ def _compared(
     return Compared(
         runs=tuple(replace(run.findings, model=model) for model, run in first.items()),
         folders=tuple(f"{RUNS}/{run.path.name}" for run in first.values()),
-        flags=_flags(first),
+        flags=_differences(first),
         command=_command(folder.path),
         kind="study",
         title=study.name,
-        all_runs=runs_table(states, finished),
+        all_runs=runs_table(summary),
         note=_failed_note(states),
         pages=pages,
     )
@@ -119,25 +124,27 @@ def _failed_note(states: list[RunState]) -> str:
     return f"{runs} not in any number here: {', '.join(failed)}."
 
 
-def _flags(first: Mapping[str, FinishedRun]) -> tuple[Flag, ...]:
+def _differences(first: Mapping[str, FinishedRun]) -> tuple[Difference, ...]:
     """In what the first runs of the models differ besides the model."""
     if len(first) < 2:
         return ()
-    named = [NamedRun(model, run.path.name, run) for model, run in first.items()]
-    return tuple(Flag(one.words, one.reason, one.refused) for one in differences(named, REFUSABLE))
+    return tuple(differences([NamedRun(model, run.path.name, run) for model, run in first.items()], REFUSABLE))
 
 
-def runs_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -> Table:
-    """Every run, whatever became of it, with its numbers over its datasets."""
-    rows = []
-    for run in states:
-        findings = finished[run.name].findings if run.name in finished else None
-        numbers = [_numbers(findings, name) for name in findings.datasets] if findings else []
-        share, auc = ([one[name].value for one in numbers if name in one] for name in ("needs_question", "auc"))
-        cells = (spanned(share, as_percent) or NOTHING, spanned(auc, lambda value: number(value, 2)) or NOTHING)
-        rows.append((run.name, run.state, run.model, run.prompt, str(run.seed), *cells, run.error or ""))
-    head = ("run", "state", "model", "prompt", "seed", "needs the key words", "AUC of the probe", "error")
-    return Table(head, tuple(rows), len(head))
+def runs_table(summary: pl.DataFrame) -> Table:
+    """Every run and dataset of summary.csv, whatever became of the run."""
+    rows = tuple(
+        (
+            row["run"],
+            row["state"],
+            display_name(row["dataset"]) if row["dataset"] else NOTHING,
+            NOTHING if row["needs_question"] is None else as_percent(row["needs_question"]),
+            NOTHING if row["auc"] is None else number(row["auc"], 2),
+            row["error"] or "",
+        )
+        for row in summary.iter_rows(named=True)
+    )
+    return Table(("run", "state", "dataset", "needs the key words", "AUC of the probe", "error"), rows, 6)
 
 
 def summary_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -> pl.DataFrame:
@@ -145,14 +152,11 @@ def summary_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -
     rows: list[dict[str, Any]] = []
     for run in states:
         about = {name: getattr(run, name) for name in ("model", "prompt", "seed", "state", "error")} | {"run": run.name}
-        if run.name not in finished:
-            rows.append(about)
-            continue
-        findings = finished[run.name].findings
-        used = {row["dataset"]: row.get("used") for row in findings.counts.to_dicts()}
-        for dataset in findings.datasets:
+        findings = finished[run.name].findings if run.name in finished else None
+        used = {row["dataset"]: row.get("used") for row in findings.counts.to_dicts()} if findings else {}
+        for dataset in findings.datasets if findings else [None]:
             numbers: dict[str, float] = {}
-            for name, value in _numbers(findings, dataset).items():
+            for name, value in (_numbers(findings, dataset) if findings and dataset else {}).items():
                 numbers |= {name: value.value, f"{name}_low": value.ci_low, f"{name}_high": value.ci_high}
             rows.append({**about, "dataset": dataset, "items": used.get(dataset), **numbers})
     whole = [dict.fromkeys(_SCHEMA) | row for row in rows]

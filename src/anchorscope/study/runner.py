@@ -23,7 +23,7 @@ from anchorscope.study.study_folder import StudyFolder, open_study
 
 @dataclass
 class Listening:
-    """Who is told how far a study is."""
+    """Where a study reports its progress."""
 
     tell: Callable[[str], None] = lambda _: None
     """Takes a line."""
@@ -68,7 +68,7 @@ def run_study(
 def check_study(study: Study, out: Path, elsewhere: bool = False) -> None:
     """Finds the user's mistakes before anything runs: question files are read, weights are not.
 
-    What is on the hub is looked at when its turn comes.
+    What is on the hub is checked when its turn comes.
     """
     folder, models, datasets = StudyFolder(out), set(), set()
     for run in study.runs:

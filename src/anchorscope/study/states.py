@@ -5,7 +5,7 @@
 | `done` | finished, with the options that the study gives it |
 | `running` | a process works in its folder just now |
 | `failed` | it ended with the line in `error`, under the same options |
-| `stopped` | begun, and nobody works on it: the same command goes on with it |
+| `stopped` | started, but no process is working on it: the same command resumes it |
 | `waiting` | not begun, or finished with other options |
 
 `steps` counts the steps that the run holds.
@@ -142,6 +142,6 @@ def _not_as_asked(place: Path, asked: Recipe) -> str | None:
 
 def _fits(name: str, found: Recipe, asked: Recipe) -> bool:
     has, wants = getattr(found, name), getattr(asked, name)
-    if name == "evidence":  # a run that is gone on with keeps the experiments that it has made
+    if name == "evidence":  # a run that is resumed keeps the experiments that it has made
         return set(wants) <= set(has)
     return bool(has == wants) or (name in _MACHINE and wants == _MACHINE[name])

@@ -6,10 +6,11 @@ A result is recognised by its marker: `index.json` or `manifest.json` with `reci
 
 import json
 import os
+import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,17 @@ from anchorscope.errors import UserError
 from anchorscope.files import PARTIAL, read_regular
 from anchorscope.finished import open_finished
 from anchorscope.report.answer_card import AnswerCard
+from anchorscope.report.palette import display_name
 
 _PAGES = ("report.html", "validation.html")
 _INSIDE = {"work", "figures", "states", "bundles"}  # of a folder that was recognised: nothing is looked for there
 _LINES = 3  # of a validation: the rest is on its page
+_NUMBERS = {
+    "auc": "AUC of the probe",
+    "together": "evidence that needs question and answer together",
+    "random": "evidence: needs random words",
+}
+"""Numbers of an answer card, by their columns."""
 _DEEPEST, _MOST_FOLDERS = 5, 20_000
 _UNREADABLE = (UserError, OSError, KeyError, ValueError, TypeError, AttributeError, pl.exceptions.PolarsError)
 
@@ -56,18 +64,26 @@ class Result:
     """Datasets, runs, detectors: in a few words."""
     page: str | None = None
     """Its report, relative to the folder."""
-    card: AnswerCard | None = None
+    answer: dict[str, Any] | None = None
+    """The answer card of a run."""
+    numbers: tuple[dict[str, Any], ...] = ()
+    """Of a run, per dataset: `dataset`, `n`, `auc`, `together`, `random`, `controls`; None where not measured."""
     lines: tuple[str, ...] = ()
     """What else there is to say of it."""
     command: str | None = None
     """The command that continues it, where it is not finished."""
 
-    def record(self) -> dict[str, Any]:
-        """For programs."""
-        record = {field.name: getattr(self, field.name) for field in fields(self)}
-        answer = None if self.card is None else self.card.record()
-        del record["card"]
-        return {**record, "answer": answer, "lines": list(self.lines)}
+
+def _run_numbers(card: AnswerCard, used: Mapping[str, int | None]) -> tuple[dict[str, Any], ...]:
+    """What the table of runs shows of a run, dataset by dataset; `used` counts answers."""
+    values = {number.name: number.value for number in card.numbers}
+    passed = re.search(r"(\d+) of (\d+) controls passed", card.trust.reason if card.trust else "")
+    rows = []
+    for dataset, n in used.items():
+        where = f" ({display_name(dataset)})" if len(used) > 1 else ""
+        measured = {key: values.get(name + where) for key, name in _NUMBERS.items()}
+        rows.append({"dataset": display_name(dataset), "n": n, **measured, "controls": passed and passed[0]})
+    return tuple(rows)
 
 
 @dataclass
@@ -99,7 +115,7 @@ class ResultFolder:
         name = folder.relative_to(self.root).as_posix()
         page = next((page for page in _PAGES if (folder / page).is_file()), None)
         try:
-            content = self._run(folder) if kind == RUN else _READERS[kind](folder)
+            content = self._run(folder) if kind == RUN else _other(folder, kind)
         except _UNREADABLE as error:
             reason = " ".join(str(error).split())
             content = {"title": folder.name, "finished": False, "lines": (f"It cannot be read: {reason}",)}
@@ -109,9 +125,8 @@ class ResultFolder:
         if not (folder / "manifest.json").is_file():
             return _unfinished(folder)
         run = open_finished(folder, checked=False)
-        counts = run.manifest["counts"]
-        used = sum(row.get("used") or 0 for row in counts)
-        about = f"{', '.join(run.manifest['reference_layers'])}; {used:,} answers used"
+        counted = {row["dataset"]: row.get("used") for row in run.manifest["counts"]}
+        used = {name: counted.get(name) for name in run.manifest["reference_layers"]}
         key = (str(folder), (folder / "manifest.json").stat().st_mtime_ns)
         if key not in self._cards:
             try:
@@ -120,9 +135,11 @@ class ResultFolder:
                 raise
             except _UNREADABLE:  # tables of an early version
                 self._cards[key] = None
+        content = {"title": run.manifest["model"]["name"], "about": ", ".join(used), "finished": True}
         card = self._cards[key]
-        lines = () if card is not None else ("An early version made it: its report has no answer card.",)
-        return {"title": run.manifest["model"]["name"], "about": about, "finished": True, "card": card, "lines": lines}
+        if card is None:
+            return {**content, "lines": ("An early version made it: its report has no answer card.",)}
+        return {**content, "answer": card.record(), "numbers": _run_numbers(card, used)}
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -148,63 +165,40 @@ def _changed(folder: Path) -> float:
 def _unfinished(folder: Path) -> dict[str, Any]:
     """A run that was stopped, or is under way."""
     n = len(json.loads(read_regular(folder / INDEX))["steps"])
-    done = f"{n} step{' is' if n == 1 else 's are'} done"
-    content = {"title": folder.name, "finished": False, "lines": (f"Not finished: {done}.",)}
+    content = {"finished": False, "lines": (f"Not finished: {n} step{' is' if n == 1 else 's are'} done.",)}
     recipe = folder / "recipe.toml"
     if not recipe.is_file():
-        return content
+        return {"title": folder.name, **content}
     options = tomllib.loads(read_regular(recipe).decode())
     about = ", ".join(parse_spec(text).name for text in options.get("datasets", ()))
-    command = f"anchorscope run {shlex.quote(str(recipe))} --out {shlex.quote(str(folder))}"
-    return {**content, "title": Path(str(options.get("model", folder.name))).name, "about": about, "command": command}
+    title = Path(str(options.get("model", folder.name))).name
+    return {**content, "title": title, "about": about, "command": _command("run", recipe, folder)}
 
 
-def _comparison(folder: Path) -> dict[str, Any]:
-    runs = read_sealed(folder / "comparison.json")["runs"]
-    return {
-        "title": "Comparison of " + ", ".join(str(run["run"]) for run in runs),
-        "about": f"{len(runs)} runs",
-        "finished": True,
-    }
+def _command(command: str, file: Path, folder: Path) -> str:
+    return shlex.join(["anchorscope", *command.split(), str(file), "--out", str(folder)])
 
 
-def _detectors(folder: Path) -> dict[str, Any]:
-    record = read_sealed(folder / "detection.json")
-    saved = ", ".join(record["bundles"])
-    lines = [f"Saved detectors: {saved}."] if saved else []
-    lines += [f"{text[:1].upper()}{text[1:]}." for text in record.get("warnings", ())]
-    return {
-        "title": f"Detectors of {record['model']}",
-        "about": f"trained on {', '.join(record['trained_on'])}",
-        "finished": True,
-        "lines": tuple(lines),
-    }
+def _other(folder: Path, kind: str) -> dict[str, Any]:
+    """A comparison, a study, a folder of detectors or a validation: what its own record says first."""
+    record = read_sealed(folder / f"{'detection' if kind == DETECTORS else kind}.json")
+    lines: Sequence[str] = record.get("answer") or record.get("summary") or ()
+    content: dict[str, Any] = {"finished": True, "lines": (lines,) if isinstance(lines, str) else tuple(lines[:_LINES])}
+    if kind == STUDY:
+        return content | _study(folder, record)
+    if kind == COMPARISON:
+        return content | {"title": "Comparison of " + ", ".join(str(run["run"]) for run in record["runs"])}
+    if kind == DETECTORS:
+        learned = f"trained on {', '.join(record['trained_on'])}; saved: {', '.join(record['bundles']) or 'none'}"
+        return content | {"title": f"Detectors of {record['model']}", "about": learned}
+    return content | {"title": "Validation on planted pathways", "about": f"{len(record['recovery'])} experiments"}
 
 
-def _validation(folder: Path) -> dict[str, Any]:
-    record = read_sealed(folder / "validation.json")
-    return {
-        "title": "Validation on planted pathways",
-        "about": f"{len(record['recovery'])} experiments",
-        "finished": True,
-        "lines": tuple(record.get("summary", ())[:_LINES]),
-    }
-
-
-def _study(folder: Path) -> dict[str, Any]:
-    record = read_sealed(folder / "study.json")
-    runs = [folder / "runs" / str(name) for name in record["runs"]]
-    done = sum((run / "manifest.json").is_file() for run in runs)
+def _study(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
+    done = sum((folder / "runs" / str(name) / "manifest.json").is_file() for name in record["runs"])
     failed = [f"{name} failed: {failure['line']}" for name, failure in record["failed"].items()]
-    command = f"anchorscope study run {shlex.quote(str(folder / 'study.toml'))} --out {shlex.quote(str(folder))}"
-    finished = done == len(runs) and not failed
-    return {
-        "title": f"Study {record['name']}",
-        "about": f"{done} of {len(runs)} runs are done",
-        "finished": finished,
-        "lines": tuple(failed[:_LINES]),
-        "command": None if finished else command,
-    }
-
-
-_READERS = {COMPARISON: _comparison, DETECTORS: _detectors, VALIDATION: _validation, STUDY: _study}
+    shown = {"title": f"Study {record['name']}", "about": f"{done} of {len(record['runs'])} runs are done"}
+    if done == len(record["runs"]) and not failed:
+        return shown
+    command = _command("study run", folder / "study.toml", folder)
+    return {**shown, "finished": False, "lines": tuple(failed[:_LINES]), "command": command}

@@ -1,26 +1,30 @@
-"""A small server on this machine: the list of results below a folder, and the files of those folders, nothing else.
+"""A small server on this machine: a table of the runs below a folder, other results, and the files of those folders.
 
-It answers GET and HEAD, to names of this machine only, so that no page of another site can ask it through the user's
-browser. A file is sent if it lies, links resolved, within a folder of ours below the one that is shown.
+Sorting and filtering are in the address (`/?sort=auc&down=1&q=popqa`), so that no script is needed. Runs that are
+ticked are compared in a temporary folder. It answers GET and HEAD, to names of this machine only, so that no page of
+another site can ask it through the user's browser. A file is sent if it lies, links resolved, within a folder of ours.
 """
 
+import hashlib
 import io
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from anchorscope.artefacts.sealed_folder import COMPARISON, DETECTORS, RUN, STUDY, VALIDATION, kind_of
 from anchorscope.errors import UserError
 from anchorscope.report.page_writer import fragment
 from anchorscope.viewing.results import Result, ResultFolder
 
-_FILES = "/files/"
+_FILES, _COMPARED = "/files/", "/compared/"
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
 _PAGE = f"{_NOTHING}; img-src 'self' data:; script-src 'unsafe-inline'"  # a report's own policy allows less
@@ -31,13 +35,23 @@ _KINDS = {
     VALIDATION: ("validation", "validations"),
     STUDY: ("study", "studies"),
 }
+_COLUMNS = {
+    "title": "model",
+    "dataset": "dataset",
+    "n": "answers",
+    "auc": "AUC of the probe",
+    "together": "needs both",
+    "random": "needs random words",
+    "controls": "controls passed",
+    "changed": "date",
+}
 
 
-def index_page(results: Sequence[Result], folder: Path) -> str:
-    """The list as HTML: the newest first, its answer card open, the others one line each."""
+def index_page(results: Sequence[Result], folder: Path, asked: Mapping[str, str]) -> str:
+    """The table of runs, sorted and filtered as asked, and a list of everything else, the newest first."""
     entries = [
         {
-            "one": result,
+            **asdict(result),
             "kind": _KINDS[result.kind][0],
             "when": time.strftime("%Y-%m-%d %H:%M", time.localtime(result.changed)),
             "place": str(folder / result.name),
@@ -45,10 +59,23 @@ def index_page(results: Sequence[Result], folder: Path) -> str:
         }
         for result in results
     ]
-    first = next((number for number, result in enumerate(results) if result.card is not None), None)
+    rows = [entry | numbers for entry in entries for numbers in entry["numbers"]]
+    words = asked.get("q", "").lower().split()
+    shown = [row for row in rows if all(word in "{title} {dataset} {place}".format(**row).lower() for word in words)]
+    key, down = asked.get("sort", ""), asked.get("down", "1") == "1"
+    key = key if key in _COLUMNS else "changed"
+    measured = sorted((row for row in shown if row[key] is not None), key=lambda row: row[key], reverse=down)
     counts = Counter(result.kind for result in results)
-    counted = ", ".join(f"{n} {_KINDS[kind][n > 1]}" for kind in _KINDS if (n := counts[kind])) or "nothing yet"
-    return fragment("view", {"entries": entries, "folder": str(folder), "counted": counted, "first": first})
+    content = {
+        "folder": str(folder),
+        "counted": ", ".join(f"{n} {_KINDS[kind][n > 1]}" for kind in _KINDS if (n := counts[kind])) or "nothing yet",
+        "columns": _COLUMNS,
+        "rows": [*measured, *(row for row in shown if row[key] is None)],
+        "hidden": len(rows) - len(shown),
+        "asked": {"q": asked.get("q", ""), "sort": key, "down": down},
+        "others": [entry for entry in entries if not entry["numbers"]],
+    }
+    return fragment("view", content)
 
 
 class ViewServer(ThreadingHTTPServer):
@@ -57,16 +84,25 @@ class ViewServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = False  # a port that another program listens on is refused, not shared
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.results, self.shown = ResultFolder(folder.resolve()), folder
+    def __init__(
+        self, folder: Path, host: str = "127.0.0.1", port: int = 0, compare: Callable[..., object] | None = None
+    ) -> None:
+        self.results, self.shown, self.compare = ResultFolder(folder.resolve()), folder, compare
         self.is_public = host not in _LOOPBACK
+        self.scratch = tempfile.TemporaryDirectory(prefix="anchorscope-view-")
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
+            self.scratch.cleanup()
             reason = getattr(error, "strerror", None) or str(error)
             raise UserError(
                 f"Cannot listen on {host}:{port} ({reason}); choose another --port, or leave it out for a free one."
             ) from None
+
+    def server_close(self) -> None:
+        """Stop listening; comparisons that were made on the way go."""
+        super().server_close()
+        self.scratch.cleanup()
 
     @property
     def address(self) -> str:
@@ -109,17 +145,25 @@ class _Handler(SimpleHTTPRequestHandler):
             self.send_error(HTTPStatus.FORBIDDEN)
             return None
         try:
-            path = unquote(urlsplit(self.path).path, errors="strict")
+            parts = urlsplit(self.path)
+            path = unquote(parts.path, errors="strict")
+            query = parse_qs(parts.query, max_num_fields=100)
         except ValueError:
             self.send_error(HTTPStatus.BAD_REQUEST)
             return None
         if path == "/":
-            return self._send_index()
+            return self._send_index({name: values[-1] for name, values in query.items()})
+        if path == "/compare":
+            self._send_comparison(sorted(set(query.get("run", ()))))
+            return None
         if path == "/favicon.ico":  # every browser asks for one, and reports on its console if there is none
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
             return None
-        file = self._find_file(path.removeprefix(_FILES)) if path.startswith(_FILES) else None
+        file = None
+        for prefix, root in ((_FILES, self.server.results.root), (_COMPARED, Path(self.server.scratch.name).resolve())):
+            if path.startswith(prefix):
+                file = _find_file(root, path.removeprefix(prefix))
         if file is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
@@ -130,27 +174,32 @@ class _Handler(SimpleHTTPRequestHandler):
         """The file that `send_head` has checked."""
         return str(self._file)
 
-    def _send_index(self) -> BinaryIO:
-        page = index_page(self.server.results.list(), self.server.shown).encode("utf-8")
+    def _send_index(self, asked: Mapping[str, str]) -> BinaryIO:
+        page = index_page(self.server.results.list(), self.server.shown, asked).encode("utf-8")
+        self.policy = _NOTHING.replace("form-action 'none'", "form-action 'self'")
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", self.extensions_map[".html"])
         self.send_header("Content-Length", str(len(page)))
         self.end_headers()
         return io.BytesIO(page)
 
-    def _find_file(self, name: str) -> Path | None:
-        """The file of this name, if it may be sent."""
-        root = self.server.results.root
+    def _send_comparison(self, names: Sequence[str]) -> None:
+        """Compare runs of the list, and go to the page; a page of another site may not ask for it."""
+        runs = {result.name for result in self.server.results.list() if result.numbers}
+        own_page = self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        if not own_page or self.server.compare is None or self.server.is_public:
+            return self.send_error(HTTPStatus.FORBIDDEN, "Comparing is for the pages of this machine only")
+        if len(names) < 2 or not runs.issuperset(names):
+            return self.send_error(HTTPStatus.BAD_REQUEST, "Tick at least two runs of the list")
+        key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
+        paths = [self.server.results.root / name for name in names]
         try:
-            file = (root / name).resolve(strict=True)
-        except (OSError, ValueError, RuntimeError):
-            return None
-        if not file.is_file() or not file.is_relative_to(root):
-            return None
-        if any(part.startswith(".") for part in file.relative_to(root).parts):
-            return None
-        above = [folder for folder in file.parents if folder.is_relative_to(root)]
-        return file if any(kind_of(folder) is not None for folder in above) else None
+            self.server.compare(paths, out=Path(self.server.scratch.name) / key)
+        except UserError as error:
+            return self.send_error(HTTPStatus.CONFLICT, "These runs were not compared", str(error))
+        self.send_response(HTTPStatus.SEE_OTHER)
+        self.send_header("Location", f"{_COMPARED}{key}/report.html")
+        self.end_headers()
 
     def end_headers(self) -> None:
         self.send_header("Content-Security-Policy", self.policy)
@@ -158,3 +207,17 @@ class _Handler(SimpleHTTPRequestHandler):
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
+
+
+def _find_file(root: Path, name: str) -> Path | None:
+    """The file of this name, if it may be sent."""
+    try:
+        file = (root / name).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):
+        return None
+    if not file.is_file() or not file.is_relative_to(root):
+        return None
+    if any(part.startswith(".") for part in file.relative_to(root).parts):
+        return None
+    above = [folder for folder in file.parents if folder.is_relative_to(root)]
+    return file if any(kind_of(folder) is not None for folder in above) else None

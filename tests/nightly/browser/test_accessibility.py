@@ -54,7 +54,7 @@ def _clipped(page) -> list[str]:
     return page.evaluate(
         """() => [...document.querySelectorAll("main *")].filter((one) => {
           const box = one.getBoundingClientRect();
-          const scrolls = one.closest(".scroll, pre, .item-list, .off-screen, [hidden]");
+          const scrolls = one.closest(".scroll, pre, .plate, [hidden]");
           return box.width && box.right > innerWidth + 1 && !scrolls && !one.closest("svg");
         }).map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 60)}`)"""
     )

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
-from anchorscope.report.panel_figure import chart_named, experiment_charts
+from anchorscope.report.panel_figure import experiment_charts
 from report_further_synthetic import make_further
 
 CHARTS = experiment_charts()
+NAMED = {chart.name: chart for chart in CHARTS}
 
 
 run_of = cache(make_further)
@@ -58,7 +59,7 @@ def test_figures_survive_missing_pieces(further, chart):
     chart.from_findings(one_group).plot()
 
 
-@pytest.mark.parametrize("chart", [chart_named("layers")], ids=lambda chart: chart.name)
+@pytest.mark.parametrize("chart", [NAMED["layers"]], ids=lambda chart: chart.name)
 def test_files_are_the_same_when_drawn_twice(chart, tmp_path):
     for folder in ("first", "second"):
         (tmp_path / folder).mkdir()
@@ -69,7 +70,7 @@ def test_files_are_the_same_when_drawn_twice(chart, tmp_path):
 
 
 def test_the_forest_holds_every_value_of_its_table(further):
-    chart = chart_named("interventions").from_findings(further)
+    chart = NAMED["interventions"].from_findings(further)
     figure = chart.plot()
     lines = [line for axes in figure.axes for line in axes.lines]
     drawn = {round(float(line.get_xdata()[0]), 6) for line in lines if len(line.get_xdata()) == 1}
@@ -80,7 +81,7 @@ def test_the_forest_holds_every_value_of_its_table(further):
 
 
 def test_densities_of_parts_add_up_to_the_whole(further):
-    data = chart_named("saliency").from_findings(further).data
+    data = NAMED["saliency"].from_findings(further).data
     for key, rows in data.group_by("dataset", "variant"):
         step = rows["log10_saliency"].unique().sort().diff().drop_nulls().mean()
         areas = {part: float(part_rows["density"].sum() * step) for (part,), part_rows in rows.group_by("part")}

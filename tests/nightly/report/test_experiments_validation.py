@@ -61,4 +61,4 @@ def test_both_pages_and_both_figures_are_written(folder):
         assert "The plain rule finds 50 %" in text
         assert "planted <b>" not in text
     assert (folder / "validation.html").read_text(encoding="utf-8").count("data:image/svg+xml;base64,") == 2
-    assert "](figures/confusion.png)" in (folder / "validation.md").read_text(encoding="utf-8")
+    assert "](figures/confusion.svg)" in (folder / "validation.md").read_text(encoding="utf-8")

@@ -61,12 +61,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         serving.join()
 
 
-def test_the_newest_card_is_open_and_reports_open(open_served: OpenServed, address: str) -> None:
+def test_the_table_of_runs_sorts_and_reports_open(open_served: OpenServed, address: str) -> None:
     page = open_served(address)
-    assert page.locator("article").count() == 2
-    assert page.locator("details[open]").count() == 1
-    page.locator("details:not([open]) summary").click()
-    assert page.locator("details[open] .bars:visible").count() == 2
+    assert page.locator("tbody tr").count() == 2
     assert fits(page)
-    page.locator("article a").first.click()
+    page.get_by_role("link", name="AUC of the probe").click()
+    assert "sort=auc" in page.url
+    page.locator("tbody a").first.click()
     assert page.locator("h1").inner_text().startswith("Report ")

@@ -1,6 +1,5 @@
 """Single items: they average to the curves, agree with the rule that sorted them, and fit into a page."""
 
-import base64
 from dataclasses import replace
 from typing import Any
 
@@ -8,10 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from anchorscope.report.items.explorer_data import item_data
+from anchorscope.artefacts.schema import EVIDENCE_ITEM_SCHEMA
 from anchorscope.report.items.item_records import ItemRecord, record, records
-from anchorscope.report.page_writer import embedded_json
+from anchorscope.report.items.item_table import item_table
+from anchorscope.report.shares import band_numbers
 from report_items_synthetic import curves_of, make_items, with_texts
+from report_shares import with_shares
 
 LAYERS = 12
 
@@ -90,101 +91,47 @@ def test_an_item_that_is_not_used_has_nothing_measured(found):
         assert (one.effects, dict(one.pathways), one.reference_layer, one.probability_before) == ((), {}, None, None)
 
 
-def numbers(packed: str, kind: str) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(packed), dtype=kind)
-
-
 def test_the_page_carries_the_same_numbers(run, found):
-    data = item_data(run[0])
-    items = data["items"]
-    assert len(items["id"]) == len(found) == data["total"]
+    data = item_table(run[0])
     by_key = {(one.dataset, one.item_id): one for one in found}
-    page = [by_key[data["datasets"][number], name] for number, name in zip(items["dataset"], items["id"], strict=True)]
+    page = [by_key[key] for key in zip(data["dataset"], data["id"], strict=True)]
+    assert len(page) == len(found) == data["total"]
     assert [one.status == "used" for one in page] == [True] * 80 + [False] * 4
-    for name in ("plain", "corrected"):
-        coded = items["pathways"][name]
-        assert [coded["names"][code] if code >= 0 else None for code in coded["of"]] == [
-            one.pathways.get(name) for one in page
-        ]
-    for one in data["interventions"]:
-        rows = range(one["count"]) if one["rows"] is None else numbers(one["rows"], "<u4").tolist()
-        effects = [effect(page[row], one["name"]) for row in rows]
-        assert [effect(item, one["name"]) is not None for item in page] == [
-            row in set(rows) for row in range(len(page))
-        ]
-        at = numbers(one["at"], "<i2") * 0.01
-        np.testing.assert_allclose(at, [effect.delta_p_reference for effect in effects], atol=0.0051)
-        curves = numbers(one["curves"], "<i2" if one["name"] == "knockout" else "i1").reshape(-1, LAYERS) * one["step"]
-        np.testing.assert_allclose(curves, [effect.delta_p for effect in effects], atol=0.51 * one["step"])
-        flips = one["flips"] if isinstance(one["flips"], list) else [one["flips"]] * len(effects)
-        assert flips == [effect.flips for effect in effects]
-    (further,) = data["further"]
-    values = dict(
-        zip(numbers(further["rows"], "<u4").tolist(), numbers(further["values"], "<f4").tolist(), strict=True)
-    )
-    assert {page[row].item_id: value for row, value in values.items()} == {
-        one.item_id: one.further[0].value for one in page if one.further
-    }
+    for one, score in zip(page, data["score"], strict=True):
+        assert (one.probability_before is None) == (score is None)
+        assert score is None or score == pytest.approx(100 * one.probability_before, abs=0.051)
+    for shown in data["effects"]:
+        for item, delta, flips in zip(page, shown["delta"], shown["flips"], strict=True):
+            expected = effect(item, shown["name"])
+            assert flips == (None if expected is None else expected.flips)
+            assert delta == (None if expected is None else pytest.approx(expected.delta_p_reference, abs=0.051))
+
+
+def test_lost_and_had_are_means_over_the_band(run):
+    findings = with_shares(run[0])
+    band = band_numbers(findings, "popqa")
+    lost = np.linspace(0.0, 1.0, 30)
+    row = {"dataset": "popqa", "item_id": "popqa-0", "intervention": "knockout", "view": "cut"}
+    row |= {"site": findings.site, "position": findings.position}
+    lists = {"lost": lost, "label_left": lost, "had": 2 * lost, "label": lost}
+    terms = pl.DataFrame([row | {name: values.tolist() for name, values in lists.items()}], schema=EVIDENCE_ITEM_SCHEMA)
+    data = item_table(replace(findings, evidence_items=terms))
+    place = data["id"].index("popqa-0")
+    assert data["lost"][place] == pytest.approx(lost[band].mean(), abs=1e-3)
+    assert data["had"][place] == pytest.approx(2 * lost[band].mean(), abs=1e-3)
+    assert [value for at, value in enumerate(data["lost"]) if at != place] == [None] * (len(data["id"]) - 1)
 
 
 def test_marks_count_as_the_browser_counts(run):
     question = "Who, 🦊, wrote 🐍 Emma?"
     words = [[question.index("wrote"), question.index("wrote") + 5], [question.index("🐍"), question.index("?")]]
-    data = item_data(with_texts(run[0], 0, question=question, question_words=words))
-    units, marks = data["items"]["question"][0].encode("utf-16-le"), data["items"]["marks"][0]
-    assert [units[2 * a : 2 * b].decode("utf-16-le") for a, b in zip(marks[::2], marks[1::2], strict=True)] == [
-        "wrote",
-        "🐍 Emma",
-    ]
+    data = item_table(with_texts(run[0], 0, question=question, question_words=words))
+    units, marks = data["question"][0].encode("utf-16-le"), data["marks"][0]
+    cut = [units[2 * a : 2 * b].decode("utf-16-le") for a, b in zip(marks[::2], marks[1::2], strict=True)]
+    assert cut == ["wrote", "🐍 Emma"]
 
 
-def test_what_does_not_fit_is_left_out_in_order(run):
-    findings, _ = run
-    whole = len(embedded_json(item_data(findings)))
-    for limit in (40_000, 25_000, 12_000, 5_000, 0):
-        data = item_data(findings, limit)
-        used = data["shown_used"]
-        assert len(embedded_json(data["items"])) + len(embedded_json(data["interventions"])) <= limit + 3_000
-        assert data["total_used"] == 80
-        assert used == 80 or len(data["items"]["id"]) == used, "no unused item takes the place of a used one"
-        of = np.bincount([*data["items"]["dataset"], 0, 1])
-        assert abs(of[0] - of[1]) <= 1, "no dataset is preferred"
-        if not data["all_curves"]:
-            assert not data["all_further"]
-            drawn = {one["name"] for one in data["interventions"] if one["curves"] is not None}
-            assert drawn == {"knockout", "random", "none"}
-    assert used == 0
-    assert item_data(findings, whole * 2)["all_further"]
-
-
-@pytest.mark.parametrize(("layers", "interventions"), [(30, 15), (64, 15)])
-def test_six_thousand_items_fit_into_a_page(layers, interventions):
-    n, rng = 6_000, np.random.default_rng(0)
-    findings, _ = make_items(4, layers, ("popqa",))
-    names = pl.DataFrame({"item_id": [f"q{number}" for number in range(n)]})
-    items = findings.items.head(1).drop("item_id").join(names, how="cross")
-    items = items.with_columns(question=pl.col("item_id") + " word" * 20)
-    paths = findings.pathways.filter(pl.col("site") == "mlp").head(1).drop("item_id")
-    before, after = (pl.Series(rng.normal(0, 3, (n, layers)).astype(np.float32)).arr.to_list() for _ in range(2))
-    effects = [
-        pl.DataFrame({"item_id": items["item_id"], "logit_clean": before, "logit_after": after}).with_columns(
-            dataset=pl.lit("popqa"),
-            intervention=pl.lit(f"i{number}" if number else "knockout"),
-            variant=pl.lit("all"),
-            probe=pl.lit("full"),
-            site=pl.lit("mlp"),
-            position=pl.lit("final"),
-            n_cut=pl.lit(5),
-        )
-        for number in range(interventions)
-    ]
-    whole = replace(
-        findings,
-        items=items,
-        pathways=items.select("item_id").join(paths, how="cross"),
-        effects=pl.concat(effects),
-        n_layers=layers,
-    )
-    data = item_data(whole)
-    assert (len(data["items"]["id"]), data["all_curves"]) == (n, True)
-    assert len(embedded_json(data).encode()) < 12_000_000
+def test_used_items_come_first_where_not_all_fit(run):
+    data = item_table(run[0], most=10)
+    assert data["status"] == ["used"] * 10
+    assert data["total"] == 84

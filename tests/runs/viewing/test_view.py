@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
@@ -18,8 +19,12 @@ from typer.testing import CliRunner
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.cli.main import app
+from anchorscope.comparing.compare import compare
 from anchorscope.finished import open_finished
 from anchorscope.report.answer_card import answer_card
+from anchorscope.report.comparison import comparison_page
+from anchorscope.report.findings import nested_auc
+from anchorscope.report.shares import share_at
 from anchorscope.report.statements import read
 from anchorscope.steps.formats import records
 from anchorscope.viewing.server import ViewServer
@@ -67,6 +72,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
+def compare_without_figures(paths: Sequence[Path], out: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison_page, "save_all", lambda *_: None)
+        compare(paths, out=out, allow="all")
+
+
 def ask(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["view", *map(str, arguments)], prog_name="anchorscope")
 
@@ -74,7 +85,7 @@ def ask(*arguments: object) -> Any:
 # What is found.
 
 
-def test_everything_is_listed_newest_first_with_its_card(runs: Path) -> None:
+def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
     listed = json.loads(ask(runs, "--json").stdout)
     assert listed["folder"] == str(runs)
     found = {one["name"]: one for one in listed["found"]}
@@ -82,15 +93,29 @@ def test_everything_is_listed_newest_first_with_its_card(runs: Path) -> None:
     new = found["deep/new & <b>"]
     assert (new["kind"], new["finished"], new["page"]) == ("run", True, "report.html")
     assert new["answer"] == json.loads((runs / "deep" / "new & <b>" / "answer.json").read_text())
-    assert found["older"]["answer"] == json.loads(json.dumps(open_finished(runs / "older").card.record()))
+    (numbers,) = new["numbers"]
+    own = open_finished(runs / "deep" / "new & <b>")
+    assert numbers["auc"] == pytest.approx(nested_auc(own.findings, "popqa").value)
+    assert numbers["together"] == pytest.approx(share_at(own.findings, "popqa", part="together").value)
+    assert numbers["random"] == pytest.approx(share_at(own.findings, "popqa", "random").value)
+    assert numbers["controls"] in own.card.trust.reason
     half = found["half"]
     assert (half["finished"], half["answer"], half["about"]) == (False, None, "popqa")
     assert half["command"] == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
     assert half["lines"] == ["Not finished: 1 step is done."]
     assert found["both"]["title"] == "Comparison of a, b"
-    assert found["det"]["lines"] == ["Saved detectors: auto.", "Few."]
+    assert found["det"]["about"] == "trained on popqa; saved: auto"
     assert found["val"]["lines"] == ["One.", "Two.", "Three."]
     assert found["broken"]["lines"][0].startswith("It cannot be read:")
+
+
+def test_a_moved_run_is_listed_where_it_is(tmp_path: Path) -> None:
+    findings = run_with_shares(datasets=("popqa",))
+    card = answer_card(replace(findings, folder=str(tmp_path / "old")), read(findings))
+    write_run(tmp_path / "old", findings, answer=json.dumps(card.record())).rename(tmp_path / "new")
+    text = ask(tmp_path, "--json").stdout
+    assert str(tmp_path / "new") in text
+    assert str(tmp_path / "old") not in text
 
 
 # What is refused.
@@ -105,8 +130,8 @@ def mistake(*arguments: object) -> str:
 
 def test_mistakes(runs: Path, tmp_path: Path) -> None:
     assert mistake(tmp_path / "none").startswith("There is no folder")
-    assert "No run lies below" in mistake(tmp_path, "--no-browser")
-    assert "No run lies below" in mistake(tmp_path, "--json")
+    assert "There is no run below" in mistake(tmp_path, "--no-browser")
+    assert "There is no run below" in mistake(tmp_path, "--json")
     assert "anchorscope run --limit 500 --out" in mistake(tmp_path)
     assert "Add --public" in mistake(runs, "--host", "0.0.0.0")
     assert "The folder's name is empty" in mistake("")
@@ -123,7 +148,7 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def server(runs: Path) -> Iterator[ViewServer]:
-    with ViewServer(runs) as server:
+    with ViewServer(runs, compare=compare_without_figures) as server:
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         serving.start()
         yield server
@@ -150,6 +175,30 @@ def test_the_list_escapes_names_and_may_run_nothing(server: ViewServer) -> None:
     assert "script-src" not in headers["Content-Security-Policy"]
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_order_and_filter_are_in_the_address(server: ViewServer) -> None:
+    def models(address: str) -> list[str]:
+        return re.findall(r'value="(older|deep/[^"]*)" aria-label', get(server, address)[2])
+
+    assert models("/") == ["deep/new &amp; &lt;b&gt;", "older"]
+    assert models("/?sort=changed&down=0") == ["older", "deep/new &amp; &lt;b&gt;"]
+    assert models("/?sort=together&down=0") == ["deep/new &amp; &lt;b&gt;", "older"], "what was not measured is last"
+    assert models("/?q=older") == ["older"]
+    assert models("/?sort=nonsense&q=popqa") == models("/")
+    assert "2 more do not match" in get(server, "/?q=nothing")[2]
+
+
+def test_ticked_runs_are_compared(server: ViewServer) -> None:
+    status, headers, _ = get(server, "/compare?run=older&run=deep/new%20%26%20%3Cb%3E")
+    assert status == 303
+    status, _, text = get(server, headers["Location"])
+    assert status == 200
+    assert "anchorscope comparison" in text
+    assert get(server, "/compare?run=older")[0] == 400
+    assert get(server, "/compare?run=older&run=../secret.txt")[0] == 400
+    refused = {"Sec-Fetch-Site": "cross-site"}
+    assert get(server, "/compare?run=older&run=deep/new%20%26%20%3Cb%3E", **refused)[0] == 403
 
 
 def test_files_of_runs_are_given_out_with_their_types(server: ViewServer) -> None:

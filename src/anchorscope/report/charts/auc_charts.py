@@ -17,12 +17,12 @@ from typing import ClassVar, final
 
 import polars as pl
 
-from anchorscope.report.auc_data import auc_span, probe_scores, surviving_scores
 from anchorscope.report.charts.layer_chart import LayerChart
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import SURVIVING_LOOKS, Look, probe_looks
+from anchorscope.report.looks import BASELINES, SURVIVING_LOOKS, WITHIN, Look, probe_looks
 from anchorscope.report.palette import display_name
 from anchorscope.report.result_rows import present
+from anchorscope.stats.curves import FEWEST_GROUPS
 
 SCORE_COLUMNS = ("dataset", "intervention", "kind", "site", "layer", "auc", "ci_low", "ci_high", "n", "line")
 _NOTES = ("AUC = area under the ROC curve, out of fold; 0.5 is guessing. Bands: 95% intervals.",)
@@ -39,6 +39,7 @@ class AucChart(LayerChart):
     label: ClassVar[str] = "AUC"
     null: ClassVar[float] = 0.5
     inches: ClassVar[tuple[float, float]] = (4.35, 3.0)
+    formats = ("svg",)
 
     def panels(self) -> Mapping[str, str]:
         """One per dataset."""
@@ -94,3 +95,34 @@ class SurvivingSignalChart(AucChart):
     def looks(self) -> Mapping[str, Look]:
         """The untouched probe and three under cuts."""
         return SURVIVING_LOOKS
+
+
+def probe_scores(findings: Findings) -> pl.DataFrame:
+    """The clean probes, the headline site's within relations, and the baselines (no layer); `line` names the look."""
+    clean, layered = pl.col("intervention") == "clean", pl.col("layer").is_not_null()
+    within = (pl.col("kind") == WITHIN) & (pl.col("site").is_null() | (pl.col("site") == findings.site))
+    levels = pl.col("kind").is_in(list(BASELINES)) & pl.col("layer").is_null()
+    probes = (pl.col("kind") == "transfer") & layered
+    line = pl.when(pl.col("kind") == "transfer").then(pl.col("site")).otherwise(pl.col("kind"))
+    return _scores(findings).filter(levels | (clean & (probes | within))).with_columns(line=line)
+
+
+def surviving_scores(findings: Findings) -> pl.DataFrame:
+    """Untouched, and under the cuts; `line` names the look."""
+    line = pl.concat_str("intervention", pl.lit("/"), "kind")
+    found = _scores(findings).filter(pl.col("layer").is_not_null()).with_columns(line=line)
+    return found.filter(pl.col("line").is_in(list(SURVIVING_LOOKS)))
+
+
+def auc_span(findings: Findings) -> tuple[float, float]:
+    """One y axis for both charts."""
+    drawn = pl.concat([probe_scores(findings), surviving_scores(findings)])
+    enough = drawn.filter(pl.col("n") >= FEWEST_GROUPS)  # lines of few items do not stretch it
+    rows = enough if enough.height else drawn
+    numbers = pl.concat([rows[name].cast(pl.Float64) for name in ("auc", "ci_low", "ci_high")]).drop_nulls().drop_nans()
+    low, high = min([0.5, *numbers]), max([0.6, *numbers])
+    return 0.05 * math.floor(low / 0.05 + 1e-9), min(1.0, 0.05 * math.ceil(high / 0.05 - 1e-9))
+
+
+def _scores(findings: Findings) -> pl.DataFrame:
+    return findings.probe_scores.filter(pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite())

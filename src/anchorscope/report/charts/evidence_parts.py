@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.display import Display, note_curve
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, sheet, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.looks import PART_LOOKS
@@ -110,8 +110,11 @@ class EvidencePartsChart(Display):
                 }
                 axes.fill_between(layers, base, base + signed, **filled)
                 base += np.nan_to_num(signed)
-        for cut, (dash, _) in _LINES.items():
-            axes.plot(layers, self._of_layers(rows, cut, NEEDS_QUESTION), color=INK, linestyle=dash, linewidth=1.3)
+            note_curve(axes, PARTS[part], PART_LOOKS[part].colour, layers.tolist(), values.tolist())
+        for cut, (dash, words) in _LINES.items():
+            values = self._of_layers(rows, cut, NEEDS_QUESTION)
+            axes.plot(layers, values, color=INK, linestyle=dash, linewidth=1.3)
+            note_curve(axes, words, INK, layers.tolist(), values.tolist())
         for layer in band:
             axes.axvspan(layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0)
         zero_line(axes)
@@ -133,6 +136,7 @@ class PartBars(Display):
     """One bar of four parts for every dataset of one or several runs, with the interval of the first part."""
 
     name: ClassVar[str] = "evidence_bars"
+    formats = ("svg", "png")
 
     @classmethod
     def from_runs(cls, runs: Sequence[Findings]) -> "PartBars | None":

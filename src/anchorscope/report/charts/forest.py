@@ -28,7 +28,7 @@ class Mark:
 
 def group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     """Q-Anchored filled, A-Anchored open: the group can be told in grey."""
-    colour = colours.colour(group)
+    colour = colours.colour
     face = colour if group == Q_ANCHORED else "white"
     marker = "o" if group == Q_ANCHORED else "s"
     return {
@@ -49,7 +49,7 @@ def group_offset(group: str) -> float:
 
 def legend_style(styles: Sequence[DatasetStyle]) -> DatasetStyle:
     """One dataset shows its own colours in the legend; with several, the panel's title names the dataset."""
-    return styles[0] if len(styles) == 1 else DatasetStyle(INK, INK, "o")
+    return styles[0] if len(styles) == 1 else DatasetStyle(INK, "o")
 
 
 def group_marks_handles(colours: DatasetStyle) -> list[Line2D]:

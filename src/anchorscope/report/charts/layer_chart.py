@@ -17,13 +17,15 @@ from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
-from anchorscope.report.charts.line_chart import Line, draw_lines, mark_reference, reference_handle, reserve_mark_space
+from anchorscope.report.charts.line_chart import line_with_band, mark_reference, reference_handle, reserve_mark_space
 from anchorscope.report.looks import Look
-from anchorscope.report.palette import INK, DatasetStyle, dataset_styles
+from anchorscope.report.palette import INK, dataset_styles, display_name
 from anchorscope.stats.curves import FEWEST_GROUPS
 
 _GAP_Y = 0.72
 _LETTERS_PER_INCH = 12.0  # of a panel's title
+_DOT: dict[str, Any] = {"linestyle": "none", "marker": ".", "markersize": 5.0, "zorder": 3}
+_ARROW: dict[str, Any] = {"linestyle": "none", "markersize": 4, "clip_on": False}
 _RING: dict[str, Any] = {
     "linestyle": "none",
     "marker": "o",
@@ -52,6 +54,8 @@ class LayerChart(Display):
     label: ClassVar[str]
     null: ClassVar[float] = 0.0
     inches: ClassVar[tuple[float, float]] = (4.35, 3.3)
+    """Width and height of a panel."""
+    formats = ("svg", "png", "pdf")
     ticks: ClassVar[str] = "Reference layer l* of a fold"
     empty: ClassVar[str] = "no items"
     """What a panel without lines says."""
@@ -74,6 +78,10 @@ class LayerChart(Display):
         """The number of layers in a panel."""
         return self.n_layers
 
+    def panel_size(self) -> tuple[float, float]:
+        """Width and height of a panel in inches."""
+        return self.inches
+
     def grid(self, panels: int) -> tuple[int, int]:
         """Rows and columns."""
         return 1, panels
@@ -89,7 +97,7 @@ class LayerChart(Display):
         if self.points:
             handles.append(Line2D([], [], color=INK, label="quoted in the text", **_RING))
         rows, columns = self.grid(len(panels))
-        width, height = self.inches
+        width, height = self.panel_size()
         legend = Legend(handles, legend_columns(handles, columns * width), self.notes)
         page = canvas(self.title, Grid([width] * columns, [height] * rows, gap_y=_GAP_Y), legend)
         for axes, (key, title) in zip(page.panels, panels.items(), strict=False):
@@ -111,80 +119,68 @@ class LayerChart(Display):
         zero_line(axes, self.null)
         depth = self.depth_of(key)
         styles = dataset_styles(self.datasets)
-        if len(styles) == 1:
-            styles = {name: DatasetStyle(INK, INK, "") for name in styles}
         mark_reference(axes, self.layers, styles)
         if not rows.height:
             empty_panel(axes, self.empty)
         for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
             axes.axhline(row[self.value], **{"zorder": 2} | looks[row["line"]].style())
         layered = rows.filter(pl.col("layer").is_not_null())
-        for place, (name, look) in enumerate(reversed(list(looks.items()))):  # controls below, results above
-            mine, point = layered.filter(pl.col("line") == name), self.points.get(look.about.get("dataset", ""))
-            lines = look_lines(mine, look, place, self.value, self.span, depth, point)
-            if self.relative_depth:
-                share = pl.col("layer") / max(1, depth - 1)
-                lines = [replace(line, rows=line.rows.with_columns(layer=share)) for line in lines]
-            draw_lines(axes, lines, self.value)
+        for place, (name, look) in enumerate(looks.items()):
+            mine = layered.filter(pl.col("line") == name)
+            if mine.height:
+                self._draw_line(axes, mine, look, place, depth)
         if self.relative_depth:
             axes.set_xlim(-0.02, 1.02)
             axes.set_xlabel("Relative depth")
         else:
             layer_axis(axes, depth)
 
+    def _draw_line(self, axes: Axes, rows: pl.DataFrame, look: Look, place: int, depth: int) -> None:
+        """A line with its band, arrows where it leaves the axis, and the ringed point that the text quotes.
 
-def look_lines(
-    rows: pl.DataFrame,
-    look: Look,
-    place: int,
-    value: str,
-    span: tuple[float, float],
-    n_layers: int,
-    point: int | None = None,
-) -> list[Line]:
-    """A line with its band, arrows where it leaves the axis, and the ringed point that the text quotes."""
-    if not rows.height:
-        return []
-    groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
-    few = not look.quiet and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS
-    # Every line starts its markers at another layer, so that they do not cover each other.
-    style = {"zorder": 2.5 if look.quiet else 3, "markevery": (place % 4, 4)}
-    style |= (look.of_few() if few else look).style()
-    lines = broken_lines(rows, n_layers, style, value, band=not (few or look.quiet))
-    for edge, mark, beyond in ((span[1], "^", pl.col(value) > span[1]), (span[0], "v", pl.col(value) < span[0])):
-        outside = rows.filter(beyond).with_columns(pl.lit(edge).alias(value))
-        arrow = {"color": look.colour, "linestyle": "none", "marker": mark, "markersize": 4, "clip_on": False}
-        lines += [Line(outside, arrow, band=False)] if outside.height else []
-    if point is not None and not look.quiet:
-        ringed = {**_RING, "color": look.colour, "markeredgecolor": look.colour}
-        lines.append(Line(rows.filter(pl.col("layer") == point), ringed, band=False))
-    return lines
-
-
-def broken_lines(
-    rows: pl.DataFrame, n_layers: int, style: Mapping[str, Any], value: str = "share", band: bool = True
-) -> list[Line]:
-    """A line that is broken where a layer has no number; a layer alone between two gaps is a dot."""
-    if not rows.height:
-        return []
-    every = pl.DataFrame({"layer": range(n_layers)}, schema={"layer": pl.Int64})
-    whole = every.join(rows.with_columns(pl.col("layer").cast(pl.Int64)), on="layer", how="left").sort("layer")
-    known = pl.col(value).is_not_null()
-    alone = whole.filter(known & ~known.shift(1, fill_value=False) & ~known.shift(-1, fill_value=False))
-    dots = {"color": style["color"], "linestyle": "none", "marker": ".", "markersize": 5.0, "zorder": 3}
-    return [Line(whole, style, band), *([Line(alone, dots, band=False)] if alone.height else [])]
+        It is broken where a layer has no number; a layer alone between two gaps is a dot.
+        """
+        groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
+        few = not look.quiet and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS
+        # Every line starts its markers at another layer, so that they do not cover each other.
+        style = {"zorder": (2.5 if look.quiet else 3) - 0.01 * place, "markevery": (place % 4, 4)}
+        style |= (look.of_few() if few else look).style()
+        every = pl.DataFrame({"layer": range(depth)}, schema={"layer": pl.Int64})
+        table = every.join(rows.with_columns(pl.col("layer").cast(pl.Int64)), on="layer", how="left").sort("layer")
+        share = pl.col("layer") / max(1, depth - 1) if self.relative_depth else pl.col("layer")
+        number = pl.col(self.value)
+        known, low, high = number.is_not_null(), *self.span
+        parts: list[tuple[pl.Expr, dict[str, Any]]] = [
+            (known & ~known.shift(1, fill_value=False) & ~known.shift(-1, fill_value=False), _DOT),
+            (number > high, _ARROW | {"marker": "^"}),
+            (number < low, _ARROW | {"marker": "v"}),
+        ]
+        point = self.points.get(look.about.get("dataset", ""))
+        if point is not None and not look.quiet:
+            parts.append((pl.col("layer") == point, _RING | {"markeredgecolor": look.colour}))
+        shown = table.with_columns(layer=share)
+        line_with_band(axes, shown, self.value, look.name, band=not (few or look.quiet), **style)
+        for wanted, marks in parts:
+            chosen = table.filter(wanted).with_columns(number.clip(low, high), layer=share)
+            if chosen.height:
+                axes.plot(chosen["layer"], chosen[self.value], color=look.colour, **marks)
 
 
 def look_handles(looks: Sequence[Look]) -> list[Line2D]:
-    """Every entry of the legend once; one that stands for lines of several colours is in ink."""
-    entries: dict[str, list[Look]] = {}
+    """Every entry of the legend once. Of several datasets: a colour for each, then a stroke for each group."""
+    groups = {look.about["group"]: look for look in looks if "group" in look.about and not look.quiet}
+    several = len({look.about.get("dataset") for look in looks if not look.quiet}) > 1
+    entries: dict[str, Look] = {}
+    if groups and several:
+        for look in looks:
+            if not look.quiet:
+                name = display_name(look.about["dataset"])
+                entries.setdefault(name, replace(look, dash=""))
+        entries |= {group: replace(look, colour=INK, marker="") for group, look in groups.items()}
     for look in looks:
-        entries.setdefault(look.entry or look.name, []).append(look)
-    shown = {
-        name: replace(some[0], colour=INK) if len({one.colour for one in some}) > 1 else some[0]
-        for name, some in entries.items()
-    }
-    return [Line2D([], [], label=name, **look.style()) for name, look in shown.items()]
+        if look.quiet or not (groups and several):
+            entries.setdefault(look.entry or look.name, look)
+    return [Line2D([], [], label=name, **look.style()) for name, look in entries.items()]
 
 
 def legend_columns(handles: Sequence[Line2D], inches: float) -> int:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from anchorscope.report.charts.shown_figure import ShownFigure
+from anchorscope.report.charts.display import ShownFigure
 from anchorscope.report.palette import INK, QUIET_INK
 
 _LEFT, _RIGHT, _GAP_X, _GAP_Y = 0.72, 0.18, 0.42, 0.72

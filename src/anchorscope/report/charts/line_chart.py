@@ -1,7 +1,6 @@
 """Lines over the layers with their bands, ticks at the layers that sort the items, and which rows can be drawn."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from anchorscope.report.charts.display import note_curve
 from anchorscope.report.palette import GROUPS, INK, DatasetStyle, display_name
 
 BAND_ALPHA = 0.16
@@ -34,35 +34,20 @@ POINTS_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Line:
-    """One series over the layers."""
+def line_with_band(
+    axes: Axes, table: pl.DataFrame, value: str, name: str = "", *, band: bool = True, **line: Any
+) -> None:
+    """One series against `layer`, with its interval as a band in the same colour; missing intervals leave no band.
 
-    rows: pl.DataFrame
-    """`layer`, the value, and for a band `ci_low` and `ci_high`."""
-    style: Mapping[str, Any]
-    """As `Line2D` takes it."""
-    band: bool = True
-    """Whether its interval is drawn."""
-
-
-def draw_lines(axes: Axes, lines: Sequence[Line], value: str) -> None:
-    """The lines with their bands, in order."""
-    for line in lines:
-        if line.band:
-            line_with_band(axes, line.rows, value, **line.style)
-        else:
-            axes.plot(line.rows["layer"], line.rows[value], **line.style)
-
-
-def line_with_band(axes: Axes, table: pl.DataFrame, value: str, **line: Any) -> None:
-    """One series against `layer`, with the interval as a band in the same colour; missing intervals leave no band."""
+    A named series keeps its numbers with the figure, for the page.
+    """
     table = table.sort("layer")
-    x = table["layer"].to_numpy()
-    low, high = (table[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("ci_low", "ci_high"))
-    axes.plot(x, table[value].to_numpy(), **line)
-    if np.isfinite(low).any():
-        axes.fill_between(x, low, high, color=line["color"], alpha=BAND_ALPHA, linewidth=0)
+    x, y = table["layer"].to_numpy(), table[value].to_numpy()
+    axes.plot(x, y, **line)
+    ends = [table[end].cast(pl.Float64).fill_null(np.nan).to_numpy() for end in ("ci_low", "ci_high")] if band else []
+    if ends and np.isfinite(ends[0]).any():
+        axes.fill_between(x, *ends, color=line["color"], alpha=BAND_ALPHA, linewidth=0)
+    note_curve(axes, name, line["color"], x.tolist(), table[value].to_list(), *(end.tolist() for end in ends))
 
 
 def drawable(curves: pl.DataFrame, site: str, position: str) -> pl.DataFrame:
@@ -92,7 +77,7 @@ def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapp
     several = len(styles) > 1
     for row, (dataset, colours) in enumerate(styles.items()):
         for layer in sorted(set(layers.get(dataset, ()))):
-            colour = colours.q_colour if several else INK
+            colour = colours.colour if several else INK
             foot = _MARK_ROW * row
             axes.axvline(layer, ymin=foot, ymax=foot + 0.84 * _MARK_ROW, color=colour, linewidth=2.2, zorder=4)
             axes.axvline(layer, color=colour, linewidth=0.6, alpha=0.22, zorder=1)

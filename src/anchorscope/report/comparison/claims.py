@@ -7,7 +7,7 @@ that contradicts it with 95 % confidence refutes it, and it is confirmed only if
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anchorscope.report.comparison.trends import order_by_size
@@ -36,18 +36,18 @@ PAPER = ("popqa", "triviaqa", "hotpotqa", "nq")
 
 Parts = Iterator[tuple[str, Estimate]]
 """Whose number it is, and the number."""
+Measure = Callable[[Sequence[RunCurves]], Parts]
 
 
 @dataclass(frozen=True)
 class Claim:
     """One sentence about a ΔP chart that can be computed."""
 
-    id: str
     text: str
     says: str
     """The descriptions that say so, by number; 1–3 describe Llama-3.2, 4 and 5 Qwen3."""
     against: str
-    measure: Callable[[Sequence[RunCurves]], Parts]
+    measure: Measure
     over: float = -math.inf
     under: float = math.inf
     unit: str = "points"
@@ -77,15 +77,19 @@ def _extreme(curve: SampledCurve, highest: bool) -> Estimate:
     return Estimate(value, least, most, curve.n, SIMULTANEOUS)
 
 
-def _of_q(measure: Callable[[SampledCurve], Estimate]) -> Callable[[Sequence[RunCurves]], Parts]:
+def _lowest(curve: SampledCurve) -> Estimate:
+    return _extreme(curve, highest=False)
+
+
+def _of_q(measure: Callable[[SampledCurve], Estimate]) -> Measure:
     return _of_groups(lambda q, a: measure(q))
 
 
-def _of_a(measure: Callable[[SampledCurve], Estimate]) -> Callable[[Sequence[RunCurves]], Parts]:
+def _of_a(measure: Callable[[SampledCurve], Estimate]) -> Measure:
     return _of_groups(lambda q, a: measure(a))
 
 
-def _of_groups(measure: Callable[[SampledCurve, SampledCurve], Estimate]) -> Callable[[Sequence[RunCurves]], Parts]:
+def _of_groups(measure: Callable[[SampledCurve, SampledCurve], Estimate]) -> Measure:
     """Every dataset of every run."""
 
     def parts(runs: Sequence[RunCurves]) -> Parts:
@@ -98,7 +102,7 @@ def _of_groups(measure: Callable[[SampledCurve, SampledCurve], Estimate]) -> Cal
     return parts
 
 
-def _lower_than_others(dataset: str) -> Callable[[Sequence[RunCurves]], Parts]:
+def _lower_than_others(dataset: str) -> Measure:
     """One dataset's level against every other dataset of the paper; all four are needed."""
 
     def parts(runs: Sequence[RunCurves]) -> Parts:
@@ -121,7 +125,7 @@ def _closing(runs: Sequence[RunCurves]) -> Parts:
             yield run.model, shape.closing(curves, slice(first, curves[0].n_layers - first))
 
 
-def _with_size(measure: Callable[[SampledCurve], Estimate]) -> Callable[[Sequence[RunCurves]], Parts]:
+def _with_size(measure: Callable[[SampledCurve], Estimate]) -> Measure:
     """The largest model less the smallest, the mean over the datasets that both have."""
 
     def parts(runs: Sequence[RunCurves]) -> Parts:
@@ -137,138 +141,103 @@ def _with_size(measure: Callable[[SampledCurve], Estimate]) -> Callable[[Sequenc
     return parts
 
 
-def _from_middle(curve: SampledCurve) -> Estimate:
-    return shape.last(curve.relative_to((curve.n_layers - 1) // 2))
-
-
-_LOWEST = "Of the Q-Anchored curves that of {} is lowest on average from a third of the depth on."
-CLAIMS = (
-    Claim(
-        "groups_apart",
-        "From a third of the depth on, Q-Anchored is below A-Anchored at every layer.",
+_GAP_HIGHEST = _of_groups(lambda q, a: _extreme(_from_layer(q - a, _third(q)), highest=True))
+_GAP_LATE = _of_groups(lambda q, a: _mean(_from_layer(q - a, 2 * _third(q))))
+_TROUGH = _of_q(lambda q: shape.trough(q).relative)
+_DECLINE = _with_size(lambda q: shape.decline(q).length)
+_LOWEST = "Of the Q-Anchored curves that of {} is lowest on average from a third of the depth on"
+_DEPTH = "share of the depth"
+CLAIMS: dict[str, Claim] = {
+    "groups_apart": Claim(
+        "From a third of the depth on, Q-Anchored is below A-Anchored at every layer",
         "2–5",
         "1",
-        _of_groups(lambda q, a: _extreme(_from_layer(q - a, _third(q)), highest=True)),
+        _GAP_HIGHEST,
         under=0.0,
     ),
-    Claim(
-        "q_above_a_late",
-        "In the last third of the layers Q-Anchored is above A-Anchored.",
-        "1",
-        "2–5",
-        _of_groups(lambda q, a: _mean(_from_layer(q - a, 2 * _third(q)))),
-        over=0.0,
+    "q_above_a_late": Claim(
+        "In the last third of the layers Q-Anchored is above A-Anchored", "1", "2–5", _GAP_LATE, over=0.0
     ),
-    Claim(
-        "a_near_zero",
-        f"The A-Anchored curve stays within {STAYS_FLAT:.0f} points of zero at every layer.",
+    "a_near_zero": Claim(
+        f"The A-Anchored curve stays within {STAYS_FLAT:.0f} points of zero at every layer",
         "2, 4, 5",
         "1, 3",
         _of_a(shape.range_within),
         under=STAYS_FLAT,
     ),
-    Claim(
-        "a_falls",
-        "The A-Anchored curve falls too, to −20 points or lower.",
-        "1, 3",
-        "2, 4, 5",
-        _of_a(lambda a: _extreme(a, highest=False)),
-        under=-20.0,
+    "a_falls": Claim(
+        "The A-Anchored curve falls too, to −20 points or lower", "1, 3", "2, 4, 5", _of_a(_lowest), under=-20.0
     ),
-    Claim(
-        "starts_at_zero",
-        f"The Q-Anchored curve starts within {NEAR_ZERO:.0f} points of zero.",
+    "starts_at_zero": Claim(
+        f"The Q-Anchored curve starts within {NEAR_ZERO:.0f} points of zero",
         "1, 3–5",
         "2",
         _of_q(shape.first),
         -NEAR_ZERO,
         NEAR_ZERO,
     ),
-    Claim(
-        "starts_low",
-        "The Q-Anchored curve starts between −10 and −20 points.",
-        "2",
-        "1, 3–5",
-        _of_q(shape.first),
-        -20.0,
-        -10.0,
+    "starts_low": Claim(
+        "The Q-Anchored curve starts between −10 and −20 points", "2", "1, 3–5", _of_q(shape.first), -20.0, -10.0
     ),
-    Claim(
-        "trough_in_the_middle",
-        "The Q-Anchored curve is lowest in the middle third of the layers.",
-        "2",
-        "3–5",
-        _of_q(lambda q: shape.trough(q).relative),
-        *MIDDLE_THIRD,
-        "share of the depth",
+    "trough_in_the_middle": Claim(
+        "The Q-Anchored curve is lowest in the middle third of the layers", "2", "3–5", _TROUGH, *MIDDLE_THIRD, _DEPTH
     ),
-    Claim(
-        "recovers",
-        f"The Q-Anchored curve recovers from its lowest point by more than {MIN_RECOVERY:.0f} points.",
+    "recovers": Claim(
+        f"The Q-Anchored curve recovers from its lowest point by more than {MIN_RECOVERY:.0f} points",
         "2, 4",
         "3, 5",
         _of_q(shape.recovery),
         over=MIN_RECOVERY,
     ),
-    Claim(
-        "falls_on",
-        f"The Q-Anchored curve falls by more than {MIN_TROUGH:.0f} points from the middle layer to the last.",
+    "falls_on": Claim(
+        f"The Q-Anchored curve falls by more than {MIN_TROUGH:.0f} points from the middle layer to the last",
         "3, 5",
         "2, 4",
-        _of_q(_from_middle),
+        _of_q(lambda q: shape.last(q.relative_to((q.n_layers - 1) // 2))),
         under=-MIN_TROUGH,
     ),
-    Claim("popqa_lowest", _LOWEST.format("PopQA"), "2, 3, 5", "1, 4", _lower_than_others("popqa"), under=0.0),
-    Claim("triviaqa_lowest", _LOWEST.format("TriviaQA"), "2", "1, 3–5", _lower_than_others("triviaqa"), under=0.0),
-    Claim("hotpotqa_lowest", _LOWEST.format("HotpotQA"), "4", "1–3, 5", _lower_than_others("hotpotqa"), under=0.0),
-    Claim("nq_lowest", _LOWEST.format("NQ"), "1", "2–5", _lower_than_others("nq"), under=0.0),
-    Claim(
-        "datasets_converge",
-        "The datasets' Q-Anchored curves are closer together at the end than in the middle.",
+    **{
+        f"{name}_lowest": Claim(_LOWEST.format(display_name(name)), says, against, _lower_than_others(name), under=0.0)
+        for name, says, against in zip(
+            PAPER, ("2, 3, 5", "2", "4", "1"), ("1, 4", "1, 3–5", "1–3, 5", "2–5"), strict=True
+        )
+    },
+    "datasets_converge": Claim(
+        "The datasets' Q-Anchored curves are closer together at the end than in the middle",
         "5",
         "3",
         _closing,
         over=0.0,
     ),
-    Claim(
-        "larger_deeper",
-        "The larger model's Q-Anchored curves reach a deeper trough.",
-        "1–4",
-        NOTHING,
-        _with_size(lambda q: _extreme(q, highest=False)),
-        under=0.0,
+    "larger_deeper": Claim(
+        "The larger model's Q-Anchored curves reach a deeper trough", "1–4", NOTHING, _with_size(_lowest), under=0.0
     ),
-    Claim(
-        "larger_longer_decline",
-        "In the larger model the decline takes more layers.",
-        "2, 3, 5",
-        NOTHING,
-        _with_size(lambda q: shape.decline(q).length),
-        over=0.0,
-        unit="layers",
+    "larger_longer_decline": Claim(
+        "In the larger model the decline takes more layers", "2, 3, 5", NOTHING, _DECLINE, over=0.0, unit="layers"
     ),
-)
+}
 """Every claim, in the order of the page."""
 
 
-def check_claims(runs: Sequence[Findings], claims: Sequence[Claim] = CLAIMS) -> list[Reading]:
+def check_claims(runs: Sequence[Findings], claims: Mapping[str, Claim] = CLAIMS) -> list[Reading]:
     """Every claim under the paper's rule; runs with random weights have no say."""
     curves = [RunCurves(run, "plain") for run in runs if not run.random_weights]
-    return [_reading(claim, curves, ", ".join(run.model for run in runs)) for claim in claims]
+    models = ", ".join(run.model for run in runs)
+    return [_reading(name, claim, curves, models) for name, claim in claims.items()]
 
 
-def _reading(claim: Claim, curves: Sequence[RunCurves], models: str) -> Reading:
+def _reading(name: str, claim: Claim, curves: Sequence[RunCurves], models: str) -> Reading:
     judged = [(_verdict(value, claim), whose, value) for whose, value in claim.measure(curves)]
     worst = min(judged, key=lambda part: WORST_FIRST.index(part[0]), default=None)
     verdict: Verdict = worst[0] if worst else "not measured"
     decided = [part for part in judged if part[0] == verdict]
     numbers = f"{estimate(worst[2], 1)} ({worst[1]}); {len(decided)} of {len(judged)}" if worst else "needs other runs"
     return Reading(
-        id=f"claim:{claim.id}:plain",
-        claim=claim.id,
-        topic=claim.id.replace("_", " "),
-        statement=claim.text.rstrip("."),
-        sentence=f"{claim.text.rstrip('.')}: {verdict}",
+        id=f"claim:{name}:plain",
+        claim=name,
+        topic=name.replace("_", " "),
+        statement=claim.text,
+        sentence=f"{claim.text}: {verdict}",
         numbers=numbers,
         estimate=worst[2] if worst else None,
         verdict=verdict,

@@ -1,27 +1,52 @@
-"""What a comparison hands to its page: the runs' findings under unique names, and what the reader must know first."""
+"""Runs side by side: what a comparison hands to its page, and the printed ΔP chart with a panel per run.
 
+Models differ in depth. With `relative_depth` the x axis runs from the first layer (0) to the last (1), so that the same
+place in two panels is the same share of the depth.
+"""
+
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
 
 import polars as pl
 
-from anchorscope.report.charts.line_chart import drawable
+from anchorscope.report.assignment_rules import CHART_TITLES
+from anchorscope.report.charts.delta_p import delta_p_span
+from anchorscope.report.charts.layer_chart import LayerChart
+from anchorscope.report.charts.line_chart import POINTS_NOTE, drawable
 from anchorscope.report.findings import Findings
+from anchorscope.report.looks import Look, group_line, group_looks
+from anchorscope.report.palette import display_name
 from anchorscope.report.wording import Table
 
 RANDOM_MARK = "RANDOM WEIGHTS"
 
 
 @dataclass(frozen=True)
-class Flag:
-    """A difference between the runs."""
+class Difference:
+    """One thing in which the runs are not alike."""
 
+    name: str
+    """As `--allow` takes it: site, group-by, random-weights …"""
+    refused: bool
+    """Whether it is there only because the user allowed it."""
+    values: Mapping[str, str]
+    """What each run has, by the run's name."""
     words: str
-    """What differs, with every run's value."""
+    """The difference without its reason: "site: mlp in A; residual in B"."""
     reason: str
-    """What that does to the comparison."""
-    allowed: bool
-    """Whether it would have been refused, had the user not allowed it."""
+    """What it does to the comparison."""
+
+    @property
+    def text(self) -> str:
+        """The whole line."""
+        return f"{self.words}. {self.reason[:1].upper()}{self.reason[1:]}."
+
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+        kind = "allowed" if self.refused else "flag"
+        return {"name": self.name, "kind": kind, "text": self.text, "values": dict(self.values)}
 
 
 @dataclass(frozen=True)
@@ -32,17 +57,17 @@ class Compared:
     """In order of their panels; `model` is a name that no other run here has."""
     folders: tuple[str, ...]
     assignment: str = "plain"
-    """The rule of the first chart."""
+    """The rule of the chart."""
     relative_depth: bool = False
     """Whether x runs from 0 to 1 instead of over the layers."""
-    flags: tuple[Flag, ...] = ()
+    flags: tuple[Difference, ...] = ()
     command: str = ""
     """The command that repeats it."""
     kind: str = "comparison"
     title: str = ""
     """Of a study; a comparison is named after its runs."""
     all_runs: Table | None = None
-    """Every run of a study, whatever became of it."""
+    """Every run of a study, whatever its state."""
     pages: Mapping[str, str] = field(default_factory=dict)
     """Addresses of the runs' own pages, by name."""
     note: str = ""
@@ -54,11 +79,6 @@ class Compared:
     def datasets(self) -> tuple[str, ...]:
         """Every dataset of any run, in the order in which they first appear."""
         return tuple(dict.fromkeys(name for run in self.runs for name in run.datasets))
-
-    @property
-    def second_assignment(self) -> str:
-        """The rule of the second chart: corrected for the common shift, or the paper's where the first is that."""
-        return "plain" if self.assignment == "corrected" else "corrected"
 
 
 def panel_title(run: Findings) -> str:
@@ -75,3 +95,76 @@ def chart_rows(run: Findings, assignment: str) -> pl.DataFrame:
         & pl.col("dataset").is_in(run.datasets)
     )
     return drawable(run.curves, run.site, run.position).filter(wanted)
+
+
+@final
+@dataclass(frozen=True)
+class DeltaPPanels(LayerChart):
+    """ΔP per layer of both groups under one rule with the random control: a panel per run, one legend, one y axis."""
+
+    titles: Mapping[str, str]
+    """Panel titles by run, in order."""
+    depths: Mapping[str, int]
+    """Number of layers by run."""
+    relative_depth: bool
+
+    name: ClassVar[str] = "delta_p"
+    value: ClassVar[str] = "delta_p"
+    label: ClassVar[str] = "ΔP"
+    empty: ClassVar[str] = "no items in either group"
+
+    @classmethod
+    def from_compared(cls, compared: Compared) -> "DeltaPPanels":
+        """Knockout and random cut, all items, each run at its headline place."""
+        data = pl.concat(
+            chart_rows(run, compared.assignment).with_columns(
+                run=pl.lit(run.model), relative_depth=pl.col("layer") / max(1, run.n_layers - 1)
+            )
+            for run in compared.runs
+        )
+        keys = ("run", "dataset", "intervention", "assignment", "group")
+        return cls(
+            data=data.select(*keys, "delta_p", "layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups"),
+            notes=(POINTS_NOTE, *_notes(compared)),
+            title=f"ΔP when the question's key words are hidden: {CHART_TITLES[compared.assignment]}",
+            n_layers=max((run.n_layers for run in compared.runs), default=1),
+            datasets=compared.datasets,
+            span=delta_p_span(*(run.curves for run in compared.runs)),
+            layers={},
+            points={},
+            titles={run.model: panel_title(run) for run in compared.runs},
+            depths={run.model: run.n_layers for run in compared.runs},
+            relative_depth=compared.relative_depth,
+        )
+
+    def panels(self) -> Mapping[str, str]:
+        """One per run."""
+        return self.titles
+
+    def depth_of(self, panel: str) -> int:
+        """The layers of a run."""
+        return self.depths[panel]
+
+    def grid(self, panels: int) -> tuple[int, int]:
+        """At most three in a row, and rows of equal length where possible."""
+        rows = math.ceil(panels / 3)
+        return rows, math.ceil(panels / rows)
+
+    def looks(self) -> Mapping[str, Look]:
+        """Both groups of every dataset, with the random control."""
+        return group_looks(self.datasets)
+
+    def keys(self) -> tuple[pl.Expr, pl.Expr]:
+        """A panel per run; group and dataset, and whether it is the control."""
+        return pl.col("run"), group_line(self.datasets)
+
+
+def _notes(compared: Compared) -> list[str]:
+    """Where each run was read, if not the same for all, and the datasets that a run lacks."""
+    read_at = {run.model: f"{run.site}, {run.position}" for run in compared.runs}
+    places = "; ".join(f"{model} at {place}" for model, place in read_at.items())
+    notes = [f"Read at different places: {places}."] if len(set(read_at.values())) > 1 else []
+    for run in compared.runs:
+        lacking = [display_name(name) for name in compared.datasets if name not in run.datasets]
+        notes += [f"{run.model}: not run on {', '.join(lacking)}"] if lacking else []
+    return notes

@@ -1,46 +1,31 @@
-"""The page of several runs, of a comparison or a study: the answer, charts, what changes, controls, differences."""
+"""The page of several runs, of a comparison or a study: the answer, the picture, what changes, the controls."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from anchorscope.progress import Progress
 from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, counted_controls, trust_in
-from anchorscope.report.assignment_rules import CHART_TITLES, RULES
-from anchorscope.report.chart_data import delta_p_chart, live_records, share_chart
+from anchorscope.report.assignment_rules import CHART_TITLES
+from anchorscope.report.charts.display import save_all
 from anchorscope.report.charts.evidence_parts import PartBars
-from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.comparison.claims import check_claims, claims_table
-from anchorscope.report.comparison.compared import Compared, Flag, panel_title
-from anchorscope.report.comparison.run_panels import delta_p_charts
-from anchorscope.report.comparison.trends import QUANTITIES, order_by_size, read_across
-from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
+from anchorscope.report.comparison.compared import Compared, DeltaPPanels, Difference, panel_title
+from anchorscope.report.comparison.trends import order_by_size, read_across
+from anchorscope.report.findings import Findings, nested_auc
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
-from anchorscope.report.page_writer import CHART_SCRIPTS
-from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.reading import Reading
-from anchorscope.report.shares import NEEDS, PARTS, band_layers, has_shares, share_at, share_layer, why_silent
+from anchorscope.report.palette import display_name
+from anchorscope.report.reading import Reading, readings_table
+from anchorscope.report.shares import has_shares, share_at, share_layer, why_silent
 from anchorscope.report.statements.all_statements import read
 from anchorscope.report.statements.layer_band import layer_names
-from anchorscope.report.wording import (
-    MISSING,
-    NOTHING,
-    Table,
-    count,
-    estimate,
-    listing,
-    parameters_text,
-    percent,
-    points,
-)
-from anchorscope.stats.estimate import Estimate
+from anchorscope.report.wording import NOTHING, Table, count, estimate, listing, parameters_text
 
 _TITLE_LETTERS = 60
 FILES = {
     "report.html, report.md": "this page, and the same as plain text",
     "observations.json": "checks across runs, each run's main checks, and claims where asked for, for programs",
-    "figures/": "every figure as PNG, SVG and PDF, with its numbers as CSV",
+    "figures/": "every figure, with its numbers as CSV",
     "curves.csv": "mean ΔP per layer of all runs, with intervals; the column run tells them apart",
     "comparison.json": "which runs, their models and recipes, every difference, hashes; written last",
 }
@@ -56,20 +41,20 @@ STUDY_FILES = {
 def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
     """Write the figures, observations.json, report.md and report.html; return what the page says first."""
     bars = PartBars.from_runs(compared.runs)
-    figures = [*([bars] if bars else []), *delta_p_charts(compared)]
+    figures = [*([bars] if bars else []), DeltaPPanels.from_compared(compared)]
     progress.start("figures", len(figures))
     save_all(figures, out, progress)
     progress.finish()
     readings = {run.model: read(run) for run in compared.runs}
     across, checked = read_across(compared.runs), check_claims(compared.runs) if claims else []
-    own = [
-        {**one.record(), "id": f"{run}:{one.id}", "scope": "run"}
-        for run, of_run in readings.items()
-        for one in of_run
-        if one.key
-    ]
     if compared.kind == "comparison":
-        observations = [*(one.record() for one in (*across, *checked)), *own]
+        own = [
+            {**reading.record(), "id": f"{run}:{reading.id}", "scope": "run"}
+            for run, of_run in readings.items()
+            for reading in of_run
+            if reading.key
+        ]
+        observations = [*(reading.record() for reading in (*across, *checked)), *own]
         dumped = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
         (out / "observations.json").write_text(dumped + "\n", encoding="utf-8")
     card = comparison_card(compared, readings, across)
@@ -87,21 +72,9 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
         _first_figures(compared),
         title,
     )
-    write_sections_page(page, out, "report", CHART_SCRIPTS, {"chart-data": comparison_data(compared)})
+    write_sections_page(page, out, "report")
     trust = f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}." if card.trust else ""
     return [card.sentence, trust, setting]
-
-
-def comparison_data(compared: Compared) -> dict[str, Any]:
-    """The interactive charts: a panel per run, one menu and one y axis for all."""
-    titles = {run.model: panel_title(run) for run in compared.runs}
-    relative = compared.relative_depth
-    share = share_chart(compared.runs, compared.datasets, titles, relative=relative)
-    delta_p = delta_p_chart(compared.runs, compared.datasets, titles, rule=compared.assignment, relative=relative)
-    return {"model": "", "views": live_records({"compare-share": share, "compare-view": delta_p})}
-
-
-# The answer
 
 
 def comparison_card(
@@ -149,18 +122,21 @@ def setting_words(compared: Compared) -> str:
     return " ".join(sentences)
 
 
-# Sections
-
-
 def _first_figures(compared: Compared) -> tuple[SectionFigure, ...]:
     if not any(has_shares(run) for run in compared.runs):
-        return ()
+        return (_delta_p_figure(compared),)
     text = (
         "Four parts that sum to 100%: what only question and answer together carry, what the question alone or the "
-        "answer alone tells, and what either tells.",
+        "answer alone carries, and what either carries.",
     )
     alt = "Four parts of the probe's evidence, a bar per run and dataset"
     return (SectionFigure("evidence_bars", alt, "Means over each run's band of layers.", text=text),)
+
+
+def _delta_p_figure(compared: Compared) -> SectionFigure:
+    alt = "Mean change of the true label's probability per layer, a panel per run, for Q-Anchored and A-Anchored items"
+    caption = f"ΔP in percentage points, with 95% intervals; {CHART_TITLES[compared.assignment]}."
+    return SectionFigure("delta_p", alt, caption)
 
 
 def _sections(
@@ -169,26 +145,24 @@ def _sections(
     sections = [Section("runs", "Runs", (), filled(("", runs_table(compared, readings))), links=compared.pages)]
     if compared.all_runs is not None:
         sections.append(Section("study", "All runs", (), filled(("", compared.all_runs))))
-    if any(has_shares(run) for run in compared.runs):
-        layers = Section(
-            "parts", "Each part per layer", tables=filled(("", shares_table(compared))), live="compare-share"
-        )
-        sections.append(layers)
-    sections.append(_delta_p_section(compared))
     if across:
-        along = order_by_size(compared.runs).along
         tables = filled(("", trends_table([one for one in across if one.key])))
         rest = filled(("", trends_table([one for one in across if not one.key])))
         more = (Section("", "Dataset by dataset", (), rest),) if rest else ()
-        sections.append(Section("trends", f"What changes {along}", (), tables, more=more))
+        sections.append(Section("trends", f"What changes {order_by_size(compared.runs).along}", (), tables, more=more))
+    delta_p = (
+        "Solid, Q-Anchored: the probe's verdict flips when the key words are hidden. Dashed, A-Anchored: it stays. "
+        "Items are sorted by what the cut does to them, so two curves are no evidence of two pathways.",
+    )
+    sections.append(Section("delta-p", "The paper's ΔP", delta_p, figures=(_delta_p_figure(compared),)))
     controls = controls_table(compared, readings)
     passed = "All controls passed, in every run and at every layer."
     words = "Those that failed or are inconclusive:" if controls.rows else passed
     sections.append(Section("controls", "Controls", (words,), filled(("", controls))))
     if len(compared.runs) > 1:
-        flags = {flag.words.partition(":")[0]: _flag_words(flag) for flag in compared.flags}
+        flags = {flag.words.partition(":")[0]: _difference_words(flag) for flag in compared.flags}
         text = () if flags else ("Only the model differs." if not compared.same_weights else "Nothing differs.",)
-        sections.append(Section("differences", "Differences", text, filled(("", models_table(compared))), facts=flags))
+        sections.append(Section("differences", "Differences", text, facts=flags))
     if claims:
         text = (
             "Five written descriptions of two published charts contradict each other. Each claim is checked on all "
@@ -198,32 +172,14 @@ def _sections(
     return sections
 
 
-def _flag_words(flag: Flag) -> str:
-    refused = " Refused unless allowed: they measure different things." if flag.allowed else ""
-    return f"{flag.words.partition(':')[2].strip() or flag.words}. {flag.reason[:1].upper()}{flag.reason[1:]}.{refused}"
-
-
-def _delta_p_section(compared: Compared) -> Section:
-    first, second = CHART_TITLES[compared.assignment], CHART_TITLES[compared.second_assignment]
-    alt = "Mean change of the true label's probability per layer, a panel per run, for Q-Anchored and A-Anchored items"
-    figure = SectionFigure(
-        "delta_p", alt, f"ΔP in percentage points, with 95% intervals; {first}.", live="compare-view"
-    )
-    text = (
-        "Solid, Q-Anchored: the probe's verdict flips when the key words are hidden. Dashed, A-Anchored: it stays. "
-        "Items are sorted by what the cut does to them, so two curves are no evidence of two pathways.",
-    )
-    caption = "A difference between models that disappears here may be a difference in the common shift only."
-    other = SectionFigure(f"delta_p_{compared.second_assignment}", "The same chart under the other rule", caption)
-    more = (
-        Section("", f"The same, {second}", figures=(other,)),
-        Section("", "Groups and ΔP at the reference layers", (), filled(("", groups_table(compared)))),
-    )
-    return Section("delta-p", "The paper's ΔP", text, figures=(figure,), more=more)
+def _difference_words(flag: Difference) -> str:
+    refused = " Refused unless allowed: they measure different things." if flag.refused else ""
+    return f"{flag.text.partition(':')[2].strip() or flag.text}{refused}"
 
 
 def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:
     """A row per dataset and run: items, AUC, what needs both, the key words and random words, controls."""
+    folders = dict(zip((run.model for run in compared.runs), compared.folders, strict=True))
     rows = []
     for dataset in compared.datasets:
         for run in (one for one in compared.runs if dataset in one.datasets):
@@ -232,22 +188,10 @@ def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) ->
             shown = [estimate(one, 0, 100.0, "%") if one and quoted else NOTHING for one in shares]
             controls = [one for one in controls_in(readings[run.model]) if one.dataset == dataset]
             passed = f"{sum(one.verdict == 'yes' for one in controls)} of {len(controls)}" if controls else NOTHING
-            auc = estimate(nested_auc(run, dataset))
-            rows.append((display_name(dataset), panel_title(run), count(_used(run, dataset)), auc, *shown, passed))
+            cells = (count(_used(run, dataset)), estimate(nested_auc(run, dataset)), *shown, passed)
+            rows.append((display_name(dataset), panel_title(run), folders[run.model], *cells))
     needs = ("needs both", "needs the key words", "needs random words")
-    return Table(("dataset", "run", "items", "AUC of the probe", *needs, "controls passed"), tuple(rows), 2)
-
-
-def shares_table(compared: Compared) -> Table:
-    """The parts over each run's band, beside what needs random words."""
-    rows = []
-    for dataset in compared.datasets:
-        for run in (one for one in compared.runs if dataset in one.datasets):
-            shares = [share_at(run, dataset, part=part) for part in (*PARTS, *NEEDS)]
-            shares.append(share_at(run, dataset, "random"))
-            cells = [NOTHING if share is None else estimate(share) for share in shares]
-            rows.append((display_name(dataset), panel_title(run), band_layers(run, dataset) or NOTHING, *cells))
-    return Table(("dataset", "run", "layers", *PARTS.values(), *NEEDS.values(), "needs random words"), tuple(rows), 3)
+    return Table(("dataset", "run", "folder", "items", "AUC of the probe", *needs, "controls passed"), tuple(rows), 3)
 
 
 def _used(run: Findings, dataset: str) -> int | None:
@@ -255,74 +199,21 @@ def _used(run: Findings, dataset: str) -> int | None:
 
 
 def trends_table(readings: Sequence[Reading]) -> Table:
-    """A number per run with its interval, the change from first to last, and whether that is one."""
-    measured = [one for one in readings if one.more["values"]]
-    runs = [one["run"] for one in measured[0].more["values"]] if measured else []
-    digits = {f"across:{one.id}": one.digits for one in QUANTITIES}
-    rows = [
-        (
-            one.subject,
-            one.topic[:1].upper() + one.topic[1:],
-            one.verdict or "",
-            estimate(one.estimate, digits[one.claim]),
-            one.unit,
-            *(estimate(_estimate(value), digits[one.claim]) for value in one.more["values"]),
-        )
-        for one in measured
-    ]
-    return Table(("on", "number", "does it change?", "change", "unit", *runs), tuple(rows), 3)
-
-
-def _estimate(value: Mapping[str, Any]) -> Estimate:
-    ends = (float("nan") if value[name] is None else value[name] for name in ("value", "ci_low", "ci_high"))
-    middle, low, high = ends
-    return Estimate(middle, low, high, 0, "")
+    """The change from the first run to the last with every run's number, and whether it is one."""
+    return readings_table([reading for reading in readings if reading.more["values"]], subjects=True)
 
 
 def controls_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:
     """Run by run: what failed or is inconclusive, on which dataset, at which layers."""
     rows = []
     for run in (one for one in compared.runs if not one.random_weights):
-        for one in controls_in(readings[run.model]):
-            if one.verdict == "yes":
+        for control in controls_in(readings[run.model]):
+            if control.verdict == "yes":
                 continue
-            layers = one.failing if one.verdict == "no" else one.doubtful
-            tested = share_layer(run, one.dataset or "")
+            layers = control.failing if control.verdict == "no" else control.doubtful
             where = layer_names(tuple(layers)) if layers else NOTHING
-            where += ", the tested layer too" if layers and tested in layers else ""
-            rows.append((one.verdict or "", run.model, display_name(one.dataset or ""), one.sentence, where))
+            where += ", the tested layer too" if layers and share_layer(run, control.dataset or "") in layers else ""
+            name = display_name(control.dataset or "")
+            rows.append((control.verdict or "", run.model, name, control.sentence, where))
     rows.sort(key=lambda row: row[0] != "no")
     return Table(("verdict", "run", "dataset", "control", "beyond its limit at"), tuple(rows), 5)
-
-
-def groups_table(compared: Compared) -> Table:
-    """What the plain rule's groups consist of, and their ΔP, plain and corrected."""
-    rows = []
-    for dataset in compared.datasets:
-        for run in (one for one in compared.runs if dataset in one.datasets):
-            layer = headline_layer(run, dataset)
-            true = [percent(_summary(run, dataset, "true_share", "plain", group)) for group in GROUPS]
-            delta_p = [
-                points(_summary(run, dataset, "delta_p_reference", rule, group))
-                for rule in ("plain", "corrected")
-                for group in GROUPS
-            ]
-            q_share = percent(_summary(run, dataset, "group_share", "plain", Q_ANCHORED))
-            place = MISSING if layer is None else str(layer)
-            rows.append((display_name(dataset), panel_title(run), place, q_share, *true, *delta_p))
-    deltas = (f"ΔP {group[0]}, {RULES[rule]}" for rule in ("plain", "corrected") for group in GROUPS)
-    return Table(("dataset", "run", "l*", "Q of all", "true among Q", "true among A", *deltas), tuple(rows), 2)
-
-
-def _summary(run: Findings, dataset: str, quantity: str, rule: str, group: str) -> Estimate | None:
-    return summary_of(run, dataset, quantity, assignment=rule, intervention="knockout", group=group)
-
-
-def models_table(compared: Compared) -> Table:
-    """The runs with their folders."""
-    rows = []
-    for run, folder in zip(compared.runs, compared.folders, strict=True):
-        datasets = ", ".join(display_name(name) for name in run.datasets)
-        size, layers = parameters_text(run.parameters), str(run.n_layers)
-        rows.append((panel_title(run), folder, datasets, f"{run.site}, {run.position}", size, layers))
-    return Table(("run", "folder", "datasets", "read at", "parameters", "layers"), tuple(rows), 4)

@@ -1,28 +1,34 @@
-"""How a number changes from run to run: a reading per quantity, over all datasets and for each.
+"""How the parts of the evidence change from run to run: a reading per part, over all datasets and for each.
 
-The parts of the evidence come first, then the paper's ΔP curves. Runs are independent samples, so their intervals are
-combined as such (`stats/curves.py`). The claim is always "it changes in one direction": yes if the change from the
-first run to the last is significant and no step between two runs significantly goes the other way; no if one does, or
-if the change is too small to matter. Models with random weights are left out.
+Runs are independent samples, so their intervals are combined as such (`stats/curves.py`). The claim is always "it
+changes in one direction": yes if the change from the first run to the last is significant and no step between two runs
+significantly goes the other way; no if one does, or if the change is too small to matter. Models with random weights
+are left out.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.reading import Reading, finite
-from anchorscope.report.run_curves import RunCurves
 from anchorscope.report.shares import NEEDS_QUESTION, has_shares, share_at, why_silent
 from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, TWO_SIZES, Verdict, excludes_zero, has_interval, one_direction
-from anchorscope.report.wording import as_percent, estimate, number, parameters_text
-from anchorscope.stats import curves as shape
+from anchorscope.report.wording import as_percent, estimate, parameters_text
 from anchorscope.stats.curves import difference_of, mean_of
 from anchorscope.stats.estimate import Estimate
 
-Measure = Callable[[RunCurves, str], Estimate | None]
+QUANTITIES = {
+    "share_together": ("what needs question and answer together", "together", "knockout"),
+    "share_question": ("what the question alone carries", "question", "knockout"),
+    "share_answer": ("what the answer alone carries", "answer", "knockout"),
+    "share_tested": ("what needs the key words", NEEDS_QUESTION, "knockout"),
+    "share_random": ("what needs random words", NEEDS_QUESTION, "random"),
+}
+"""What is compared: its words, part and intervention. Parts are ratios on one scale, so that runs with different AUCs
+can be compared."""
 
 
 @dataclass(frozen=True)
@@ -63,99 +69,47 @@ def order_by_size(runs: Sequence[Findings]) -> OrderedRuns:
     return OrderedRuns(tuple(real), by_size)
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """One number of a run on a dataset."""
-
-    id: str
-    noun: str
-    measure: Measure
-    unit: str
-    digits: int
-    negligible: float
-    """A change that is smaller with 95 % confidence is none."""
-    of_share: bool
-
-
-def _share(part: str, intervention: str = "knockout") -> Measure:
-    """Over each run's band; None where a run's shares are not quoted."""
-
-    def measured(run: RunCurves, dataset: str) -> Estimate | None:
-        if why_silent(run.findings, dataset) is not None:
-            return None
-        return share_at(run.findings, dataset, intervention, part)
-
-    return measured
-
-
-def _curve(measure: Callable[[shape.SampledCurve], Estimate]) -> Measure:
-    """Of the Q-Anchored curve under the paper's rule."""
-
-    def measured(run: RunCurves, dataset: str) -> Estimate | None:
-        curve = run.q(dataset)
-        return None if curve is None else measure(curve)
-
-    return measured
-
-
-_EVIDENCE, _DEPTH = "share of the evidence", "share of the depth"
-QUANTITIES = (
-    *(
-        Quantity(name, noun, _share(part, cut), _EVIDENCE, 2, NEGLIGIBLE_SHARE, True)
-        for name, noun, part, cut in (
-            ("share_together", "what needs question and answer together", "together", "knockout"),
-            ("share_question", "what the question alone carries", "question", "knockout"),
-            ("share_answer", "what the answer alone carries", "answer", "knockout"),
-            ("share_tested", "what needs the key words", NEEDS_QUESTION, "knockout"),
-            ("share_random", "what needs random words", NEEDS_QUESTION, "random"),
-        )
-    ),
-    Quantity("trough_depth", "the lowest ΔP", _curve(lambda q: shape.trough(q).depth), "points", 1, 5.0, False),
-    Quantity("trough_place", "the place of it", _curve(lambda q: shape.trough(q).relative), _DEPTH, 2, 0.1, False),
-    Quantity("last_value", "ΔP at the last layer", _curve(shape.last), "points", 1, 5.0, False),
-)
-"""What is compared; parts are ratios on one scale, so that runs with different AUCs can be compared. A change counts
-from a tenth of the axis's width."""
-
-
 def read_across(runs: Sequence[Findings]) -> list[Reading]:
     """All readings across runs: the mean over the datasets that all of them have, and each dataset."""
     order = order_by_size(runs)
-    if len(order.runs) < 2 or not order.datasets:
+    if len(order.runs) < 2 or not order.datasets or not any(has_shares(run) for run in order.runs):
         return []
-    curves = [RunCurves(run, "plain") for run in order.runs]
-    with_shares = any(has_shares(run) for run in order.runs)
-    several = len(order.datasets) > 1
     readings = []
-    for quantity in (one for one in QUANTITIES if with_shares or not one.of_share):
-        by_dataset = {name: _values(curves, quantity, name) for name in order.datasets}
-        if several:
-            known = {name: values for name, values in by_dataset.items() if values}
-            means = [mean_of(list(values)) for values in zip(*known.values(), strict=True)] if known else None
-            readings.append(_reading(order, quantity, None, tuple(known), means))
-        readings += [_reading(order, quantity, name, (name,), values) for name, values in by_dataset.items()]
+    for quantity in QUANTITIES:
+        by_dataset = {name: _values(order.runs, quantity, name) for name in order.datasets}
+        if len(by_dataset) > 1:
+            measured = [values for values in by_dataset.values() if values]
+            means = [mean_of(list(values)) for values in zip(*measured, strict=True)] if measured else None
+            readings.append(_reading(order, quantity, None, f"Mean of {len(measured)} datasets", means))
+        readings += [_reading(order, quantity, name, display_name(name), values) for name, values in by_dataset.items()]
     return readings
 
 
-def _values(curves: Sequence[RunCurves], quantity: Quantity, dataset: str) -> list[Estimate] | None:
-    """The number of every run; None where one has no such number with an interval."""
-    values = [quantity.measure(run, dataset) for run in curves]
-    known = [value for value in values if value is not None and math.isfinite(value.value) and has_interval(value)]
-    return known if len(known) == len(values) else None
+def _values(runs: Sequence[Findings], quantity: str, dataset: str) -> list[Estimate] | None:
+    """The share of every run over its band; None where one has none that may be quoted."""
+    _, part, intervention = QUANTITIES[quantity]
+    shares = [share_at(run, dataset, intervention, part) for run in runs if why_silent(run, dataset) is None]
+    quoted = [one for one in shares if one is not None and math.isfinite(one.value) and has_interval(one)]
+    return quoted if len(quoted) == len(runs) else None
 
 
 def _reading(
-    order: OrderedRuns, quantity: Quantity, dataset: str | None, datasets: Sequence[str], values: list[Estimate] | None
+    order: OrderedRuns, quantity: str, dataset: str | None, subject: str, values: list[Estimate] | None
 ) -> Reading:
+    noun = QUANTITIES[quantity][0]
     change: Estimate | None = None
     verdict: Verdict = "not measured"
-    turned = False
+    sentence, numbers = f"It is unclear whether {noun} changes {order.along}", "not measured in every run"
     if values:
-        change, verdict, turned = trend_of(values, quantity.negligible)
-    where = display_name(dataset) if dataset else f"Mean of {len(datasets)} datasets"
-    site, position = (
-        " and ".join(dict.fromkeys(getattr(run, name) for run in order.runs)) for name in ("site", "position")
-    )
+        change, verdict, turned = trend_of(values, NEGLIGIBLE_SHARE)
+        pairs = zip(order.names, values, strict=True)
+        shown = ", ".join(f"{as_percent(value.value)} for {name}" for name, value in pairs)
+        numbers = f"change {estimate(change)}: {shown}"
+        claimed = noun[:1].upper() + noun[1:]
+        if verdict == "no":
+            sentence = f"{claimed} {'goes up and down' if turned else 'hardly changes'} {order.along}"
+        elif verdict == "yes":
+            sentence = f"{claimed} {'increases' if change.value > 0 else 'decreases'} {order.along}"
     per_run = [
         {
             "run": run.model,
@@ -167,21 +121,20 @@ def _reading(
         for run, value in zip(order.runs, values or (), strict=False)
     ]
     return Reading(
-        id=f"across:{dataset or 'all datasets'}:{quantity.id}",
-        claim=f"across:{quantity.id}",
-        topic=quantity.noun,
-        statement=f"{quantity.noun} changes {order.along}",
-        sentence=_sentence(order, quantity, change, verdict, turned),
-        numbers=_numbers(order, quantity, values, change),
+        id=f"across:{dataset or 'all datasets'}:{quantity}",
+        claim=f"across:{quantity}",
+        topic=noun,
+        statement=f"{noun} changes {order.along}",
+        sentence=sentence,
+        numbers=numbers,
         estimate=change,
         verdict=verdict,
-        unit=quantity.unit,
-        subject=where,
+        unit="share of the evidence",
+        subject=subject,
         model=", ".join(order.names),
         dataset=dataset,
-        site=site,
-        position=position,
-        assignment=None if quantity.of_share else "plain",
+        site=" and ".join(dict.fromkeys(run.site for run in order.runs)),
+        position=" and ".join(dict.fromkeys(run.position for run in order.runs)),
         scope="models",
         key=dataset is None or len(order.datasets) == 1,
         more={"along": order.along, "values": per_run},
@@ -194,24 +147,3 @@ def trend_of(values: Sequence[Estimate], negligible: float) -> tuple[Estimate, V
     sign = 1 if change.value >= 0 else -1
     turned = any(excludes_zero(difference_of(after, before), -sign) for before, after in pairwise(values))
     return change, one_direction(change, turned, negligible), turned
-
-
-def _sentence(order: OrderedRuns, quantity: Quantity, change: Estimate | None, verdict: Verdict, turned: bool) -> str:
-    noun = quantity.noun[:1].upper() + quantity.noun[1:]
-    if change is None or verdict in ("inconclusive", "not measured"):
-        return f"It is unclear whether {quantity.noun} changes {order.along}"
-    if verdict == "no":
-        return f"{noun} {'goes up and down' if turned else 'hardly changes'} {order.along}"
-    return f"{noun} {'increases' if change.value > 0 else 'decreases'} {order.along}"
-
-
-def _numbers(order: OrderedRuns, quantity: Quantity, values: list[Estimate] | None, change: Estimate | None) -> str:
-    if values is None or change is None:
-        return "not measured in every run"
-    names = zip(order.names, values, strict=True)
-    shown = ", ".join(f"{_shown(quantity, value)} for {name}" for name, value in names)
-    return f"change {estimate(change, quantity.digits)}: {shown}"
-
-
-def _shown(quantity: Quantity, value: Estimate) -> str:
-    return as_percent(value.value) if quantity.unit == _EVIDENCE else number(value.value, quantity.digits)

@@ -1,8 +1,8 @@
-"""What the page of `anchorscope detect` says of how its tables came about."""
+"""The tables of `anchorscope detect`, read for its page: values, paired differences, curves and controls."""
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,24 @@ from anchorscope.errors import UserError
 from anchorscope.report.palette import display_name
 from anchorscope.report.verdicts import difference, has_interval
 from anchorscope.stats.estimate import Estimate
+
+AUROC, BALANCED, NATURAL = "auroc", "balanced", "natural"
+METRICS = {
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "brier": "Brier score",
+    "ece": "ECE",
+    "e-aurc": "E-AURC",
+    "prr": "PRR",
+    "accuracy@50": "accuracy at 50% coverage",
+    "accuracy@80": "accuracy at 80% coverage",
+    "accuracy@90": "accuracy at 90% coverage",
+    "auroc-spread": "spread of AUROC over seeds",
+}
+SMALLER_IS_BETTER = ("brier", "ece", "e-aurc", "auroc-spread")
+PROBE, CONFIDENCE, BOTH, AUTO = "probe", "confidence", "probe+confidence", "auto"
+_ALL_BUT = "all but "
+_PROMPT = re.compile(r"(.+) \(prompt (.+)\)")
 
 
 @dataclass(frozen=True)
@@ -58,29 +76,6 @@ class DetectionContext:
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Detectors and datasets that are not in the tables, each with the reason."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Further lines of "What was run", in display order."""
-
-
-AUROC = "auroc"
-BALANCED, NATURAL = "balanced", "natural"
-METRICS = {
-    "auroc": "AUROC",
-    "auprc": "AUPRC",
-    "brier": "Brier score",
-    "ece": "ECE",
-    "e-aurc": "E-AURC",
-    "prr": "PRR",
-    "accuracy@50": "accuracy at 50 % coverage",
-    "accuracy@80": "accuracy at 80 % coverage",
-    "accuracy@90": "accuracy at 90 % coverage",
-    "auroc-spread": "spread of AUROC over seeds",
-}
-"""Names of the metrics, as a reader knows them."""
-SMALLER_IS_BETTER = ("brier", "ece", "e-aurc", "auroc-spread")
-PROBE, CONFIDENCE, BOTH, AUTO = "probe", "confidence", "probe+confidence", "auto"
-_ALL_BUT = "all but "
-_PROMPT = re.compile(r"(.+) \(prompt (.+)\)")
 
 
 @dataclass(frozen=True)
@@ -90,23 +85,8 @@ class Cell:
     train: str
     test: str
 
-    @property
-    def in_domain(self) -> bool:
-        """Whether both are the same dataset (on other folds)."""
-        return self.train == self.test
 
-    @property
-    def held_out(self) -> bool:
-        """Whether it learned from every dataset but the tested one."""
-        return self.train == f"{_ALL_BUT}{self.test}"
-
-    @property
-    def words(self) -> str:
-        """from → to, in names that a reader knows."""
-        return f"{shown_place(self.train)} → {shown_place(self.test)}"
-
-
-def shown_place(name: str) -> str:
+def shown_dataset(name: str) -> str:
     """A dataset, `all but` one, or one under another prompt, in names that a reader knows."""
     if name.startswith(_ALL_BUT):
         return _ALL_BUT + display_name(name.removeprefix(_ALL_BUT))
@@ -128,121 +108,116 @@ class DetectionResults:
     @classmethod
     def read(cls, folder: Path, datasets: Sequence[str] = ()) -> "DetectionResults":
         """Read the tables; curves and controls may be missing. `datasets` come first, others as they come."""
-        detectors = _table(folder / "detectors.csv", DETECTOR_SCHEMA, required=True)
-        differences = _table(folder / "differences.csv", DETECTOR_DIFFERENCE_SCHEMA, required=True)
-        curves = _table(folder / "detector_curves.csv", DETECTOR_CURVE_SCHEMA)
-        controls = _table(folder / "controls.csv", DETECTOR_CONTROL_SCHEMA)
+        detectors = _read_table(folder / "detectors.csv", DETECTOR_SCHEMA, required=True)
+        differences = _read_table(folder / "differences.csv", DETECTOR_DIFFERENCE_SCHEMA, required=True)
+        curves = _read_table(folder / "detector_curves.csv", DETECTOR_CURVE_SCHEMA)
+        controls = _read_table(folder / "controls.csv", DETECTOR_CONTROL_SCHEMA)
         tested = [name for name in detectors["test"].unique(maintain_order=True) if not _PROMPT.fullmatch(name)]
-        known = [name for name in datasets if name in tested]
-        return cls(detectors, differences, curves, controls, (*known, *(one for one in tested if one not in known)))
+        ordered = dict.fromkeys((*(name for name in datasets if name in tested), *tested))
+        return cls(detectors, differences, curves, controls, tuple(ordered))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Detectors that have a number, in the catalogue's order; unknown ones last."""
-        there = list(self.detectors["detector"].unique(maintain_order=True))
-        return (*(name for name in DETECTORS if name in there), *(name for name in there if name not in DETECTORS))
+        order = list(DETECTORS)
+        measured = self.detectors["detector"].unique(maintain_order=True)
+        return tuple(sorted(measured, key=lambda name: order.index(name) if name in order else len(order)))
 
     @cached_property
     def prevalence(self) -> str:
         """The one that headlines are about: balanced, where there is such a number."""
-        there = self.detectors.filter(pl.col("metric") == AUROC)["prevalence"].unique(maintain_order=True).to_list()
-        return BALANCED if BALANCED in there or not there else str(there[0])
+        measured = self.detectors.filter(pl.col("metric") == AUROC)["prevalence"].unique(maintain_order=True).to_list()
+        return BALANCED if BALANCED in measured or not measured else str(measured[0])
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Every pair of training and test data, by display order."""
+        """Every pair of training and test data, in display order."""
+        order = {name: index for index, name in enumerate(self.datasets)}
         pairs = self.detectors.select("train", "test").unique(maintain_order=True).rows()
-        return tuple(sorted((Cell(*pair) for pair in pairs), key=self._place))
+        ranked = sorted(pairs, key=lambda pair: [part for name in pair for part in (order.get(name, len(order)), name)])
+        return tuple(Cell(*pair) for pair in ranked)
 
-    @cached_property
+    @property
     def in_domain(self) -> tuple[Cell, ...]:
-        """Cells of the diagonal."""
-        return tuple(cell for cell in self.cells if cell.in_domain)
+        """Tested on the dataset that was learned from, on other folds."""
+        return tuple(cell for cell in self.cells if cell.train == cell.test)
 
-    @cached_property
+    @property
     def elsewhere(self) -> tuple[Cell, ...]:
-        """Cells off the diagonal: one dataset learned, another one tested."""
-        return tuple(
-            cell
-            for cell in self.cells
-            if not cell.in_domain and cell.train in self.datasets and cell.test in self.datasets
-        )
+        """One dataset learned, another one tested."""
+        own = self.datasets
+        return tuple(one for one in self.cells if one.train != one.test and one.train in own and one.test in own)
 
-    @cached_property
+    @property
     def held_out(self) -> tuple[Cell, ...]:
-        """Cells in which the tested dataset was the only one not learned from."""
-        return tuple(cell for cell in self.cells if cell.held_out)
+        """The tested dataset was the only one not learned from."""
+        return tuple(cell for cell in self.cells if cell.train == f"{_ALL_BUT}{cell.test}")
 
-    @cached_property
+    @property
     def prompted(self) -> tuple[Cell, ...]:
-        """Cells in which the tested questions were put another way."""
+        """The tested questions were put another way."""
         return tuple(cell for cell in self.cells if _PROMPT.fullmatch(cell.test))
 
     def value(self, detector: str, cell: Cell, metric: str = AUROC, prevalence: str | None = None) -> Estimate | None:
         """One number of detectors.csv."""
         return self._values.get((detector, cell.train, cell.test, metric, prevalence or self.prevalence))
 
-    def difference(
-        self, detector: str, against: str, cell: Cell, metric: str = AUROC, prevalence: str | None = None
-    ) -> Estimate | None:
-        """`detector` minus `against`: paired where the file has it.
+    def difference(self, detector: str, against: str, cell: Cell) -> Estimate | None:
+        """AUROC of `detector` minus that of `against`: paired where the file has it.
 
         Otherwise through a third one with which both are paired, or from the two values themselves: the narrowest of
         the widest intervals that these allow.
         """
-        place = (cell.train, cell.test, metric, prevalence or self.prevalence)
-        found = self._paired(detector, against, place)
-        if found is not None:
-            return found
+        where = (cell.train, cell.test, AUROC, self.prevalence)
+        paired = self._paired(detector, against, where)
+        if paired is not None:
+            return paired
         ways = [
-            difference(self._paired(detector, one, place), self._paired(against, one, place)) for one in (PROBE, BOTH)
+            difference(self._paired(detector, third, where), self._paired(against, third, where))
+            for third in (PROBE, BOTH)
         ]
-        ways.append(difference(self._values.get((detector, *place)), self._values.get((against, *place))))
+        ways.append(difference(self._values.get((detector, *where)), self._values.get((against, *where))))
         return min((way for way in ways if way is not None), key=_width, default=None)
 
-    def _paired(self, detector: str, against: str, place: tuple[str, ...]) -> Estimate | None:
-        found = self._differences.get((detector, against, *place))
-        turned = self._differences.get((against, detector, *place))
-        if found is None and turned is not None:
+    def _paired(self, detector: str, against: str, where: tuple[str, ...]) -> Estimate | None:
+        turned = self._differences.get((against, detector, *where))
+        if turned is not None:
             return Estimate(-turned.value, -turned.ci_high, -turned.ci_low, turned.n, turned.method)
-        return found
-
-    def passes(self, detector: str) -> int | None:
-        """Passes per answer, as measured here."""
-        return self._passes.get(detector)
-
-    def n_tested(self, cell: Cell) -> int:
-        """Answers that detectors were tested on in a cell; the most, where they differ."""
-        counts = (found.n for name in self.names if (found := self.value(name, cell)) is not None)
-        return max(counts, default=0)
+        return self._differences.get((detector, against, *where))
 
     def control(self, control: str, detector: str, train: str) -> Estimate | None:
         """One row of controls.csv."""
-        return self._controls.get((control, detector, train))
+        return self.control_values.get((control, detector, train))
+
+    def mean(self, detector: str, cells: Iterable[Cell], against: str | None = None) -> Estimate | None:
+        """The AUROC, or its difference to `against`, in the mean over the cells that have it.
+
+        Datasets are independent. Pairs of datasets share answers, so that their mean has the mean of their intervals.
+        """
+        cells = list(cells)
+        each = [self.difference(detector, against, one) if against else self.value(detector, one) for one in cells]
+        independent = all(cell.train == cell.test for cell in cells)
+        return mean_estimate([value for value in each if value is not None], independent)
 
     @cached_property
-    def _values(self) -> Mapping[tuple[str, ...], Estimate]:
-        keys = ("detector", "train", "test", "metric", "prevalence")
-        return _estimates(self.detectors, keys, ("value", "ci_low", "ci_high"), "")
-
-    @cached_property
-    def _differences(self) -> Mapping[tuple[str, ...], Estimate]:
-        keys = ("detector", "against", "train", "test", "metric", "prevalence")
-        return _estimates(self.differences, keys, ("difference", "ci_low", "ci_high"), "paired bootstrap over groups")
-
-    @cached_property
-    def _controls(self) -> Mapping[tuple[str, ...], Estimate]:
-        return _estimates(self.controls, ("control", "detector", "train"), ("value", "low", "high"), "")
-
-    @cached_property
-    def _passes(self) -> Mapping[str, int]:
+    def passes(self) -> Mapping[str, int]:
+        """Passes per answer, as measured here."""
         rows: Iterable[tuple[str, int]] = self.detectors.select("detector", "passes").drop_nulls().iter_rows()
         return dict(rows)
 
-    def _place(self, cell: Cell) -> tuple[int, str, int, str]:
-        order = {name: place for place, name in enumerate(self.datasets)}
-        last = len(order)
-        return order.get(cell.train, last), cell.train, order.get(cell.test, last), cell.test
+    @cached_property
+    def _values(self) -> Mapping[tuple[str, ...], Estimate]:
+        return _estimates(self.detectors, ("detector", "train", "test", "metric", "prevalence"))
+
+    @cached_property
+    def _differences(self) -> Mapping[tuple[str, ...], Estimate]:
+        table = self.differences.rename({"difference": "value"})
+        return _estimates(table, ("detector", "against", "train", "test", "metric", "prevalence"))
+
+    @cached_property
+    def control_values(self) -> Mapping[tuple[str, ...], Estimate]:
+        """Rows of controls.csv, by control, detector and dataset."""
+        return _estimates(self.controls.rename({"low": "ci_low", "high": "ci_high"}), ("control", "detector", "train"))
 
 
 def entry_of(detector: str) -> DetectorEntry:
@@ -250,72 +225,39 @@ def entry_of(detector: str) -> DetectorEntry:
     return DETECTORS.get(detector) or DetectorEntry(detector, "not in the catalogue", 0)
 
 
-def _width(found: Estimate) -> float:
-    return found.ci_high - found.ci_low if has_interval(found) else math.inf
+def mean_estimate(values: Sequence[Estimate], independent: bool) -> Estimate | None:
+    """The mean of estimates that err independently, or of those that may err together; None of none."""
+    if len(values) < 2:
+        return values[0] if values else None
+    mean = math.fsum(one.value for one in values) / len(values)
+    under, over = [one.value - one.ci_low for one in values], [one.ci_high - one.value for one in values]
+    low, high = (math.hypot(*ends) if independent else math.fsum(ends) for ends in (under, over))
+    method = f"mean of {'independent datasets' if independent else 'pairs of datasets that share answers'}"
+    return Estimate(mean, mean - low / len(values), mean + high / len(values), sum(one.n for one in values), method)
 
 
-def _estimates(
-    table: pl.DataFrame, keys: Sequence[str], numbers: Sequence[str], method: str
-) -> dict[tuple[str, ...], Estimate]:
+def _width(estimate: Estimate) -> float:
+    return estimate.ci_high - estimate.ci_low if has_interval(estimate) else math.inf
+
+
+def _estimates(table: pl.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...], Estimate]:
     """Rows that have a value, by their keys."""
-    found = {}
-    for row in table.select(*keys, *numbers, "n").iter_rows():
-        value, low, high = (math.nan if one is None else float(one) for one in row[len(keys) : -1])
-        if math.isfinite(value):
-            found[row[: len(keys)]] = Estimate(value, low, high, row[-1] or 0, method)
-    return found
+    estimates = {}
+    for *key, value, low, high, n in table.select(*keys, "value", "ci_low", "ci_high", "n").iter_rows():
+        low, high = (math.nan if end is None else float(end) for end in (low, high))
+        if value is not None and math.isfinite(value):
+            estimates[tuple(key)] = Estimate(float(value), low, high, n or 0, "bootstrap over groups")
+    return estimates
 
 
-def _table(path: Path, schema: Mapping[str, pl.DataType], *, required: bool = False) -> pl.DataFrame:
+def _read_table(path: Path, schema: Mapping[str, pl.DataType], *, required: bool = False) -> pl.DataFrame:
     if not path.is_file():
         if required:
             raise UserError(f"{path} is missing; a folder that `anchorscope detect` wrote has it. Run it again.")
         return empty(schema)
     try:
         table = pl.read_csv(path, schema_overrides=dict(schema), infer_schema_length=0)
+        return table.select(list(schema))
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} cannot be read: {reason}. Run `anchorscope detect` again.") from error
-    missing = [name for name in schema if name not in table.columns]
-    if missing:
-        raise UserError(
-            f"{path} has no column {missing[0]!r}; found: {', '.join(table.columns)}. Run `anchorscope detect` again."
-        )
-    return table.select(list(schema))
-
-
-def mean_of_datasets(found: Sequence[Estimate]) -> Estimate | None:
-    """The mean of independent estimates; None of none."""
-    return _mean(found, lambda sizes: math.hypot(*sizes) / len(sizes), "mean of the datasets, ends as of independent")
-
-
-def mean_of_cells(found: Sequence[Estimate]) -> Estimate | None:
-    """The mean of estimates that may err together; None of none."""
-    return _mean(found, lambda sizes: math.fsum(sizes) / len(sizes), "mean of the cells, ends as of dependent")
-
-
-def mean_difference(
-    results: DetectionResults, detector: str, against: str, cells: Iterable[Cell], *, independent: bool = True
-) -> Estimate | None:
-    """`detector` minus `against` in the mean over the cells that have both."""
-    each = [one for cell in cells if (one := results.difference(detector, against, cell)) is not None]
-    return (mean_of_datasets if independent else mean_of_cells)(each)
-
-
-def mean_value(
-    results: DetectionResults, detector: str, cells: Iterable[Cell], *, independent: bool = True
-) -> Estimate | None:
-    """The AUROC of a detector in the mean over the cells that have it."""
-    each = [one for cell in cells if (one := results.value(detector, cell)) is not None]
-    return (mean_of_datasets if independent else mean_of_cells)(each)
-
-
-def _mean(found: Sequence[Estimate], combined: Callable[[Sequence[float]], float], method: str) -> Estimate | None:
-    if not found:
-        return None
-    if len(found) == 1:
-        return found[0]
-    value = math.fsum(one.value for one in found) / len(found)
-    under = combined([one.value - one.ci_low for one in found])
-    over = combined([one.ci_high - one.value for one in found])
-    return Estimate(value, value - under, value + over, sum(one.n for one in found), method)

@@ -8,4 +8,4 @@ const scrollWatcher = new ResizeObserver((entries) => {
     else target.removeAttribute("tabindex");
   }
 });
-for (const part of document.querySelectorAll(".scroll, pre")) scrollWatcher.observe(part);
+for (const part of document.querySelectorAll(".scroll, pre, .plate")) scrollWatcher.observe(part);

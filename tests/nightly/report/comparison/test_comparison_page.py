@@ -1,6 +1,5 @@
 """The page of a comparison: what it says follows from the runs, and nobody's text becomes its code."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,10 @@ import pytest
 
 from anchorscope.progress import Silent
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.compared import Compared, Flag
+from anchorscope.report.comparison.compared import Compared, Difference
 from anchorscope.report.comparison.comparison_page import (
     comparison_card,
-    comparison_data,
     controls_table,
-    groups_table,
-    models_table,
     runs_table,
     setting_words,
     trends_table,
@@ -46,7 +42,10 @@ def run(
 def compared() -> Compared:
     """Two runs with all that there is, of which the larger one fails a control."""
     large = run("Large", 0.7, parameters=10**9, datasets=("popqa",), random=0.5)
-    flags = (Flag("seed: 0 in Small; 1 in Large", "drawn anew", False), Flag("site: a in Small", "elsewhere", True))
+    flags = (
+        Difference("seed", False, {}, "seed: 0 in Small; 1 in Large", "drawn again"),
+        Difference("site", True, {}, "site: a in Small", "elsewhere"),
+    )
     return Compared((run(), large), ("a", "b"), flags=flags, command="anchorscope compare 'my a' b --out both")
 
 
@@ -73,7 +72,7 @@ def test_the_page_runs_its_own_script_and_loads_nothing(pages: dict[str, str]) -
 
 def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None:
     odd = run(MARKUP, 0.4, datasets=("popqa",), random=0.5)
-    folders, flag = (MARKUP, "b"), Flag(MARKUP, MARKUP, True)
+    folders, flag = (MARKUP, "b"), Difference(MARKUP, True, {}, MARKUP, MARKUP)
     pages = written(replace(compared, runs=(odd, compared.runs[1]), folders=folders, flags=(flag,)), tmp_path, True)
     for page in pages.values():
         assert "<img" not in page.replace('<img alt="', "")
@@ -104,30 +103,19 @@ def test_inconclusive_controls_are_not_called_passed(compared: Compared) -> None
     assert controls_table(alone, readings).rows
 
 
-def test_tables_have_a_row_for_every_run_and_dataset(compared: Compared) -> None:
-    readings = {one.model: read(one) for one in compared.runs}
-    assert [row[:2] for row in models_table(compared).rows] == [("Small", "a"), ("Large", "b")]
-    for table in (groups_table(compared), runs_table(compared, readings)):
-        assert [row[:2] for row in table.rows] == [("PopQA", "Small"), ("PopQA", "Large"), ("NQ", "Small")]
-        assert {len(row) for row in table.rows} == {len(table.head)}
-    assert groups_table(compared).rows[0][6] == "−52.0 [−54.5, −49.5]"
-    assert runs_table(compared, readings).rows[1][4] == "70% [67, 73]"
-    old = replace(compared, runs=(model_findings("Old", datasets=("popqa",)),))
-    assert runs_table(old, {"Old": read(old.runs[0])}).rows[0][4] == "–"
+def test_the_table_has_a_row_for_every_run_and_dataset(compared: Compared) -> None:
+    table = runs_table(compared, {one.model: read(one) for one in compared.runs})
+    assert [row[:3] for row in table.rows] == [("PopQA", "Small", "a"), ("PopQA", "Large", "b"), ("NQ", "Small", "a")]
+    assert {len(row) for row in table.rows} == {len(table.head)}
+    assert table.rows[1][5] == "70% [67, 73]"
+    old = Compared((model_findings("Old", datasets=("popqa",)),), ("old",))
+    assert runs_table(old, {"Old": read(old.runs[0])}).rows[0][5] == "–"
 
 
-def test_trends_have_a_column_per_run(compared: Compared) -> None:
-    table = trends_table([one for one in read_across(compared.runs) if one.assignment is None])
-    assert table.head[-2:] == ("Small", "Large")
-    assert table.rows[0] == (
-        "PopQA",
-        "What needs question and answer together",
-        "yes",
-        "0.30 [0.26, 0.34]",
-        "share of the evidence",
-        "0.40 [0.37, 0.43]",
-        "0.70 [0.67, 0.73]",
-    )
+def test_trends_show_the_number_of_every_run(compared: Compared) -> None:
+    check, numbers, verdict = trends_table(read_across(compared.runs)).rows[0]
+    assert (check, verdict) == ("PopQA: what needs question and answer together", "yes")
+    assert "change 0.30 [0.26, 0.34]: 40% for Small (100\u00a0M), 70% for Large (1.0\u00a0B)" in numbers
     assert trends_table([]).rows == ()
 
 
@@ -138,27 +126,3 @@ def test_the_same_model_twice_is_not_called_another(compared: Compared) -> None:
     assert setting_words(replace(same, flags=compared.flags)).endswith(
         "The model is the same; the runs differ in 2 things."
     )
-
-
-def _options(chart: dict, name: str) -> list[str]:
-    [menu] = [menu for menu in chart["menus"] if menu["name"] == name]
-    return [value for value, *_ in menu["options"]]
-
-
-def test_the_menu_holds_what_all_runs_have(compared: Compared) -> None:
-    data = comparison_data(compared)
-    curves, shares = (data["views"][name] for name in ("compare-view", "compare-share"))
-    assert _options(curves, "rule") == ["plain", "corrected", "cross-fitted"]
-    assert _options(shares, "part") == ["together", "question", "answer", "either", "needs-question", "needs-answer"]
-    assert {menu["name"]: menu["start"] for menu in curves["menus"]} == {
-        "rule": "plain",
-        "truth": "all",
-        "site": "mlp",
-        "position": "final",
-        "cut": "knockout",
-    }
-    for chart in (curves, shares):
-        assert [panel["layers"] for panel in chart["panels"]] == [30, 30]
-        second = {chart["looks"][line[0]]["about"]["dataset"] for line in chart["panels"][1]["lines"]}
-        assert second == {"popqa"}
-    json.dumps(data, allow_nan=False)

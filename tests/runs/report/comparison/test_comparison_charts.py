@@ -7,8 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from anchorscope.report.charts.evidence_parts import PartBars
-from anchorscope.report.comparison.compared import Compared
-from anchorscope.report.comparison.run_panels import delta_p_charts
+from anchorscope.report.comparison.compared import Compared, DeltaPPanels
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
@@ -28,7 +27,7 @@ def compared() -> Compared:
 
 @pytest.fixture(scope="module")
 def figure(compared: Compared) -> Figure:
-    return delta_p_charts(compared)[0].plot()
+    return DeltaPPanels.from_compared(compared).plot()
 
 
 def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> None:
@@ -36,14 +35,14 @@ def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> Non
     controls = [line for line in lines if line.get_color() == CONTROL_GREY]
     assert (len(lines), len(controls)) == (16, 8)
     styles = dataset_styles(FOUR).values()
-    wanted = [(one.q_colour, "-") for one in styles] + [(one.a_colour, "--") for one in styles]
+    wanted = [(one.colour, stroke) for stroke in ("-", "--") for one in styles]
     shown = [(line.get_color(), line.get_linestyle()) for line in lines if line not in controls]
     assert sorted(shown) == sorted(wanted)
     assert len(figure.axes[0].collections) == 8
 
 
 def test_what_is_drawn_is_what_the_runs_have(compared: Compared) -> None:
-    chart = delta_p_charts(compared)[0]
+    chart = DeltaPPanels.from_compared(compared)
     for run in compared.runs:
         drawn = chart.data.filter(pl.col("run") == run.model)
         own = run.curves.filter((pl.col("assignment") == "plain") & (pl.col("variant") == "all"))
@@ -54,12 +53,12 @@ def test_what_is_drawn_is_what_the_runs_have(compared: Compared) -> None:
 
 def test_relative_depth_runs_from_nought_to_one(compared: Compared) -> None:
     relative = replace(compared, relative_depth=True)
-    for chart in delta_p_charts(relative):
-        assert (chart.data["relative_depth"].min(), chart.data["relative_depth"].max()) == (0.0, 1.0)
-        axes = chart.plot().axes
-        assert [one.get_xlabel() for one in axes] == ["Relative depth"] * 3
-        assert len({one.get_xlim() for one in axes}) == 1
-        assert {line.get_xdata()[-1] for line in axes[0].lines if len(line.get_xdata()) == 30} == {1.0}
+    chart = DeltaPPanels.from_compared(relative)
+    assert (chart.data["relative_depth"].min(), chart.data["relative_depth"].max()) == (0.0, 1.0)
+    axes = chart.plot().axes
+    assert [one.get_xlabel() for one in axes] == ["Relative depth"] * 3
+    assert len({one.get_xlim() for one in axes}) == 1
+    assert {line.get_xdata()[-1] for line in axes[0].lines if len(line.get_xdata()) == 30} == {1.0}
 
 
 def test_every_run_and_dataset_with_parts_has_a_bar(compared: Compared) -> None:
