@@ -24,7 +24,7 @@ from anchorscope.detectors.features import CLEAN, CONFIDENCE
 from anchorscope.detectors.fitted import LinearProbe, WeightedSum
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.engine.sequences import SITES
-from anchorscope.execute.executor import run_states
+from anchorscope.execute.run_passes import run_states
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import choose_device, choose_dtype
 from anchorscope.models.loading import load as load_model

@@ -56,6 +56,8 @@ class DetectorEntry:
     """Whether it can be saved and score new answers; others can only be compared."""
     runs: tuple[str, ...] = ()
     """Runs beside the clean one whose states it reads: without them it can't be fitted."""
+    sites: tuple[str, ...] = ()
+    """Sites of the clean run that it reads beside the headline's."""
     columns: tuple[str, ...] = ()
     """Plain numbers per answer without which it can't be fitted (log-probabilities, samples, P(True))."""
 
@@ -202,14 +204,28 @@ def boost_name(part: str, alpha: float) -> str:
     return f"boost-{part}-{alpha:g}"
 
 
+EXACT_TOKEN = "exact-token"
+"""Clean states at the position `answer_end`, as detectors name them where another position is the headline's."""
 _LOG_PROBS = ("log_prob_mean",)
 _BOOSTED = (KNOCKOUT, *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS))
 _DETECTORS = (
     DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0, columns=_LOG_PROBS),
     DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
-    DetectorEntry("mass-mean", "difference of the class means, whitened", 1),
-    DetectorEntry("mlp", "a network of two hidden layers on one layer's state", 1),
-    DetectorEntry("ensemble", "probes of all layers and sites, stacked", 1),
+    DetectorEntry("residual-probe", "one linear probe on the residual stream", 1, sites=("residual",)),
+    DetectorEntry(
+        EXACT_TOKEN + "-probe", "a probe at the last token of the answer's entity", 1, saved=False, runs=(EXACT_TOKEN,)
+    ),
+    DetectorEntry(
+        "question-orthogonal", "a probe on the part of the state that the question lacks", 1, runs=("question-only",)
+    ),
+    DetectorEntry(
+        "semantic-entropy-probe",
+        "a probe that reads from the state how far sampled answers would differ; learns without labels",
+        1,
+        columns=("semantic_entropy_10",),
+    ),
+    DetectorEntry("saplma", "SAPLMA: a network of three hidden layers on one layer's state", 1),
+    DetectorEntry("ensemble", "probes of all layers, at the headline site and in the residual stream, stacked", 1),
     DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
     DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1, runs=(KNOCKOUT,)),
     DetectorEntry("pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, runs=_BOOSTED),

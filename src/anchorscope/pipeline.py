@@ -45,6 +45,7 @@ Pass, Fit, Table = (
 _QUESTIONS = ("columns", "limit", "yes_no", "on_bad_row", "seed", "is_shape")
 _LABELS = ("balance", "group_by", "max_per_class", "seed", "grader")
 _ITEMS = ("labels", "tokens", MODEL)
+_REWRITTEN = (*_ITEMS, "clean-states", "before-answer")
 _CUTS = ("edges", "seed", "random_cuts", "positions")
 _HEADLINE = ("positions", "headline")
 _FITS = ("folds", "seed", "fit_device")
@@ -61,8 +62,13 @@ def steps_of(recipe: Recipe) -> list[Step]:
     """The steps of every dataset, each after those that it needs: name, needs, options, and what makes it."""
     knockout, *others = [_effects(name) for name in recipe.evidence if of_experiments([name])]
     effect_names = [step.name for step in (knockout, *others)]
-    weights = ("evidence-random-weights",) if recipe.random_weights else ()
-    sources = ("source-terms",) if "sources" in recipe.evidence else ()
+    controls = {
+        "evidence-random-weights": recipe.random_weights,
+        "evidence-resample": "patching" in recipe.evidence,
+        "evidence-paraphrase": "wordings" in recipe.evidence,
+        "source-terms": "sources" in recipe.evidence,
+    }
+    further = tuple(name for name, is_asked in controls.items() if is_asked)
     formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
@@ -79,14 +85,18 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 3, True),
         Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True),
         *others,
-        Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms),
+        Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms, epoch=2),
         Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
         Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),
         Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, large=True),
         Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
-        Pass("evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms),
+        Pass(
+            "evidence-random-weights", _ITEMS, ("edges", "directions", *_FITS, *_HEADLINE), make.random_weight_terms, 2
+        ),
+        Pass("evidence-resample", _REWRITTEN, ("directions", *_FITS, *_HEADLINE), make.resample_terms),
+        Pass("evidence-paraphrase", _REWRITTEN, ("directions", *_FITS, *_HEADLINE), make.paraphrase_terms),
         Pass("source-terms", _SOURCES, ("edges", "directions", "parts", *_FITS, *_HEADLINE), make.source_terms),
-        Table("evidence-parts", (*_EVIDENCE, *weights, *sources), _TABLES, make.part_tables),
+        Table("evidence-parts", (*_EVIDENCE, *further), _TABLES, make.part_tables),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
             "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 2
@@ -96,14 +106,13 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, epoch=2),
     ]
     optional = {
-        "evidence-random-weights": recipe.random_weights,
-        "source-terms": bool(sources),
+        **controls,
         "detection-samples": "detection" in recipe.keep,
         "detection-columns": "detection" in recipe.keep,
         "detection-states": "detection" in recipe.keep,
     }
     for experiment in chosen_experiments(recipe.evidence):
-        measured = sources if experiment.name == "sources" else ()
+        measured = ("source-terms",) if experiment.name == "sources" else ()
         name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL, *measured)
         libraries = (*TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
         table.append(Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), epoch=2, libraries=libraries))
@@ -214,6 +223,8 @@ def _results(datasets: Sequence[DatasetRun]) -> tuple[list[DatasetResult], list[
             refusals.append(error)
             continue
         missing = run.missing()
+        if any(step.name == "probes" for step in missing):
+            run.splits  # noqa: B018 - too few groups are refused before anything slow
         if any(step.large for step in missing):
             run.check_room()
         needed = {need for step in missing if not step.large for need in step.needs}

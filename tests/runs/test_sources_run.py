@@ -84,14 +84,13 @@ def test_every_source_has_its_rows_and_the_pair_sums_to_one(out: Path) -> None:
 
 def test_the_page_begins_with_the_passage_and_lists_what_ignored_it(out: Path) -> None:
     sentence = json.loads((out / "answer.json").read_text())["sentence"]
-    assert "of the evidence needs the passage; " in sentence
-    assert f"of {N} answers ignored it." in sentence
     page = (out / "report.html").read_text()
     assert "Sources: passage, thinking, memory" in page
     assert "Answers that ignored their source" in page
     items = pl.read_parquet(out / "experiment_items.parquet").filter(pl.col("quantity") == "context_used")
     ignored = items.filter((pl.col("variant") == "context") & (pl.col("value") < 0.1)).height
-    assert f"; {ignored} of {N} answers" in sentence
+    # A model that was never trained has too little evidence to divide: no share is quoted.
+    assert sentence.startswith(f"{ignored} of {N} answers ignored the passage. Inconclusive: ")
 
 
 def test_the_items_of_a_run_bring_their_sources(out: Path) -> None:

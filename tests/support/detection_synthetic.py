@@ -20,8 +20,11 @@ FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 TRUTH = {
     "confidence": 0.80,
     "probe": 0.82,
-    "mass-mean": 0.79,
-    "mlp": 0.82,
+    "residual-probe": 0.815,
+    "exact-token-probe": 0.79,
+    "question-orthogonal": 0.80,
+    "semantic-entropy-probe": 0.78,
+    "saplma": 0.82,
     "ensemble": 0.825,
     "probe+confidence": 0.86,
     "mop": 0.822,

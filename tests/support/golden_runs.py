@@ -51,7 +51,7 @@ _SMALL = {
 _ASKED = 80
 """Questions of a dataset; 60 have to be left after balancing."""
 _DETECTORS = (
-    "confidence,probe,probe+confidence,words,p-true,semantic-entropy-5,mass-mean,counterfactual,mop,mop-random-gate,"
+    "confidence,probe,probe+confidence,words,p-true,semantic-entropy-5,saplma,counterfactual,mop,mop-random-gate,"
     "pr-attention,auto"
 )
 

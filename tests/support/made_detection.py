@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from anchorscope.catalogue import boost_name
+from anchorscope.catalogue import EXACT_TOKEN, boost_name
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
@@ -16,6 +16,7 @@ RUNS = (
     "random",
     "question-only",
     "answer-only",
+    EXACT_TOKEN,
     "random-weights",
     *(boost_name(side, alpha) for side in ("question", "answer") for alpha in (1.0, 3.0)),
 )

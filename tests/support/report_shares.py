@@ -30,6 +30,8 @@ class World:
     permuted: float = 0.0
     floor: float = 0.03
     random_weights: float | None = None
+    paraphrase: float | None = None
+    resample: float | None = None
     moved: float = 0.95
     """How far the random cut moves states, over the knockout."""
     half: float = 0.06
@@ -60,9 +62,8 @@ class World:
             ("random", "needs-question"): self.random,
             ("permuted", "needs-question"): self.permuted,
         }
-        if self.random_weights is not None:
-            shares["random-weights", "needs-question"] = self.random_weights
-        return shares
+        further = {"random-weights": self.random_weights, "paraphrase": self.paraphrase, "resample": self.resample}
+        return shares | {(name, "needs-question"): share for name, share in further.items() if share is not None}
 
 
 def rise_and_fall(layers: int = LAYERS) -> np.ndarray:

@@ -1,17 +1,26 @@
-"""`auto`: probes stacked with confidence, if that beats confidence on domains left out of training; else confidence.
+"""`auto`: the best stack near the training data, and away from it what held up on domains left out of training.
 
-Domains are datasets, or relations within one. Layers, strengths and stacking weights are fitted so that every item is
-scored by fits that never saw its domain, which is what happens on other data. A candidate replaces confidence only if
-its gain there exceeds 1.64 standard errors; so where a probe does not transfer, `auto` is confidence. A state unlike
-all training states is left to confidence, too.
+Domains are datasets, relations within one, or clusters of alike states where a dataset has no relations. Candidates are
+confidence, and probes stacked with it. Each is fitted twice: with ordinary inner folds, as in use on questions like
+those of training; and with inner folds that leave out whole domains, as on other data.
+
+- Near the training states the candidate with the highest AUC over ordinary folds is used.
+- Away from them confidence is used, or the mean of its log-odds and a candidate's, if that beats confidence on
+  left-out domains by 1.64 standard errors.
+- "Near" is a border in distance to the nearest training states: half-way between the medians of training answers whose
+  domain is there and whose domain is left out. It is drawn closer until the whole loses at most `REGRET` of AUC to
+  confidence on left-out domains; where no border does that, nothing is near.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
 from anchorscope.detectors.data import TrainingData
@@ -38,67 +47,147 @@ from anchorscope.detectors.training import INNER_FOLDS, Stacked, Training, calib
 
 NO_REGRET = 1.64
 """Standard errors by which a candidate must beat confidence on left-out domains."""
-BETTER = 1.0
-"""Standard errors by which a later candidate must beat the one that has beaten confidence."""
+REGRET = 0.005
+"""AUC that the whole may lose to confidence on left-out domains."""
+BORDERS = (1.0, 0.5, 0.25)
+"""Shares of the training answers within the half-way distance that lie inside the border, the widest first."""
+CLUSTERS = 8
+"""Domains that are made of states where the data name none."""
 
 
 def fit_auto(
     data: TrainingData, groups: Int[np.ndarray, " item"], domains: Sequence[str]
 ) -> tuple[DetectorFit, list[str]]:
-    """The chosen detector within the training range, confidence outside; and the name of each training set's choice.
+    """`auto`, and what each training set chose, as `NEAR, elsewhere AWAY`.
 
     Without log-probabilities the single probe takes the place of confidence.
     """
-    codes = np.unique(np.asarray(domains, dtype=str), return_inverse=True)[1]
-    left_out = data.with_training(data.training.leaving_out(codes))
-    if data.confidence:
-        candidates = {
-            "confidence": fit_columns(left_out, data.confidence),
-            "probe+confidence": fit_probe_confidence(left_out),
-            "ensemble+confidence": fit_ensemble(left_out, with_confidence=True),
-        }
-    else:
-        candidates = {"probe": fit_probe(left_out), "ensemble": fit_ensemble(left_out)}
-    names, fits = list(candidates), list(candidates.values())
-    chosen = choose([fit.scores for fit in fits], left_out.training, codes)
-    scaled = [calibrated(fit.scores, left_out.training) for fit in fits]
-    outside, ranges = _ranges(left_out, groups)
-    rows = torch.arange(data.training.n_sets, device=data.device)
-    own = torch.stack([scale.scores for scale in scaled])[chosen.to(data.device), rows]
-    share = torch.sigmoid(outside.double())
-    scores = (1 - share) * own + share * scaled[0].scores
+    codes = domain_codes(data, domains)
+    own, left_out = Candidates.fit(data), Candidates.fit(data.with_training(data.training.leaving_out(codes)))
+    near = data.training.inner_auc(own.scores).argmax(0).cpu()
+    away = choose(left_out.shrunk, left_out.data.training, codes)
+    ranges = _Ranges(data, groups, codes)
+    border = _draw_borders(left_out, near, away, ranges, codes)
+    share = torch.sigmoid(ranges.outside(ranges.distance, border))
+    scores = (1 - share) * _take(own.scores, near) + share * _take(left_out.shrunk, away)
 
     def build(number: int) -> Fitted:
-        place = int(chosen[number])
-        base = _scaled(fits[0], scaled[0], number)
-        return base if place == 0 else WithFallback(_scaled(fits[place], scaled[place], number), base, ranges(number))
+        elsewhere = left_out.build_shrunk(int(away[number]), number)
+        if not np.isfinite(border[number]):
+            return elsewhere
+        return WithFallback(
+            own.build(int(near[number]), number), elsewhere, ranges.build(number, float(border[number]))
+        )
 
-    return DetectorFit(scores.float(), build), [names[int(place)] for place in chosen]
+    names = [
+        own.names[int(away[number])]
+        if not np.isfinite(border[number])
+        else f"{own.names[int(near[number])]}, elsewhere {own.names[int(away[number])]}"
+        for number in range(data.training.n_sets)
+    ]
+    return DetectorFit(scores.float(), build), names
 
 
-def _scaled(fit: DetectorFit, scale: Stacked, number: int) -> Fitted:
-    assert fit.build is not None, "a candidate can be used"
-    slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
-    return WeightedSum((fit.build(number),), (slope,), (), (), bias)
+@dataclass(frozen=True)
+class Candidates:
+    """Detectors to choose from, over the same training sets; the first is the one that is kept if none is better."""
+
+    data: TrainingData
+    names: tuple[str, ...]
+    fits: tuple[DetectorFit, ...]
+    scaled: tuple[Stacked, ...]
+    """Calibrated, so that they can be mixed."""
+
+    @classmethod
+    def fit(cls, data: TrainingData) -> "Candidates":
+        """Confidence, and probes of one or of all layers with it."""
+        if data.confidence:
+            fits = {
+                "confidence": fit_columns(data, data.confidence),
+                "probe+confidence": fit_probe_confidence(data),
+                "ensemble+confidence": fit_ensemble(data, with_confidence=True),
+            }
+        else:
+            fits = {"probe": fit_probe(data), "ensemble": fit_ensemble(data)}
+        scaled = tuple(calibrated(fit.scores, data.training) for fit in fits.values())
+        return cls(data, tuple(fits), tuple(fits.values()), scaled)
+
+    @cached_property
+    def scores(self) -> Float[Tensor, "candidate set item"]:
+        """Calibrated log-odds."""
+        return torch.stack([scale.scores for scale in self.scaled])
+
+    @cached_property
+    def shrunk(self) -> Float[Tensor, "candidate set item"]:
+        """Half-way to the first candidate: what is used away from the training data."""
+        return (self.scores + self.scores[:1]) / 2
+
+    def build(self, candidate: int, number: int) -> Fitted:
+        """A candidate of one training set, as it is used."""
+        build, scale = self.fits[candidate].build, self.scaled[candidate]
+        assert build is not None, "a candidate can be used"
+        slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
+        return WeightedSum((build(number),), (slope,), (), (), bias)
+
+    def build_shrunk(self, candidate: int, number: int) -> Fitted:
+        """The same, half-way to the first candidate."""
+        if candidate == 0:
+            return self.build(0, number)
+        return WeightedSum((self.build(0, number), self.build(candidate, number)), (0.5, 0.5), (), (), 0.0)
+
+
+def _take(scores: Float[Tensor, "candidate set item"], chosen: Int[Tensor, " set"]) -> Float[Tensor, "set item"]:
+    """Log-odds of each training set's own candidate."""
+    return scores[chosen.to(scores.device), torch.arange(len(chosen), device=scores.device)]
+
+
+def domain_codes(data: TrainingData, domains: Sequence[str]) -> Int[np.ndarray, " item"]:
+    """A number per item; where the data have fewer than three domains, those of clusters of alike states."""
+    names, codes = np.unique(np.asarray(domains, dtype=str), return_inverse=True)
+    if len(names) >= INNER_FOLDS:
+        return codes
+    middle = data.clean[len(data.layers) // 2].double().cpu().numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # equal states make fewer clusters
+        return kmeans2(middle[:, :DIRECTIONS], min(CLUSTERS, len(middle)), minit="++", seed=0)[1].astype(np.int64)
 
 
 def choose(
-    candidates: Sequence[Float[Tensor, "set item"]], training: Training, domains: Int[np.ndarray, " item"]
+    candidates: Float[Tensor, "candidate set item"], training: Training, domains: Int[np.ndarray, " item"]
 ) -> Int[Tensor, " set"]:
-    """The candidate of each training set; the first is the one that is kept if none is better."""
-    placed = [placements(scores, training).cpu().numpy() for scores in candidates]
+    """Of the candidates that beat the first one by enough, each training set's best; else the first."""
+    placed = np.stack([placements(scores, training).cpu().numpy() for scores in candidates])
     chosen = torch.zeros(training.n_sets, dtype=torch.long)
     for number, members in enumerate(training.members):
-        own = [scores[number, members] for scores in placed]
         labels, parts = training.labels[number, members], domains[members]
-        now = 0
-        for place in range(1, len(own)):
-            gain, error = compare(own[place] - own[0], labels, parts)
-            further, error_now = compare(own[place] - own[now], labels, parts)
-            if gain > NO_REGRET * error and (now == 0 or further > BETTER * error_now):
-                now = place
-        chosen[number] = now
+        gains = [compare(apart, labels, parts) for apart in (placed - placed[0])[1:, number, members]]
+        enough = [gain if gain > NO_REGRET * error else 0.0 for gain, error in gains]
+        chosen[number] = int(np.argmax([0.0, *enough]))
     return chosen
+
+
+def _draw_borders(
+    left_out: Candidates,
+    near: Int[Tensor, " set"],
+    away: Int[Tensor, " set"],
+    ranges: "_Ranges",
+    domains: Int[np.ndarray, " item"],
+) -> Float[np.ndarray, " set"]:
+    """The widest border of each training set that costs left-out domains nothing; −∞ where each costs something."""
+    training = left_out.data.training
+    stack, fallback = _take(left_out.scores, near), _take(left_out.shrunk, away)
+    reference = placements(left_out.scores[0], training).cpu().numpy()
+    border = np.full(training.n_sets, -np.inf)
+    for inside in reversed(BORDERS):
+        limit = ranges.borders(inside)
+        share = torch.sigmoid(ranges.outside(ranges.distance_elsewhere, limit))
+        mixed = placements((1 - share) * stack + share * fallback, training).cpu().numpy()
+        for number, members in enumerate(training.members):
+            apart = (mixed - reference)[number, members]
+            gain, _ = compare(apart, training.labels[number, members], domains[members])
+            if gain >= -REGRET:
+                border[number] = limit[number]
+    return border
 
 
 def placements(scores: Float[Tensor, "set item"], training: Training) -> Float[Tensor, "set item"]:
@@ -132,52 +221,75 @@ def compare(
     return float(gain), float(max(over_items, over_domains))
 
 
-def _ranges(data: TrainingData, groups: Int[np.ndarray, " item"]) -> "tuple[Float[Tensor, 'set item'], _Ranges]":
-    """How far outside the training range each item lies, for every set; and the range of any one set.
+@dataclass(frozen=True)
+class _Ranges:
+    """How far every item lies from the members of each training set, at the set's best layer.
 
     Directions and deviations are those of all items, labels unseen; neighbours are the set's own members.
     """
-    width = max(1, min(DIRECTIONS, data.features.n_items // 4, data.n_directions))
-    outside = torch.empty_like(data.log_odds)
-    limits = torch.empty(data.training.n_sets)
-    coordinates = {}
-    for place in np.unique(data.best).tolist():
-        states = data.clean[place][:, :width].double()
-        coordinates[place] = states / states.std(dim=0).clamp(min=1e-9)
-        apart = torch.cdist(coordinates[place], coordinates[place])
-        same = torch.as_tensor(groups[:, None] == groups[None]).to(apart.device)
-        apart = apart.masked_fill(same, torch.inf)
-        for number in np.flatnonzero(data.best == place).tolist():
-            members = torch.from_numpy(data.training.members[number]).to(apart.device)
-            nearest = apart[:, members].topk(min(NEIGHBOURS, int(members.sum()) - 1), largest=False).values
-            distance = torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1).nan_to_num(nan=torch.inf)
-            limit = distance[members].quantile(1 - BEYOND)
-            limits[number] = limit
-            outside[number] = ((distance - limit) / (SOFT * limit.clamp(min=1e-12))).float()
-    return outside, _Ranges(data, coordinates, limits.tolist())
-
-
-@dataclass(frozen=True)
-class _Ranges:
-    """The training ranges of all sets."""
 
     data: TrainingData
-    coordinates: dict[int, Float[Tensor, "item direction"]]
-    """By the layer's place."""
-    limit: list[float]
+    groups: Int[np.ndarray, " item"]
+    domains: Int[np.ndarray, " item"]
 
-    def __call__(self, number: int) -> TrainingRange:
+    @cached_property
+    def coordinates(self) -> dict[int, Float[Tensor, "item direction"]]:
+        """States along the leading directions, each of deviation one; by the layer's place."""
+        width = max(1, min(DIRECTIONS, self.data.features.n_items // 4, self.data.n_directions))
+        found = {place: self.data.clean[place][:, :width].double() for place in np.unique(self.data.best).tolist()}
+        return {place: states / states.std(dim=0).clamp(min=1e-9) for place, states in found.items()}
+
+    @cached_property
+    def distance(self) -> Float[Tensor, "set item"]:
+        """To members of other groups."""
+        return self._distances(self.groups[:, None] == self.groups[None])
+
+    @cached_property
+    def distance_elsewhere(self) -> Float[Tensor, "set item"]:
+        """To members of other domains: what it would be, were the item's own domain not in the training data."""
+        same = self.domains[:, None] == self.domains[None]
+        return self._distances(same | (self.groups[:, None] == self.groups[None]))
+
+    def _distances(self, apart_from: Bool[np.ndarray, "item item"]) -> Float[Tensor, "set item"]:
+        training, found = self.data.training, torch.empty(self.data.log_odds.shape, dtype=torch.double)
+        for place, states in self.coordinates.items():
+            apart = torch.cdist(states, states).masked_fill(torch.from_numpy(apart_from).to(states.device), torch.inf)
+            for number in np.flatnonzero(self.data.best == place).tolist():
+                members = torch.from_numpy(training.members[number]).to(apart.device)
+                nearest = apart[:, members].topk(min(NEIGHBOURS, int(members.sum()) - 1), largest=False).values
+                mean = torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1)
+                found[number] = mean.nan_to_num(nan=torch.inf).cpu()
+        return found.to(self.data.device)
+
+    def borders(self, inside: float) -> Float[np.ndarray, " set"]:
+        """The distance within which that share of each set's members lie that are nearer than half-way."""
+        found = []
+        sets = (self.distance.cpu().numpy(), self.distance_elsewhere.cpu().numpy(), self.data.training.members)
+        for distance, elsewhere, members in zip(*sets, strict=True):
+            half_way = (np.median(distance[members]) + np.median(elsewhere[members])) / 2
+            found.append(np.quantile(distance[members][distance[members] <= half_way], inside))
+        return np.array(found)
+
+    def outside(
+        self, distance: Float[Tensor, "set item"], border: Float[np.ndarray, " set"]
+    ) -> Float[Tensor, "set item"]:
+        """Log-odds of lying outside; infinite where a set has no border."""
+        ends = torch.from_numpy(border).to(distance.device)[:, None]
+        return torch.where(ends > -torch.inf, (distance - ends) / (SOFT * ends.clamp(min=1e-12)), torch.inf)
+
+    def build(self, number: int, border: float) -> TrainingRange:
         """The range of one set, on raw states."""
-        place = int(self.data.best[number])
+        place, directions = int(self.data.best[number]), self.data.directions
         known = self.coordinates[place].cpu()
-        width, directions = known.shape[1], self.data.directions
+        width = known.shape[1]
         spread = self.data.clean[place][:, :width].double().std(dim=0).clamp(min=1e-9).cpu()
         members = np.flatnonzero(self.data.training.members[number])
-        kept = members[np.linspace(0, len(members) - 1, min(len(members), MOST_STATES)).round().astype(int)]
+        remembered = members[np.linspace(0, len(members) - 1, min(len(members), MOST_STATES)).round().astype(int)]
         return TrainingRange(
             (CLEAN, self.data.site, self.data.layers[place]),
             (directions.weight[place, :width] / spread[:, None]).float(),
             (directions.offset[place, :width] / spread).float(),
-            known[torch.from_numpy(kept)].float(),
-            self.limit[number],
+            known[torch.from_numpy(remembered)].float(),
+            float(self.distance[number].cpu()[torch.from_numpy(members)].quantile(1 - BEYOND)),
+            border=border,
         )

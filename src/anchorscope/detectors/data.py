@@ -25,6 +25,9 @@ from anchorscope.probes.grid_search import STRENGTHS, weighted_auc
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import standardise
 
+RESIDUAL = "residual"
+"""The site that probes read beside the headline's."""
+
 
 @dataclass(frozen=True)
 class Bank:
@@ -151,9 +154,10 @@ class TrainingData:
 
     @cached_property
     def keys(self) -> tuple[StateKey, ...]:
-        """All clean states: the headline site's first, then those of the other sites."""
-        others = sorted(key for key in self.features.states if key[0] == CLEAN and key[1] != self.site)
-        return (*((CLEAN, self.site, layer) for layer in self.layers), *others)
+        """Clean states: the headline site's first, then the residual stream's."""
+        headline = [(CLEAN, self.site, layer) for layer in self.layers]
+        residual = sorted(key for key in self.features.states if key[:2] == (CLEAN, RESIDUAL))
+        return tuple(dict.fromkeys([*headline, *residual]))
 
     @cached_property
     def n_directions(self) -> int:

@@ -7,7 +7,7 @@ detectors see the same resamples, so that differences are paired.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -30,7 +30,7 @@ from anchorscope.detectors.training import (
     whole_set,
 )
 from anchorscope.stats.auc import auc
-from anchorscope.stats.detection_metrics import METRICS, all_metrics
+from anchorscope.stats.detection_metrics import METRICS, all_metrics, auroc_interval
 from anchorscope.stats.estimate import Estimate, group_weights, percentile_interval
 from anchorscope.stats.streams import stream
 
@@ -66,11 +66,13 @@ class Measured:
     value: float
     samples: Float[np.ndarray, " resample"]
     n: int
+    ends: tuple[float, float] | None = None
+    """Its interval, where that is not between percentiles of the resamples."""
 
     @property
     def estimate(self) -> Estimate:
         """With its interval."""
-        low, high = percentile_interval(self.samples)
+        low, high = self.ends or percentile_interval(self.samples)
         return Estimate(self.value, float(low), float(high), self.n, "bootstrap over groups and fold seeds")
 
     def __sub__(self, other: "Measured") -> "Measured":
@@ -108,8 +110,11 @@ class Judge:
             for name, found in self._of_seed(scored, seed, rows, only_auroc).items():
                 values.setdefault(name, []).append(float(found[0]))
                 samples.setdefault(name, np.empty(self.resamples))[mine] = found[1:]
-        n = len(self.labels)
-        return {name: Measured(float(np.mean(found)), samples[name], n) for name, found in values.items()}
+        measured = {
+            name: Measured(float(np.mean(found)), samples[name], len(self.labels)) for name, found in values.items()
+        }
+        auroc, spread = measured["auroc"], np.std(values["auroc"], ddof=1) if n_seeds > 1 else 0.0
+        return measured | {"auroc": replace(auroc, ends=auroc_interval(auroc.value, auroc.samples, float(spread)))}
 
     def spread(self, scored: Scored) -> float:
         """Standard deviation of the AUROC over the fold seeds."""

@@ -10,20 +10,23 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from anchorscope.catalogue import DETECTORS, KNOCKOUT, RANDOM, DetectorEntry
+from anchorscope.catalogue import DETECTORS, EXACT_TOKEN, KNOCKOUT, RANDOM, DetectorEntry
 from anchorscope.detectors.auto import fit_auto
 from anchorscope.detectors.data import TrainingData
+from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.pathway_detectors import CONSTANT_GATE, RANDOM_GATE, PathwayDetectors, fit_counterfactual
 from anchorscope.detectors.probe_detectors import (
     DetectorFit,
     fit_columns,
     fit_ensemble,
-    fit_mass_mean,
-    fit_network,
+    fit_entropy_probe,
     fit_other_run,
     fit_probe,
     fit_probe_confidence,
+    fit_question_orthogonal,
     fit_relation,
+    fit_saplma,
+    fit_site,
     fit_words,
 )
 from anchorscope.detectors.training import INNER_FOLDS
@@ -91,6 +94,9 @@ class DetectorFits:
     def missing(self, name: str) -> str | None:
         """Why a detector can't be fitted here; None where it can."""
         entry = DETECTORS[name]
+        for site in entry.sites:
+            if not any(key[:2] == (CLEAN, site) for key in self.data.features.states):
+                return f"clean states of the site {site!r} were not kept"
         for run in entry.runs:
             if not self.data.has(run):
                 return f"states of the run {run!r} were not kept"
@@ -117,8 +123,11 @@ class DetectorFits:
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "confidence": lambda fits: fit_columns(fits.data, fits.data.confidence),
     "probe": lambda fits: fit_probe(fits.data),
-    "mass-mean": lambda fits: fit_mass_mean(fits.data),
-    "mlp": lambda fits: fit_network(fits.data),
+    "residual-probe": lambda fits: fit_site(fits.data, "residual"),
+    "exact-token-probe": lambda fits: fit_other_run(fits.data, EXACT_TOKEN),
+    "question-orthogonal": lambda fits: fit_question_orthogonal(fits.data),
+    "semantic-entropy-probe": lambda fits: fit_entropy_probe(fits.data, "semantic_entropy_10"),
+    "saplma": lambda fits: fit_saplma(fits.data),
     "ensemble": lambda fits: fit_ensemble(fits.data),
     "probe+confidence": lambda fits: fit_probe_confidence(fits.data),
     "mop": lambda fits: fits.pathways.fit_mixture(),

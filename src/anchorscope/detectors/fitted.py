@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit, log_expit
 from torch import Tensor
 
-from anchorscope.detectors.features import CLEAN, Features, Needs, StateKey
+from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, Features, Needs, StateKey
 from anchorscope.errors import UserError
 from anchorscope.evidence_parts.principal import principal_directions
 
@@ -121,10 +121,37 @@ class LinearProbe:
         return {"weight": self.weight}, {"key": list(self.key), "bias": self.bias}
 
     @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "LinearProbe":
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> Self:
         """The probe of what was stored."""
         run, site, layer = values["key"]
         return cls((str(run), str(site), int(layer)), tensors["weight"], float(values["bias"]))
+
+
+@registered
+@dataclass(frozen=True)
+class QuestionOrthogonal(LinearProbe):
+    """A probe on a state without its part along the state before the answer begins."""
+
+    kind: ClassVar[str] = "question-orthogonal"
+
+    @property
+    def needs(self) -> Needs:
+        """Both states."""
+        return Needs(states=(self.key, (QUESTION_ONLY, *self.key[1:])))
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """That part times weight, plus bias."""
+        states = question_orthogonal(*(features.states[key] for key in self.needs.states))
+        return super().log_odds(Features(features.n_items, {self.key: states}, {}))
+
+
+def question_orthogonal(
+    states: Float[Tensor, "item d_model"], question: Float[Tensor, "item d_model"]
+) -> Float[Tensor, "item d_model"]:
+    """h − (h·q / q·q) q, in double precision."""
+    exact, along = states.double(), question.double().to(states.device)
+    share = (exact * along).sum(-1, keepdim=True) / along.square().sum(-1, keepdim=True).clamp(min=1e-12)
+    return exact - share * along
 
 
 @registered
@@ -291,13 +318,13 @@ def state_change(clean: Float[Tensor, "item d_model"], cut: Float[Tensor, "item 
 @registered
 @dataclass(frozen=True)
 class Network:
-    """Two hidden layers with ReLU on one state, which is first brought along its principal directions."""
+    """Hidden layers with ReLU on one state."""
 
     kind: ClassVar[str] = "network"
 
     key: StateKey
     weights: tuple[Tensor, ...]
-    """Of the three layers, [out, in]; the first acts on the raw state."""
+    """Of the layers, [out, in]; the first acts on the raw state."""
     biases: tuple[Tensor, ...]
 
     @property
@@ -323,7 +350,8 @@ class Network:
     def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Network":
         """The network of what was stored."""
         run, site, layer = values["key"]
-        weights, biases = (tuple(tensors[f"{name}.{place}"] for place in range(3)) for name in ("weight", "bias"))
+        n = len(tensors) // 2
+        weights, biases = (tuple(tensors[f"{name}.{place}"] for place in range(n)) for name in ("weight", "bias"))
         return cls((str(run), str(site), int(layer)), weights, biases)
 
 
@@ -357,6 +385,8 @@ class TrainingRange:
     """The largest distance that is still like training."""
     longest: int | None = None
     """Tokens of the longest prompt with its answer in training; None where nobody counted."""
+    border: float | None = None
+    """The distance from which on a fallback takes over; None where that is the limit."""
 
     @classmethod
     def fit(
@@ -399,9 +429,9 @@ class TrainingRange:
         return neighbour_distances(along, self.known.double().to(device)).cpu().numpy()
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """Above zero beyond the limit."""
-        distance = self.distance_of(features.states[self.key])
-        return (distance - self.limit) / (SOFT * max(self.limit, 1e-12))
+        """Above zero beyond the border."""
+        border = self.limit if self.border is None else self.border
+        return (self.distance_of(features.states[self.key]) - border) / (SOFT * max(border, 1e-12))
 
     def is_outside(self, features: Features) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which items lie beyond the limit; a state that is no number always does."""
@@ -410,7 +440,7 @@ class TrainingRange:
     def stored(self) -> Stored:
         """Its tensors, and plain values beside them."""
         tensors = {"weight": self.weight, "offset": self.offset, "known": self.known}
-        return tensors, {"key": list(self.key), "limit": self.limit, "longest": self.longest}
+        return tensors, {"key": list(self.key), "limit": self.limit, "longest": self.longest, "border": self.border}
 
     @classmethod
     def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "TrainingRange":
@@ -424,6 +454,7 @@ class TrainingRange:
             tensors["known"],
             float(values["limit"]),
             longest,
+            None if values.get("border") is None else float(values["border"]),
         )
 
 

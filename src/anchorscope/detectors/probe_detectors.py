@@ -5,7 +5,7 @@ for every training set, and the fitted detector of any one set.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,18 +15,23 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from anchorscope.detectors.data import BestLayerFits, TrainingData, fit_bank
-from anchorscope.detectors.features import CLEAN
-from anchorscope.detectors.fitted import Fitted, Network, WeightedSum
+from anchorscope.detectors.data import TrainingData, fit_bank
+from anchorscope.detectors.features import CLEAN, QUESTION_ONLY
+from anchorscope.detectors.fitted import (
+    Fitted,
+    LinearProbe,
+    Network,
+    QuestionOrthogonal,
+    WeightedSum,
+    question_orthogonal,
+)
 from anchorscope.detectors.training import FITS, INNER_FOLDS, Stacked, Training, fit_stack
 from anchorscope.evidence.scores import fit_logistic
 
-SIZES = ((16, 8), (64, 16))
-"""Hidden units of the network's two layers, to choose from."""
-_SHRINKAGES = (0.03, 0.1, 0.3, 1.0)  # of the covariance towards a multiple of the identity
+HIDDEN = (256, 128, 64)
+"""Hidden units of SAPLMA's network."""
 _PRIOR = 1.0  # true and false answers that every relation is taken to have beforehand
-_STEPS, _RATE, _DECAY = 60, 0.01, 0.02  # Adam steps, the first step's rate, and the penalty on weights
-_MOMENTS, _TINY = (0.9, 0.999), 1e-8
+_EPOCHS, _BATCH, _RATE = 5, 32, 1e-3  # of SAPLMA
 _AT_ONCE = 2**20  # numbers of a hidden layer that are worked on together: what a CPU's cache holds,
 _AT_ONCE_ELSEWHERE = 2**27  # and what keeps a GPU busy
 
@@ -97,133 +102,124 @@ def fit_other_run(data: TrainingData, run: str) -> DetectorFit:
     )
 
 
-def fit_mass_mean(data: TrainingData) -> DetectorFit:
-    """The difference of the class means, whitened by the covariance within the classes, at the best layer.
-
-    Shrinkage is chosen by the inner folds' AUC.
-    """
-    n_sets, width = data.training.n_sets, data.clean.shape[2]
-    weight = torch.empty(n_sets, len(_SHRINKAGES), FITS, width, device=data.device)
-    bias = torch.empty(n_sets, len(_SHRINKAGES), FITS, device=data.device)
-    for place in np.unique(data.best).tolist():  # a set is fitted at its own layer and at no other
-        sets = np.flatnonzero(data.best == place)
-        rows = torch.from_numpy(sets).to(data.device)
-        weight[rows], bias[rows] = _whitened_means(data.clean[place].double(), data.training.take(sets))
-    states = data.states_at_best.transpose(1, 2)
-    assembled = torch.stack(
-        [  # [shrinkage, set, item]
-            data.training.assemble(weight[:, at] @ states + bias[:, at][..., None]) for at in range(len(_SHRINKAGES))
-        ]
+def fit_site(data: TrainingData, site: str) -> DetectorFit:
+    """A probe on the clean states of one site, at its best layer."""
+    places = np.array([place for place, key in enumerate(data.keys) if key[1] == site])
+    best = places[data.bank.inner_auc[torch.from_numpy(places)].argmax(0).cpu().numpy()]
+    return DetectorFit(
+        data.at_best(data.bank, data.clean, best),
+        lambda number: data.probe(data.bank, data.directions, data.keys[int(best[number])], int(best[number]), number),
     )
-    chosen = data.training.inner_auc(assembled).argmax(0)
-    rows = torch.arange(n_sets, device=chosen.device)
-    fits = BestLayerFits(weight[rows, chosen], bias[rows, chosen], torch.ones(n_sets, device=chosen.device))
-    return DetectorFit(assembled[chosen, rows], lambda number: data.raw_probe(fits, number))
 
 
-def _whitened_means(states: Float[Tensor, "item direction"], training: Training) -> tuple[Tensor, Tensor]:
-    """Weights [set, shrinkage, fit, direction] and biases."""
-    weights, targets = training.fitted_on(states.device).double(), training.targets(states.device).double()
-    means, totals = [], []
-    for value in (1.0, 0.0):
-        share = weights * (targets == value)[:, None]
-        totals.append(share.sum(-1, keepdim=True))
-        means.append((share @ states) / totals[-1])
-    squares = (states.T * weights[:, :, None]) @ states
-    for mean, total in zip(means, totals, strict=True):
-        squares -= total[..., None] * mean[..., None] * mean[..., None, :]
-    covariance = squares / weights.sum(-1)[..., None, None]
-    size = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-    identity = torch.eye(states.shape[1], dtype=torch.double, device=states.device)
-    difference = means[0] - means[1]
-    solutions = []
-    for shrinkage in _SHRINKAGES:
-        shrunk = (1 - shrinkage) * covariance + (shrinkage + 1e-6) * size * identity
-        solutions.append(torch.linalg.solve(shrunk, difference[..., None])[..., 0])
-    weight = torch.stack(solutions, dim=1)
-    middle = (means[0] + means[1])[:, None] / 2
-    return weight.float(), -(weight * middle).sum(-1).float()
-
-
-def fit_network(data: TrainingData) -> DetectorFit:
-    """A network of two hidden layers on the best layer's state, as in SAPLMA; the inner folds choose its size."""
-    scale = data.states_at_best.square().mean((1, 2), keepdim=True).sqrt()
-    states = data.states_at_best / scale
-    networks = [_train_networks(data, states, size) for size in SIZES]
-    scores = torch.stack([data.training.assemble(_outputs(network, states)) for network in networks])
-    chosen = data.training.inner_auc(scores).argmax(0)
+def fit_question_orthogonal(data: TrainingData) -> DetectorFit:
+    """A probe on what is left of a state without its part along the state before the answer begins, of the same item
+    and layer."""
+    states, run = data.features.states, QuestionOrthogonal.kind
+    made = {
+        (run, data.site, layer): question_orthogonal(
+            states[CLEAN, data.site, layer], states[QUESTION_ONLY, data.site, layer]
+        )
+        for layer in data.layers
+    }
+    features = replace(data.features, states={**states, **made})
+    fit = fit_other_run(replace(data, features=features), run)
 
     def build(number: int) -> Fitted:
-        parts = [part[number, INNER_FOLDS].double().cpu() for part in networks[int(chosen[number])]]
+        assert fit.build is not None, "a probe on states can be used"
+        probe = fit.build(number)
+        assert isinstance(probe, LinearProbe), "a single probe"
+        return QuestionOrthogonal((CLEAN, *probe.key[1:]), probe.weight, probe.bias)
+
+    return DetectorFit(fit.scores, build)
+
+
+def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
+    """Semantic-entropy probe (Kossen et al. 2024, arXiv:2406.15927): learns low from high entropy of sampled answers.
+
+    Truth plays no part in the fits. Entropies are parted where the squares within both halves are least.
+    """
+    entropy = data.features.columns[column]
+    borders = np.unique(entropy)[1:]
+    within = [sum(part.var() * len(part) for part in (entropy[entropy < x], entropy[entropy >= x])) for x in borders]
+    low = entropy < (borders[int(np.argmin(within))] if len(borders) else np.inf)
+    labels = torch.from_numpy(low).float().expand(data.training.n_sets, -1)
+    states = data.clean[: len(data.layers)]
+    bank = fit_bank(states, data.training, data.device, labels=labels)
+    best = bank.inner_auc.argmax(0).cpu().numpy()
+    return DetectorFit(
+        data.at_best(bank, states, best),
+        lambda number: data.probe(bank, data.directions, data.keys[int(best[number])], int(best[number]), number),
+    )
+
+
+def fit_saplma(data: TrainingData) -> DetectorFit:
+    """SAPLMA (Azaria and Mitchell 2023, arXiv:2304.13734): a network of three hidden layers, five epochs of Adam.
+
+    It reads the best layer's state along principal directions.
+    """
+    scale = data.states_at_best.square().mean((1, 2), keepdim=True).sqrt()
+    states = data.states_at_best / scale
+    at_once = _AT_ONCE if data.device.type == "cpu" else _AT_ONCE_ELSEWHERE
+    step = max(1, at_once // (FITS * states.shape[1] * HIDDEN[0]))
+    networks, scores = [], []
+    for first in range(0, len(states), step):
+        own = slice(first, first + step)
+        networks.append(_train_networks(data.training.take(own), states[own]))
+        scores.append(_outputs(networks[-1], states[own]))
+    layers = [torch.cat(layer) for layer in zip(*networks, strict=True)]
+
+    def build(number: int) -> Fitted:
+        parts = [part[number, INNER_FOLDS].double().cpu() for part in layers]
         place = int(data.best[number])
         first = parts[0].T / float(scale[number])
-        weight = first @ data.directions.weight[place]
-        bias = parts[1] + first @ data.directions.offset[place]
-        weights = (weight, parts[2].T, parts[4].T)
+        weights = (first @ data.directions.weight[place], *(part.T for part in parts[2::2]))
+        biases = (parts[1] + first @ data.directions.offset[place], *parts[3::2])
         return Network(
             (CLEAN, data.site, data.layers[place]),
-            tuple(layer.float().contiguous() for layer in weights),
-            tuple(layer.float() for layer in (bias, parts[3], parts[5])),
+            tuple(weight.float().contiguous() for weight in weights),
+            tuple(bias.float() for bias in biases),
         )
 
-    return DetectorFit(scores[chosen, torch.arange(len(chosen))], build)
+    return DetectorFit(data.training.assemble(torch.cat(scores)), build)
 
 
-def _outputs(parts: list[Tensor], states: Float[Tensor, "set item direction"]) -> Float[Tensor, "set fit item"]:
-    values = torch.relu(states[:, None] @ parts[0] + parts[1][:, :, None])
-    values = torch.relu(values @ parts[2] + parts[3][:, :, None])
-    return (values @ parts[4] + parts[5][:, :, None])[..., 0]
+@torch.no_grad()
+def _outputs(parts: Sequence[Tensor], states: Float[Tensor, "set item direction"]) -> Float[Tensor, "set fit item"]:
+    return _forward(parts, states)
 
 
-def _train_networks(data: TrainingData, states: Tensor, size: tuple[int, int]) -> list[Tensor]:
-    """Weights and biases of the three layers, [set, fit, in, out] and [set, fit, out]; some sets at a time."""
-    at_once = _AT_ONCE if data.device.type == "cpu" else _AT_ONCE_ELSEWHERE
-    step = max(1, at_once // (FITS * states.shape[1] * size[0]))
-    parts = [
-        _train_some(data, data.training.take(slice(first, first + step)), states[first : first + step], size)
-        for first in range(0, len(states), step)
-    ]
-    return [torch.cat(layer) for layer in zip(*parts, strict=True)]
+def _forward(parts: Sequence[Tensor], states: Float[Tensor, "set item direction"]) -> Float[Tensor, "set fit item"]:
+    values = states[:, None]
+    for weight, bias in zip(parts[:-2:2], parts[1:-2:2], strict=True):
+        values = torch.relu(values @ weight + bias[:, :, None])
+    return (values @ parts[-2] + parts[-1][:, :, None])[..., 0]
 
 
-def _train_some(data: TrainingData, training: Training, states: Tensor, size: tuple[int, int]) -> list[Tensor]:
-    weights = training.fitted_on(data.device)
-    share = weights / weights.sum(-1, keepdim=True)
-    targets = training.targets(data.device)[:, None].expand(-1, weights.shape[1], -1)
-    generator = torch.Generator().manual_seed(0)
-    begin: list[Tensor] = []
-    for before, after in pairwise((states.shape[2], *size, 1)):
+def _train_networks(training: Training, states: Float[Tensor, "set item direction"]) -> list[Tensor]:
+    """Weights and biases of the layers in turn, [set, fit, in, out] and [set, fit, out]; networks share nothing."""
+    device, generator = states.device, torch.Generator().manual_seed(0)
+    weights, targets = training.fitted_on(device), training.targets(device)[:, None]
+    parts: list[Tensor] = []
+    for before, after in pairwise((states.shape[2], *HIDDEN, 1)):
         normal = torch.randn(before, after, generator=generator) * (2 / before) ** 0.5
-        begin += [
-            normal.to(data.device).expand(*weights.shape[:2], -1, -1),
-            torch.zeros(*weights.shape[:2], after, device=data.device),
+        parts += [
+            normal.to(device).repeat(*weights.shape[:2], 1, 1).requires_grad_(),
+            torch.zeros(*weights.shape[:2], after, device=device, requires_grad=True),
         ]
-
-    def loss(parts: list[Tensor]) -> Tensor:
-        own = binary_cross_entropy_with_logits(_outputs(parts, states), targets, reduction="none")
-        ridge = sum(part.square().sum() for part in parts[::2])
-        return (own * share).sum() + _DECAY * ridge / 2
-
-    return _descend(begin, loss)
-
-
-def _descend(parameters: Sequence[Tensor], loss: Callable[[list[Tensor]], Tensor]) -> list[Tensor]:
-    """Adam on the sum of the networks' losses, with a rate that falls to zero; networks share no parameter."""
-    current = [parameter.detach().clone() for parameter in parameters]
-    first, second = ([torch.zeros_like(parameter) for parameter in current] for _ in range(2))
-    for step in range(1, _STEPS + 1):
-        with torch.enable_grad():
-            leaves = [parameter.requires_grad_() for parameter in current]
-            gradients = torch.autograd.grad(loss(leaves), leaves)
-        rate = _RATE * (1 - (step - 1) / _STEPS)
-        with torch.no_grad():
-            for place, gradient in enumerate(gradients):
-                first[place].mul_(_MOMENTS[0]).add_(gradient, alpha=1 - _MOMENTS[0])
-                second[place].mul_(_MOMENTS[1]).addcmul_(gradient, gradient, value=1 - _MOMENTS[1])
-                mean = first[place] / (1 - _MOMENTS[0] ** step)
-                size = (second[place] / (1 - _MOMENTS[1] ** step)).sqrt() + _TINY
-                current[place] = (current[place] - rate * mean / size).detach()
-    return current
+    adam = torch.optim.Adam(parts, lr=_RATE, fused=True)
+    for _ in range(_EPOCHS):
+        for items in torch.randperm(states.shape[1], generator=generator).to(device).split(_BATCH):
+            share = weights[..., items]
+            share = share / share.sum(-1, keepdim=True).clamp(min=1e-12)
+            with torch.enable_grad():
+                outputs = _forward(parts, states[:, items])
+                wanted = targets[..., items].expand_as(outputs)
+                loss = (binary_cross_entropy_with_logits(outputs, wanted, reduction="none") * share).sum()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+    return [part.detach() for part in parts]
 
 
 def fit_relation(data: TrainingData, relations: Sequence[str | None]) -> DetectorFit:

@@ -11,7 +11,8 @@ samples equal to the answer after the grader's folding. Semantic entropy is the 
 clusters: connected components of "says the same" (equal after folding, or accepted by the grader for each other).
 
 In the answer alone, and in random weights, there should be little to find: what a probe reads there it knows without
-the model's knowledge.
+the model's knowledge. The resample cut puts another item's key words into the question, so that the text has no hole; a
+paraphrased question should leave all of the evidence where it is.
 """
 
 import math
@@ -30,16 +31,18 @@ from torch import Tensor
 from anchorscope.answers.grade import grade
 from anchorscope.answers.template import FEW_SHOT, Example, Template, with_examples
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
+from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import question_key
 from anchorscope.engine.capture import AnswerStats
-from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant
+from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
+from anchorscope.evidence_parts.parts import FEWEST_ANSWERS
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_choices, run_states
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
-from anchorscope.plan.interventions import plan_cut
+from anchorscope.plan.interventions import plan_cut, plan_rewrite
 from anchorscope.plan.passes import Place, Planner, before_answers, plan_choices, shared_tokens
 from anchorscope.progress import Progress
 
@@ -285,21 +288,59 @@ def clean_states_at(
 
 
 QUESTION_ONLY, ANSWER_ONLY = "question only", "answer only"
-RANDOM_WEIGHTS = "random-weights"
+RANDOM_WEIGHTS, RESAMPLE, PARAPHRASE = "random-weights", "resample", "paraphrase"
 
 
 def answer_only_states(
     executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
 ) -> Tensor:
-    """States at the place of the answer without its question, [1, layer, item, d_model]."""
-    position, site = place
+    """States at the place of the answer without its question, [layer, item, d_model]."""
     rewrite = INTERVENTIONS["answer-template"].rewrite
     assert rewrite is not None, "the question is dropped by rewriting the text"
     runs = sorted(rewrite(items, range(len(items)), setting), key=lambda run: run.item)
-    sequences = [replace(run.sequence, read_at=(run.sequence.read_at[position],)) for run in runs]
-    first = min(sequence.read_at[0] for sequence in sequences)
-    work = planner.states(ANSWER_ONLY, sequences, shared_tokens(_prefix(items)[:first], sequences))
-    return _given(run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0].states)
+    return rewritten_states(
+        executor, planner, [run.sequence for run in runs], _prefix(items), place, ANSWER_ONLY, progress
+    )
+
+
+def rewritten_states(
+    executor: Executor,
+    planner: Planner,
+    sequences: Sequence[TokenSequence],
+    prefix: Sequence[int],
+    place: Place,
+    title: str,
+    progress: Progress,
+) -> Tensor:
+    """States of answers after another text, at one place, [layer, sequence, d_model]."""
+    position, site = place
+    read = [replace(sequence, read_at=(sequence.read_at[position],)) for sequence in sequences]
+    first = min(sequence.read_at[0] for sequence in read)
+    work = planner.states(title, read, shared_tokens(tuple(prefix[:first]), read))
+    return _given(run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0].states)[0]
+
+
+def donors_of(relations: Sequence[str | None]) -> str:
+    """Whose key words the resample cut puts in: those of the same relation, where enough answers have one."""
+    return "patch-same" if sum(name is not None for name in relations) >= FEWEST_ANSWERS else "patch-random"
+
+
+def resampled_texts(items: Sequence[Item], setting: Setting) -> dict[int, TokenSequence]:
+    """Answers after their question with another item's key words, by item; without those that have no donor."""
+    name = donors_of([item.question.relation for item in items])
+    texts: dict[int, TokenSequence] = {}
+    for run in plan_rewrite(INTERVENTIONS[name], items, replace(setting, most_items=None)).runs:
+        texts.setdefault(run.item, run.sequence)  # the first donor's
+    return texts
+
+
+def paraphrased_texts(items: Sequence[Item], setting: Setting) -> dict[int, TokenSequence]:
+    """Answers after their question in another sentence, by item; without those of relations that have none."""
+    others = {index: wordings[0] for index, item in enumerate(items) if (wordings := reworded(item.question))}
+    owners, questions = [items[index] for index in others], [question.question for question in others.values()]
+    sequences = setting.writer().sequences(owners, questions, setting.positions)
+    texts = dict(zip(others, sequences, strict=True))
+    return {index: text for index, text in texts.items() if setting.context is None or len(text.ids) <= setting.context}
 
 
 def random_weight_states(

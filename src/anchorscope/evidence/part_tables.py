@@ -5,7 +5,7 @@ floor, the AUC of the probe and of what has less to read, and how many answers a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -19,7 +19,7 @@ from anchorscope.artefacts.schema import BAND, EVIDENCE_ITEM_SCHEMA, EVIDENCE_TE
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.text import words
 from anchorscope.evidence.draws import Draws, areas, estimates
-from anchorscope.evidence.further_runs import RANDOM_WEIGHTS
+from anchorscope.evidence.further_runs import RANDOM_WEIGHTS, RESAMPLE, donors_of
 from anchorscope.evidence_parts.need import Share, Terms
 from anchorscope.evidence_parts.parts import (
     CUT,
@@ -60,6 +60,12 @@ class PartsOfDataset:
     band: Sequence[int]
     """Layers whose AUC is within one standard error of the best."""
     n_directions: int
+    subsets: Mapping[str, EvidenceItems] = field(default_factory=dict)
+    """The items of interventions that not all items have."""
+
+    def items_of(self, intervention: str) -> EvidenceItems:
+        """The items that an intervention's parts are of."""
+        return self.subsets.get(intervention, self.items)
 
     def at_headline(self, intervention: str) -> dict[str, Share]:
         """The parts over layers; those of the random cut are the mean of its draws."""
@@ -86,9 +92,12 @@ class PartsOfDataset:
 
     def method(self, intervention: str) -> str:
         """How a share was made."""
-        levels = "groups and relations" if len(self.items.levels) > 1 else "groups"
-        draws = f", mean of {len(self.random_draws())} random cuts" if intervention == RANDOM else ""
-        return f"half splits, {self.n_directions} principal directions, influence over {levels}{draws}"
+        levels = "groups and relations" if len(self.items_of(intervention).levels) > 1 else "groups"
+        beside = f", mean of {len(self.random_draws())} random cuts" if intervention == RANDOM else ""
+        if intervention == RESAMPLE:
+            same = " of the same relation" if donors_of(self.items.relations) == "patch-same" else ""
+            beside = f", key words of another item{same}"
+        return f"half splits, {self.n_directions} principal directions, influence over {levels}{beside}"
 
 
 def parts_frame(parts: PartsOfDataset) -> pl.DataFrame:
@@ -129,7 +138,8 @@ def _rows(
     layers: Sequence[object],
     method: str,
 ) -> Iterator[Record]:
-    half_width = share.half_width(*parts.items.levels)
+    items = parts.items_of(intervention)
+    half_width = share.half_width(*items.levels)
     for layer, value, width in zip(layers, share.value, half_width, strict=True):
         is_known = np.isfinite(value) and np.isfinite(width)
         yield {
@@ -143,8 +153,8 @@ def _rows(
             "share": float(value) if is_known else None,
             "ci_low": float(value - width) if is_known else None,
             "ci_high": float(value + width) if is_known else None,
-            "n": len(parts.items.labels),
-            "n_groups": len(np.unique(parts.items.groups)),
+            "n": len(items.labels),
+            "n_groups": len(np.unique(items.groups)),
             "method": method,
         }
 
@@ -180,7 +190,7 @@ def _item_rows(parts: PartsOfDataset, intervention: str, view: str, terms: Terms
         here = terms.take(slice(start, start + parts.n_layers))
         columns = {
             "dataset": parts.dataset,
-            "item_id": list(parts.items.item_ids),
+            "item_id": list(parts.items_of(intervention).item_ids),
             "intervention": intervention,
             "view": view,
             "site": parts.places[place][0],
@@ -256,7 +266,8 @@ def _beside(parts: PartsOfDataset, stored: Mapping[str, Floats]) -> Iterator[Evi
         if kind == "displacement":
             value = float(by_layer[list(parts.band)].mean())
             method = "median over items of |cut − clean| / |clean − mean|, mean over the band"
-            yield EvidenceTest(kind, value, intervention=intervention, n=len(parts.items.labels), method=method)
+            n = len(parts.items_of(intervention).labels)
+            yield EvidenceTest(kind, value, intervention=intervention, n=n, method=method)
 
 
 def _difference(quantity: str, share: Share, group: str, parts: PartsOfDataset) -> EvidenceTest:

@@ -19,10 +19,12 @@ the residuals then inflates numerator and denominator alike, and cancels. Its pe
 predicts z best: what a penalty holds back would count as needed (`validate` shows how much).
 
 **Intervals.** The score is orthogonal: errors of ŝ and ẑ matter in second order only (Chernozhukov et al. 2018). So an
-item's influence on need(V) is the derivative of the ratio, plus what the item changes as a teacher of the probes (an
-infinitesimal jackknife). Influences are summed within groups, and the variance of the splits is added; Student's t
-with groups − 1 degrees of freedom. Parts, means over layers and differences are sums of needs, and so are their
-influences: every interval is paired.
+item's influence on need(V) is the derivative of the ratio, plus what the item changes as a teacher of the probes and of
+ẑ (an infinitesimal jackknife). Without the latter, intervals of views with many directions are too narrow: the noise of
+the regressions cancels in an item's mean over the splits, but not in Σ (s − ŝ)², by which the sum is divided.
+Influences are summed within groups, and the variance of the splits is added; Student's t with groups − 1 degrees of
+freedom. Parts, means over layers and differences are sums of needs, and so are their influences: every interval is
+paired.
 
 Robinson, Econometrica 56 (1988). Chernozhukov et al., Econometrics Journal 21 (2018). Shah & Peters, Annals of
 Statistics 48 (2020). MacKinnon, Introduction to Statistical Mediation Analysis (2008).
@@ -49,6 +51,7 @@ PENALTIES = tuple(float(multiple) for multiple in np.logspace(-5, 4, 19))
 """Penalties to choose from, as multiples of the number of items times the directions' mean variance."""
 UNDERSMOOTHED = 0.1
 """Of the penalty that predicts z best."""
+_LEAST_UNIT = 1e-6  # a view that is the same for all items explains nothing, and still has a penalty
 _WORKING_COPIES = 16  # numbers per item and direction that a problem takes at its peak, in units of a chunk's plan
 
 
@@ -64,7 +67,7 @@ class Terms(NamedTuple):
     label: Float[np.ndarray, "problem item"]
     """(s − s̄)²: all of the label."""
     taught: Float[np.ndarray, "problem item"]
-    """How need(V) moves per unit of weight that an item has in teaching the probes."""
+    """How need(V) moves per unit of weight that an item has in teaching the probes and the regression of z."""
     by_split: Float[np.ndarray, "problem split"]
     """How far each split alone moves need(V) from the mean of all."""
 
@@ -162,11 +165,14 @@ def _terms(evidence: CleanEvidence, view: Tensor, halves: Halves, cells: "Cells"
     s_centred, z_centred = (_centre_halves(values, halves) for values in (s, z))
     products = (s_left * z_left, s_left.square(), s_centred * z_centred, s_centred.square())
     lost, left, had, label = (product.mean(1).sum(-1)[:, None] for product in products)
-    need = lost * label / (left * had)
+    scale, tau = label / (left * had), lost / left
+    need = scale * lost
     of_split = [product.sum(-1) for product in products]
-    by_split = need * (of_split[3] / label - of_split[1] / left - of_split[2] / had) + of_split[0] * label / left / had
-    pull = (label / (left * had))[..., None] * (s_left - ridge.adjoint(s_left)) - (need / had)[..., None] * s_centred
-    taught = evidence.response(halves, pull) / halves.n_splits
+    by_split = scale * of_split[0] - need * (of_split[1] / left + of_split[2] / had - of_split[3] / label)
+    taught_ridge = ridge.adjoint(s_left)
+    pull = scale[..., None] * (s_left - taught_ridge) - (need / had)[..., None] * s_centred
+    of_ridge = scale * (taught_ridge * (z_left - tau[..., None] * s_left)).mean(1)
+    taught = evidence.response(halves, pull) / halves.n_splits - of_ridge
     return [*(product.mean(1) for product in products), taught, by_split]
 
 
@@ -185,7 +191,7 @@ def best_penalty(
     centred = states - states.mean(1, keepdim=True)
     values, vectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
     values, scores = values.clamp(min=0), centred @ vectors
-    unit = values.mean(-1, keepdim=True)  # n times the mean variance
+    unit = values.mean(-1, keepdim=True).clamp(min=_LEAST_UNIT)  # n times the mean variance
     targets = targets - targets.mean(-1, keepdim=True)
     along, squared, directions = targets @ scores, scores.square(), scores.transpose(1, 2)
     errors = []

@@ -60,6 +60,11 @@ class EvidenceItems:
         """Whether there are enough answers and groups for a share."""
         return len(self.labels) >= FEWEST_ANSWERS and len(np.unique(self.groups)) >= FEWEST_GROUPS
 
+    def take(self, some: NDArray[np.integer]) -> "EvidenceItems":
+        """Some of the items."""
+        relations, ids = ([names[index] for index in some] for names in (self.relations, self.item_ids))
+        return EvidenceItems(self.labels[some], self.groups[some], relations, ids, self.seed)
+
     @cached_property
     def halves(self) -> Halves:
         """Their half splits, the same for every view and control."""
@@ -214,10 +219,13 @@ def _of_real_evidence(permuted: Terms, real: Terms) -> Terms:
 def solve_control(
     states: Mapping[str, Tensor], items: EvidenceItems, name: str, device: str | torch.device, progress: Progress
 ) -> Arrays:
-    """The same of a run of its own (random weights), from states [layer, item, direction] by `clean` and view."""
+    """The same of a control with probes of its own, from states [layer, item, direction] by `clean` and view.
+
+    Without a state before the answer only what needs the question is known.
+    """
     solver = EvidenceSolver(states[CLEAN], items, device, progress, name)
-    needs = {name: solver.needs(states[CUT], states[BEFORE])}
-    return {f"scores/{name}": solver.scores()} | terms_by_name(needs)
+    needs = solver.needs(states[CUT], states[BEFORE]) if BEFORE in states else {CUT: solver.terms(states[CUT], CUT)}
+    return {f"scores/{name}": solver.scores()} | terms_by_name({name: needs})
 
 
 def held_out_scores(

@@ -103,8 +103,8 @@ def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
     sets = np.concatenate([part.reshape(-1, len(splits.labels)) for part in (held_out, learned, folds)])
     if not ((sets & splits.labels).any(axis=1) & (sets & ~splits.labels).any(axis=1)).all():
         raise UserError(
-            f"The {len(splits.labels)} used items fall into {n_groups} groups, too few for {len(folds)} folds with "
-            f"true and false answers on every side; ask more questions (--limit), or use another --group-by."
+            f"The {len(splits.labels)} used items fall into {n_groups} group{'s' * (n_groups != 1)}, too few for folds "
+            f"with true and false answers on every side; ask more questions (--limit), or use another --group-by."
         )
 
 

@@ -201,13 +201,14 @@ def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
 
 
 def _of_sources(findings: Findings, dataset: str) -> str:
-    """12 of 80 answers ignored the passage, and how much of the evidence needs it; empty without passages."""
+    """How much of the evidence needs the passage, where shares are quoted, and how many answers ignored it."""
     rows = select(statistics(findings, "sources"), dataset=dataset)
     for name, words in (("context", "the passage"), ("thinking", "the thinking")):
         ignored = find(rows, quantity="ignored", variant=name)
         if ignored is None:
             continue
-        need = find(rows, quantity="need", variant=name, against=None, group=None)
+        silent = why_silent(findings, dataset) is not None
+        need = None if silent else find(rows, quantity="need", variant=name, against=None, group=None)
         counted = f"{count(round(ignored.value * ignored.n))} of {count(ignored.n)} answers ignored"
         where = f" on {display_name(dataset)}" if len(findings.datasets) > 1 else ""
         if need is None:

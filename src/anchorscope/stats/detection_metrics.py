@@ -20,7 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
+from scipy.special import digamma, expit, logit
+from scipy.stats import norm
+
+from anchorscope.stats.estimate import LEVEL, percentile_interval
 
 Floats = NDArray[np.float64]
 
@@ -289,3 +292,23 @@ def _flagged(sums: Running, grid: Floats) -> Floats:
 
 def _ratio(above: Floats, below: Floats) -> Floats:
     return np.divide(above, below, out=np.full(np.broadcast(above, below).shape, np.nan), where=below > 0)
+
+
+REFIT = 1.0
+"""Variances between fold seeds that are added to a resampled AUROC's: resamples repeat no fit, and how much another
+sample would change the fits shows in how far those of other folds disagree (tests/laws/detectors/test_evaluation.py
+measures the coverage)."""
+
+
+def auroc_interval(value: float, samples: Floats, spread: float = 0.0) -> tuple[float, float]:
+    """The 95 % interval of an AUROC, symmetric in its log-odds.
+
+    `samples` are resamples of its items, `spread` is its standard deviation over fold seeds (0 for a fixed detector).
+    Where all pairs are ranked alike there are no log-odds, and the percentiles of the resamples are taken.
+    """
+    if not 0 < value < 1:
+        low, high = percentile_interval(samples)
+        return float(low), float(high)
+    error = float(np.sqrt(np.nanvar(samples) + REFIT * spread**2))
+    middle, reach = logit(value), norm.isf((1 - LEVEL) / 2) * error / (value * (1 - value))
+    return float(expit(middle - reach)), float(expit(middle + reach))

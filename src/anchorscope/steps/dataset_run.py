@@ -258,8 +258,12 @@ class DatasetRun:
 
     @property
     def n_directions(self) -> int:
-        """Principal directions that every view is reduced to."""
-        n_items, width = len(self.used_items), self.job.record.identity.d_model
+        """Principal directions that every view of all used items is reduced to."""
+        return self.directions_of(len(self.used_items))
+
+    def directions_of(self, n_items: int) -> int:
+        """Principal directions that a view of some items is reduced to."""
+        width = self.job.record.identity.d_model
         asked = self.job.recipe.directions or default_directions(n_items, width)
         return min(asked, n_items - 1, width)
 

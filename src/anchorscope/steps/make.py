@@ -1,6 +1,6 @@
 """How each step of the pipeline's table is made, in the order of the table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import AttentionMass
-from anchorscope.engine.sequences import SITES
+from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.evidence.effects import (
     CleanRun,
     CutStates,
@@ -31,14 +31,19 @@ from anchorscope.evidence.effects import (
 )
 from anchorscope.evidence.further_runs import (
     ANSWER_ONLY,
+    PARAPHRASE,
     QUESTION_ONLY,
     RANDOM_WEIGHTS,
+    RESAMPLE,
     agreement_columns,
     answer_only_states,
     boosted_states,
     clean_states_at,
     confidence_columns,
+    paraphrased_texts,
     random_weight_states,
+    resampled_texts,
+    rewritten_states,
     truth_column,
 )
 from anchorscope.evidence.part_tables import (
@@ -59,7 +64,16 @@ from anchorscope.evidence.sources import (
     source_names,
 )
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
-from anchorscope.evidence_parts.parts import BEFORE, CUT, held_out_scores, needs_by_name, solve_control, solve_parts
+from anchorscope.evidence_parts.parts import (
+    BEFORE,
+    CUT,
+    FEWEST_ANSWERS,
+    FEWEST_GROUPS,
+    held_out_scores,
+    needs_by_name,
+    solve_control,
+    solve_parts,
+)
 from anchorscope.evidence_parts.principal import principal_states
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_samples
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
@@ -273,7 +287,8 @@ def _displacement(clean: Tensor, cut: Tensor) -> Tensor:
 
 
 def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
-    return run.job.fits(principal_states, states, run.n_directions, title=f"principal directions: {name}")
+    directions = run.directions_of(states.shape[1])
+    return run.job.fits(principal_states, states, directions, title=f"principal directions: {name}")
 
 
 def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
@@ -351,8 +366,7 @@ def _floor(run: DatasetRun) -> int:
 def answer_alone(run: DatasetRun) -> Tensor:
     """States of the answer without its question, [layer, item, d_model]."""
     job = run.job
-    states = answer_only_states(job.executor, job.planner, run.used_items, run.setting, job.headline, job.progress)
-    return states[0]
+    return answer_only_states(job.executor, job.planner, run.used_items, run.setting, job.headline, job.progress)
 
 
 def null_scores(run: DatasetRun) -> Arrays:
@@ -397,11 +411,45 @@ def source_terms(run: DatasetRun) -> Arrays:
     return numbers | job.fits(solve_sources, reduced, views, pair, run.evidence_items, title="sources")
 
 
+def resample_terms(run: DatasetRun) -> Arrays:
+    """The terms with another item's key words put in; made where patching is asked for."""
+    return _rewritten_terms(run, RESAMPLE, resampled_texts(run.used_items, run.setting), BEFORE)
+
+
+def paraphrase_terms(run: DatasetRun) -> Arrays:
+    """The terms of the question in another sentence; made where other wordings are asked for."""
+    return _rewritten_terms(run, PARAPHRASE, paraphrased_texts(run.used_items, run.setting))
+
+
+def _rewritten_terms(run: DatasetRun, name: str, texts: Mapping[int, TokenSequence], *beside: str) -> Arrays:
+    """The terms of a view that reads other texts, of the items that have one; empty where they are too few."""
+    job, some = run.job, np.array(sorted(texts), dtype=np.int64)
+    items = run.evidence_items.take(some)
+    if not items.are_enough:
+        if run.evidence_items.are_enough:
+            job.folder.tell(
+                f"{run.name}: {name} is not measured: {len(some)} answers have such a text, {FEWEST_ANSWERS} answers "
+                f"in {FEWEST_GROUPS} groups are needed"
+            )
+        return {}
+    sequences = [texts[index] for index in some.tolist()]
+    prefix = run.used_items[0].located.input_ids[: run.used_items[0].located.prefix_length]
+    view = rewritten_states(job.executor, job.planner, sequences, prefix, job.headline, name, job.progress)
+    clean = run["clean-states"].flatten(0, 1)[run.headline_index][:, some]
+    states = {CLEAN: clean, CUT: view} | dict.fromkeys(beside, run["before-answer"][:, some])
+    reduced = {view: _along_directions(run, part, name) for view, part in states.items()}
+    terms = job.fits(solve_control, reduced, items, name, title=name)
+    return terms | {f"items/{name}": some, f"displacement/{name}": _displacement(clean, view).numpy()}
+
+
 def part_tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
     """evidence_parts, evidence_items and evidence_tests."""
     job = run.job
     job.progress.start("evidence: tables", 1)
-    stored = run["evidence-terms"] | (run["evidence-random-weights"] if job.recipe.random_weights else {})
+    further = (f"evidence-{name}" for name in (RANDOM_WEIGHTS, RESAMPLE, PARAPHRASE))
+    stored = run["evidence-terms"].copy()
+    for name in further:
+        stored |= run[name] if name in run.steps else {}
     places = [(SITES[site], job.positions[position]) for position, site in run.all_places]
     parts = PartsOfDataset(
         job.record.identity.name,
@@ -413,6 +461,11 @@ def part_tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
         job.record.identity.n_layers,
         run.headline_band,
         run.n_directions,
+        {
+            name.removeprefix("items/"): run.evidence_items.take(some)
+            for name, some in stored.items()
+            if name.startswith("items/")
+        },
     )
     given = with_log_probs([item.answer for item in run.used_items], run["log-probs"])
     confidences = np.array([np.mean(answer.log_probs) if answer.log_probs else np.nan for answer in given])

@@ -44,7 +44,8 @@ MOST_BIAS, LEAST_COVERAGE, MOST_ALARMS = 0.03, 0.93, 0.05
 SIZES = {360: 6, 1000: 3}
 """Items of a replica, and how many replicas there are where none are asked for."""
 _WIDEST = 0.5  # half of the widest interval that a report speaks of
-_AT_ONCE = 16  # replicas that are drawn together
+AT_ONCE = 16
+"""Replicas that are drawn and solved together."""
 _ABSENT = 0.005  # a share below it is one that is not there: the truth comes from a finite draw
 
 
@@ -101,13 +102,25 @@ Values = dict[tuple[str, str], list[float]]
 def _measure_world(
     world: World, truth: Truth, n_items: int, replicas: int, device: str | torch.device, seed: int
 ) -> Values:
-    values: Values = {}
-    for start in range(0, replicas, _AT_ONCE):
-        rng = stream(seed, "world", world.name, str(n_items), str(start))
-        states = draw_states(world, n_items, min(_AT_ONCE, replicas - start), rng)
-        for key, numbers in measure_replicas(states, truth, device, seed).items():
-            values.setdefault(key, []).extend(numbers.tolist())
-    return values
+    batches = [
+        measure_batch(world, truth, n_items, start, min(AT_ONCE, replicas - start), device, seed)
+        for start in range(0, replicas, AT_ONCE)
+    ]
+    return join_batches(batches)
+
+
+def measure_batch(
+    world: World, truth: Truth, n_items: int, start: int, replicas: int, device: str | torch.device, seed: int
+) -> Values:
+    """Some replicas of a world, from number `start` on: the same numbers in any order of the batches."""
+    rng = stream(seed, "world", world.name, str(n_items), str(start))
+    measured = measure_replicas(draw_states(world, n_items, replicas, rng), truth, device, seed)
+    return {key: numbers.tolist() for key, numbers in measured.items()}
+
+
+def join_batches(batches: Sequence[Values]) -> Values:
+    """Batches of one world, one after the other."""
+    return {key: [number for batch in batches for number in batch[key]] for key in batches[0]}
 
 
 def measure_replicas(

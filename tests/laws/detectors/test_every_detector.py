@@ -23,8 +23,9 @@ SITE = "mlp"
 SAVED = (
     "confidence",
     "probe",
-    "mass-mean",
-    "mlp",
+    "residual-probe",
+    "question-orthogonal",
+    "saplma",
     "ensemble",
     "probe+confidence",
     "mop",

@@ -97,6 +97,18 @@ def test_everything_is_needed_where_all_of_the_evidence_was_in_the_question(make
     assert case.terms().need().value.mean() == pytest.approx(1, abs=0.05)
 
 
+def test_everything_is_needed_of_a_view_that_is_the_same_for_all_items(make_case):
+    case = make_case(120, 6, 0.9, 0.9, splits=2)
+    assert case.terms(torch.zeros_like(case.cut)).need().value == pytest.approx(1, abs=0.02)
+
+
+def test_the_standard_error_is_the_spread_over_replicas_of_a_view_with_many_directions(make_case):
+    """Without what items teach the regressions it is 0.85 of it."""
+    share = make_case(120, 20, 0.9, 0.9, problems=200, splits=4).terms().need()
+    expected = np.sqrt(np.square(share.standard_error(np.arange(120))).mean())
+    assert 0.95 < expected / share.value.std() < 1.25
+
+
 def test_permuted_labels_have_no_evidence_that_needs_anything(make_case):
     """The world in which it must say no: probes of labels that mean nothing."""
     case = make_case(600, 10, 0.0, 0.0, problems=6, seed=4)

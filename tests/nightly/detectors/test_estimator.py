@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from anchorscope.detectors.estimator import DetectorClassifier
 
-_ALONE = ("mass-mean", "mlp", "ensemble", "auto")
+_ALONE = ("saplma", "ensemble", "auto")
 """Detectors, beside the probe, that clean states alone suffice for."""
 
 _OF_THE_DETECTOR = (

@@ -51,10 +51,13 @@ def test_a_world_without_a_match_is_said_to_have_none():
         (World(floor=0.30), "share_floor_small"),
         (World(permuted=0.25), "share_permuted_zero"),
         (World(random_weights=0.40), "share_random_weights"),
+        (World(paraphrase=0.40), "share_paraphrase_small"),
+        (World(resample=0.05), "share_resample_holds"),
     ],
 )
 def test_each_control_can_fail_and_only_where_it_does(world, claim):
-    assert readings(World(random=0.05, random_weights=0.02, half=0.03))[claim]["verdict"] == "yes"
+    good = World(random=0.05, random_weights=0.02, paraphrase=0.02, resample=0.40, half=0.03)
+    assert readings(good)[claim]["verdict"] == "yes"
     assert readings(world)[claim]["verdict"] == "no"
 
 

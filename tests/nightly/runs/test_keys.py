@@ -26,9 +26,10 @@ FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home i
 MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
 TABLES = {"tables", *FOUND}
 SHARES = {"evidence-terms", "evidence-parts"}
+REWRITTEN = {"evidence-resample", "evidence-paraphrase"}
 KEPT = {"cut-states", "refits", "permuted-refits", "tables"}
 CUT = {"principal-states", *SHARES, *KEPT, *FOUND}
-PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *TABLES}
+PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *REWRITTEN, *TABLES}
 STATES = {"clean-states", "log-probs", "final-probes", *PROBED, *CUT}
 DETECTION = {"detection-samples", "detection-columns", "detection-states"}
 ALONE = {"before-answer", "answer-alone"}
@@ -36,6 +37,7 @@ USED = {"attention-mass", *ALONE, "detection-columns", "detection-states", *STAT
 LABELS = {"tokens", "labels", "detection-samples", *USED}
 ANSWERS = {"answers", *LABELS}
 ALL = {"questions", *ANSWERS}
+ASKED = {*EFFECTS, *FOUND, *DETECTION, *REWRITTEN}
 
 OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "columns": (("answers=answers",), ALL),
@@ -61,9 +63,9 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     ),
     "random_cuts": (3, {"effects-knockout"} | CUT),
     "evidence_items": (61, MANY_PASSES | TABLES),
-    "directions": (9, {"principal-states", "null-scores", *SHARES}),
+    "directions": (9, {"principal-states", "null-scores", *SHARES, *REWRITTEN}),
     "random_weights": (True, {"evidence-parts", "evidence-random-weights"}),
-    "site": ("residual", CUT | ALONE | {"null-scores", "detection-states"}),
+    "site": ("residual", CUT | ALONE | REWRITTEN | {"null-scores", "detection-states"}),
     "keep": (("states", "states-cut", "detection"), KEPT),
     "window": (2, FOUND),
     "bootstrap": (101, {"evidence-parts", *TABLES}),
@@ -262,5 +264,5 @@ def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told
     with watching() as made:
         told = quick(recipe, out)
     assert told[0] == "facts/questions is made again: question file of facts changed"
-    assert {name.removeprefix("facts/") for name in made} == ALL - EFFECTS - FOUND - DETECTION | {"effects-knockout"}
+    assert {name.removeprefix("facts/") for name in made} == ALL - ASKED | {"effects-knockout"}
     assert tables_of(out) != small_run.tables

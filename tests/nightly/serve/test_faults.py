@@ -25,7 +25,16 @@ from anchorscope.serve.service import Limits, Service, by_id
 from detector_cases import PAIRS
 from running import Running, made_detectors, running
 
-Scoring = Callable[..., list[Score]]
+
+def before_scoring(patch: pytest.MonkeyPatch, act: Callable[[Sequence[Item]], object]) -> None:
+    """Does something with the items of every batch before they are scored."""
+    run = Detector.score_items
+
+    def score(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        act(items)
+        return run(self, items, risk=risk)
+
+    patch.setattr(Detector, "score_items", score)
 
 
 @pytest.fixture(scope="module")
@@ -47,27 +56,20 @@ def eventually(test: Callable[[], bool], seconds: float = 10.0) -> bool:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Holds every batch until it is opened; what was run is in `gate.batches`."""
-    opened, run = threading.Event(), Detector.score_items
+    opened = threading.Event()
     opened.batches = []  # type: ignore[attr-defined]
 
-    def held(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+    def hold(items: Sequence[Item]) -> None:
         opened.batches.append([item.question.question for item in items])  # type: ignore[attr-defined]
         opened.wait(20)
-        return run(self, items, risk=risk)
 
-    monkeypatch.setattr(Detector, "score_items", held)
+    before_scoring(monkeypatch, hold)
     yield opened
     opened.set()
 
 
 def test_four_times_what_it_can_bear(small: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Detector.score_items
-
-    def slow(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
-        time.sleep(0.02 * len(items))  # 50 items a second, at best
-        return run(self, items, risk=risk)
-
-    monkeypatch.setattr(Detector, "score_items", slow)
+    before_scoring(monkeypatch, lambda items: time.sleep(0.02 * len(items)))  # 50 items a second, at best
     statuses: list[int] = []
     body = json.dumps({"items": [{"question": "Who wrote it?", "answer": "nobody"}] * 3})
 
@@ -139,21 +141,16 @@ def test_a_stream_that_nobody_reads_is_dropped(served: Running, monkeypatch: pyt
     assert eventually(lambda: dropped and served.service.queue.tokens == 0)
 
 
-def poisoned(run: Scoring, error: Exception) -> Scoring:
-    def score(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
-        if any("poison" in item.answer.text for item in items):
-            raise error
-        return run(self, items, risk=risk)
-
-    return score
-
-
 def test_a_poisoned_item_fails_alone(
     served: Running, offline: dict[str, Detector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = [offline["probe"].score(*pair) for pair in PAIRS]
-    error = RuntimeError("index out of range in poison")
-    monkeypatch.setattr(Detector, "score_items", poisoned(Detector.score_items, error))
+
+    def fail(items: Sequence[Item]) -> None:
+        if any("poison" in item.answer.text for item in items):
+            raise RuntimeError("index out of range in poison")
+
+    before_scoring(monkeypatch, fail)
     told = served.score(*PAIRS, ("Who?", "poison")).json()["items"]
     for found, one in zip(told[:-1], wanted, strict=True):
         assert found["log_odds"] == pytest.approx(one.log_odds, abs=1e-4)
@@ -169,15 +166,14 @@ def test_a_poisoned_item_fails_alone(
 def test_memory_that_runs_out_halves_the_batch(
     small: Running, offline: dict[str, Detector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, run, sizes = [offline["probe"].score(*pair) for pair in PAIRS], Detector.score_items, []
+    wanted, sizes = [offline["probe"].score(*pair) for pair in PAIRS], []
 
-    def short(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+    def run_short(items: Sequence[Item]) -> None:
         sizes.append(len(items))
         if len(items) > 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return run(self, items, risk=risk)
 
-    monkeypatch.setattr(Detector, "score_items", short)
+    before_scoring(monkeypatch, run_short)
     monkeypatch.setattr(small.service.thread, "batch_tokens", 200)
     answer = small.score(*PAIRS)
     assert answer.status_code == 200, answer.text
@@ -228,11 +224,11 @@ def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector]
 
 
 def test_a_lost_device_ends_the_service(chat_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+    def lose(items: Sequence[Item]) -> None:
         raise torch.AcceleratorError("an illegal memory access was encountered")
 
     with running(chat_llama) as service:
-        monkeypatch.setattr(Detector, "score_items", lost)
+        before_scoring(monkeypatch, lose)
         with pytest.raises(httpx.HTTPError):  # nobody is told that the item was to blame
             service.score(PAIRS[0]).raise_for_status()
         assert eventually(lambda: service.server.should_exit)
@@ -261,15 +257,9 @@ def test_it_ends_while_the_model_is_still_loading(chat_llama: LanguageModel) -> 
 
 
 def test_requests_in_the_running_batch_learn_of_the_end(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, opened, run = threading.Event(), threading.Event(), Detector.score_items
-
-    def held(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
-        begun.set()
-        opened.wait(20)
-        return run(self, items, risk=risk)
-
+    begun, opened = threading.Event(), threading.Event()
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
-        patch.setattr(Detector, "score_items", held)
+        before_scoring(patch, lambda items: (begun.set(), opened.wait(20)))
         asked = pool.submit(served.score, PAIRS[0])
         try:
             assert begun.wait(10)

@@ -8,6 +8,7 @@ once; one that fails at one layer with 95 % confidence has failed, and the layer
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import polars as pl
 
@@ -21,6 +22,7 @@ from anchorscope.report.verdicts import (
     SEEN_BY_EYE,
     SMALL_RATIO,
     Verdict,
+    above,
     size_ratio,
     with_zero_bound,
 )
@@ -132,6 +134,17 @@ def _random_weights(subject: Subject) -> Measured | None:
     return _ratio_to_knockout(subject, share_at(subject.findings, subject.dataset or "", "random-weights"))
 
 
+def _paraphrase(subject: Subject) -> Measured | None:
+    """What is not in the clean state of the question in another sentence, where that was run."""
+    return _ratio_to_knockout(subject, share_at(subject.findings, subject.dataset or "", "paraphrase"))
+
+
+def _resample(subject: Subject) -> Measured | None:
+    """What another item's key words take, where they were put in: the text has no hole."""
+    measured = _ratio_to_knockout(subject, share_at(subject.findings, subject.dataset or "", "resample"))
+    return measured and replace(measured, verdict=above(measured.estimate, LEAST_RESAMPLED))
+
+
 def _permuted(subject: Subject) -> Measured | None:
     """Labels that say nothing: an interval that leaves out zero refutes it, and a wide one decides nothing."""
     findings, dataset = subject.findings, subject.dataset or ""
@@ -208,8 +221,24 @@ SHARE_CONTROLS = (
         "Random weights of the same shape have more than a quarter of the share",
         _random_weights,
     ),
+    _of_parts(
+        "share_paraphrase_small",
+        "Paraphrased question, nothing cut",
+        "the clean state of a paraphrased question holds nearly all of the evidence",
+        "The clean state of a paraphrased question lacks more than a quarter as much of the evidence as the cut state",
+        _paraphrase,
+    ),
+    _of_parts(
+        "share_resample_holds",
+        "Key words of another question",
+        "another question's key words take at least half as much of the evidence as hiding the key words does",
+        "Another question's key words take less than half as much of the evidence as hiding the key words does",
+        _resample,
+    ),
 )
 """Of the parts."""
+LEAST_RESAMPLED = 0.5
+"""What the resample cut has to take, of what the knockout does: less would be due to the hole in the text."""
 MATCHED_DISPLACEMENT = 0.8
 """How far a control has to move the states, of what the knockout does, to tell a loss from mere damage."""
 
