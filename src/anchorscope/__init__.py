@@ -1,9 +1,9 @@
 """anchorscope: where does a language model's sense of truth come from, the question or the answer?
 
 `anchorscope.run(...)` does the main job and returns a `Run`; `open_run(folder)` opens a finished one; `compare(runs,
-out=...)` compares several; `detect(runs, out=...)` fits and compares hallucination detectors, and
-`Detector.load(bundle)` scores answers with one; `verify(folder)` checks every file of a folder; `log_run(run,
-to="mlflow")` logs a finished run to an experiment tracker. Names are imported on first use.
+out=...)` compares several; `fit(model, questions)` makes a hallucination detector, `detect(runs)` compares detectors on
+finished runs, and `Detector.load(bundle)` scores answers with one; `verify(folder)` checks every file of a folder;
+`log_run(run, to="mlflow")` logs a finished run to an experiment tracker. Names are imported on first use.
 """
 
 import sys
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anchorscope.answers.grade import grade as grade
     from anchorscope.api import Run as Run
+    from anchorscope.api import fit as fit
     from anchorscope.api import open_run as open_run
     from anchorscope.api import run as run
     from anchorscope.api import verify as verify
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "run": "anchorscope.api:run",
+    "fit": "anchorscope.api:fit",
     "open_run": "anchorscope.api:open_run",
     "Run": "anchorscope.api:Run",
     "verify": "anchorscope.api:verify",

@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where 
     from matplotlib.figure import Figure
     from torch import Tensor
 
+    from anchorscope.detecting.detect import Detection
+
 
 def _table(name: str, about: str, read: str = "parquet", *schema: Any) -> cached_property[pl.DataFrame]:
     """A table of a run; `read` is the method of `FinishedRun` that reads it."""
@@ -90,7 +92,7 @@ class Run:
         site: str | None = None,
         position: str | None = None,
     ) -> "Tensor":
-        """Kept states [item, d_model] of one layer (`--keep states,states-cut,detection`).
+        """Kept states [item, d_model] of one layer (`--keep`).
 
         `state_items` names the rows. Site and position default to the chart's; the runs of `detection`
         (`question-only`, `boost-answer-1` …) have only these. The file is memory-mapped: no other layer is read.
@@ -229,6 +231,49 @@ def _complete(run: Callable[..., Run]) -> None:
 
 
 _complete(run)
+
+
+@faults_as_user_errors()
+def fit(
+    model: Any = "smollm2-135m",
+    datasets: Any = "atlas",
+    *,
+    out: str | Path | None = None,
+    detectors: Sequence[str] = (),
+    bundles: Sequence[str] | None = None,
+    risks: Sequence[float] = (),
+    seeds: int = 5,
+    tosses: int = 20,
+    progress: Progress | Literal["auto"] | None = "auto",
+    **options: Any,
+) -> "Detection":
+    """A hallucination detector for a model: asks, grades, reads states, fits, compares and saves; returns what `detect`
+    returns.
+
+    It is `run` with what the detectors read and no page, then `detect` into the folder `detectors` of the run: the same
+    call resumes it. Without `detectors`, those are compared that read one pass over the answer. `options` are those of
+    `run`; the other arguments are those of `detect`.
+    """
+    from anchorscope.detecting.inputs import fit_options
+
+    saved = None if bundles is None else tuple(bundles)
+    chosen, of_run = fit_options(
+        detectors=tuple(detectors),
+        bundles=saved,
+        risks=tuple(risks),
+        seeds=seeds,
+        tosses=tosses,
+        device=options.get("device"),
+    )
+    listener = chosen_listener(progress)
+    made = run(model, datasets, out=out, progress=listener, **{**of_run, **options})
+
+    from anchorscope.detecting.detect import detect  # only here: it brings torch
+
+    try:
+        return detect([made], out=made.path / "detectors", progress=listener, **vars(chosen))
+    finally:
+        clear_screen()
 
 
 @faults_as_user_errors()

@@ -1,4 +1,4 @@
-"""States that a run keeps on request (`--keep states,states-cut,detection`): one file per dataset and run of the items.
+"""States that a run keeps on request (`--keep`): one file per dataset and run of the items.
 
 `states/DATASET/clean.safetensors` (and `knockout`, `random`) holds a tensor [item, d_model] per `SITE/POSITION/LAYER`,
 in the model's precision; those of `detection` (`question-only`, `boost-answer-1` …) only at the headline site and
@@ -89,7 +89,7 @@ def read_layer(path: Path, site: str, position: str, layer: int) -> Float[Tensor
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
             held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
             layers = json.loads(handle.metadata()["anchorscope"])["layers"]
-            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {_format_ranges(layers)}.")
+            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {format_ranges(layers)}.")
         return handle.get_tensor(name)
 
 
@@ -148,7 +148,8 @@ def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
     return tuple(sorted(layers))
 
 
-def _format_ranges(layers: Sequence[int]) -> str:
+def format_ranges(layers: Sequence[int]) -> str:
+    """Numbers as ranges: 3, 10–14."""
     ranges: list[list[int]] = []
     for layer in layers:
         if ranges and layer == ranges[-1][-1] + 1:

@@ -146,8 +146,9 @@ class Recipe(BaseModel):
     )
     """Resamples behind every interval."""
     keep: tuple[str, ...] = option((), OUTPUT, ignore("it only says what files stay"), choices=KEEP, common=True)
-    """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and the random
-    controls), detection (what detectors read beside both: confidence, P(True), sampled answers, further states)."""
+    """What stays in the run folder beside the results: states (clean) is enough, as anchorscope detect computes the
+    rest where it needs it: states-cut (under the knockout and the random controls) and detection (what else detectors
+    read: confidence, P(True), sampled answers, further states)."""
     keep_layers: str | None = option(None, OUTPUT, ignore("it says what stays in the folder, not what is measured"))
     """The layers whose states are kept, like 3,10-14; all where not given."""
     report: bool = option(True, OUTPUT, ignore("it says whether a page is made, not what is measured"), common=True)

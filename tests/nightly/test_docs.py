@@ -32,6 +32,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 COMMANDS = [(place, words) for block in BLOCKS if block.language in SHELL for place, words in commands(block)]
 EXAMPLES = [block for block in BLOCKS if block.language in RUN]
 OTHERS_LIBRARIES = {
+    "docs/bundle-format.md": "reads what was exported; tests/runs/cli/test_detector_command.py runs it",
     "docs/beside.md": "inspect_ai and the trackers live in environments of their own (make adapters)",
     "docs/adapters.md": "lm-polygraph, TruthTorchLM and uqlm live in environments of their own (make adapters)",
     "docs/serving.md": "asks a service that is running; tests/runs/serve/test_routes.py runs it against one",
@@ -67,11 +68,16 @@ def runs_at_hand() -> set[str]:
 @pytest.fixture(scope="module")
 def bundles(sandbox: Sandbox) -> None:
     """Saved detectors, where the docs have them."""
-    sandbox.invoke(["detect", "runs/demo", "--fit-only", "--bundles", "auto", "--out", "fitted"])
+    sandbox.invoke(["detect", "runs/demo", "--fit-only", "--bundles", "auto,probe", "--out", "fitted"])
     put_bundles(sandbox)
 
 
-BUNDLES = ("BUNDLE", "runs/demo/detectors/auto", "runs/mine-detectors/bundles/auto")
+BUNDLES = (
+    "BUNDLE",
+    "runs/demo/detectors/auto",
+    "runs/mine/detectors/bundles/auto",
+    "runs/mine/detectors/bundles/probe",
+)
 
 
 def put_bundles(sandbox: Sandbox) -> None:
@@ -79,7 +85,8 @@ def put_bundles(sandbox: Sandbox) -> None:
     for name in BUNDLES:
         (sandbox.path / name).parent.mkdir(parents=True, exist_ok=True)
         if not (sandbox.path / name).exists():
-            (sandbox.path / name).symlink_to(sandbox.path / "fitted" / "auto", target_is_directory=True)
+            made = "probe" if name.endswith("probe") else "auto"
+            (sandbox.path / name).symlink_to(sandbox.path / "fitted" / made, target_is_directory=True)
 
 
 def take_bundles(sandbox: Sandbox) -> None:

@@ -1,16 +1,18 @@
-"""`anchorscope detect`, `score` and `detector`: fit detectors on what runs kept, score answers, publish a detector."""
+"""`anchorscope fit`, `detect`, `score` and `detector`: make detectors, score answers, export and publish."""
 
 import os
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from anchorscope.catalogue import DETECTORS, MOST_BATCH_TOKENS, OWN_DETECTORS
-from anchorscope.cli.help import AsJson, PlainCommand, Quiet, in_help, in_panel, output, running
+from anchorscope.cli.help import EXECUTOR, AsJson, PlainCommand, Quiet, in_help, in_panel, output, running, with_options
+from anchorscope.cli.run import RECIPE_FIELDS, given_options, recipe_parameter
 from anchorscope.cli.terminal import (
     NOTHING_KEPT,
     emit_json,
@@ -18,36 +20,44 @@ from anchorscope.cli.terminal import (
     listener,
     loading,
     page,
+    print_rows,
     short,
     split_list,
     user_errors,
 )
-from anchorscope.detectors.bundle_files import bundle_files, checked_record
+from anchorscope.detectors.bundle_files import DEMO, bundle_files, checked_record, write_folder
 from anchorscope.errors import UserError
+from anchorscope.execute.choose import choose
+from anchorscope.options import DATA, RUNNING, option_of
+from anchorscope.prepare import check_inputs, default_folder
+from anchorscope.recipe import Recipe, make_recipe, named_folder
 from anchorscope.screen import harmless, say
 
 if TYPE_CHECKING:
+    from anchorscope.detecting.detect import Detection
     from anchorscope.detecting.score import Scored
 
 EXAMPLES = {
+    "fit": (
+        ("a detector for your model and your questions", "anchorscope fit --model OWNER/NAME --dataset questions.csv"),
+        ("answers that you have, with labels", "anchorscope fit --model OWNER/NAME --dataset answers.csv --out runs/d"),
+        ("score with it", 'anchorscope score --detector runs/d/detectors/bundles/auto "Who wrote Emma?"'),
+    ),
     "detect": (
-        (
-            "a run that keeps what detectors read",
-            "anchorscope run --limit 600 --keep states,states-cut,detection --out runs/d",
-        ),
-        ("fit, compare, save", "anchorscope detect runs/d --out runs/d-detectors"),
-        ("only fit and save one", "anchorscope detect runs/d --fit-only --bundles auto --out runs/d-auto"),
+        ("every detector, compared on a finished run", "anchorscope detect runs/demo"),
+        ("only fit and save one", "anchorscope detect runs/demo --fit-only --bundles auto"),
+        ("several runs of one model: also on each other's data", "anchorscope detect runs/a runs/b --out runs/ab"),
     ),
     "score": (
-        (
-            "one question; the model answers it",
-            'anchorscope score --detector runs/demo/detectors/auto "Who wrote Emma?"',
-        ),
+        ("nothing at hand but the embedded model", 'anchorscope score --demo "What is the capital of France?"'),
+        ("questions; the model answers them", 'anchorscope score --detector BUNDLE "Who wrote Emma?" "Who is Zola?"'),
         ("an answer that you have", 'anchorscope score --detector BUNDLE "Who wrote Emma?" --answer "Jane Austen"'),
         ("a file of them", "anchorscope score --detector BUNDLE answers.csv --out scored.csv"),
+        ("one question a line from another program", "cat questions.txt | anchorscope score --detector BUNDLE -"),
     ),
     "detector": (
         ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/auto"),
+        ("one vector for a server that can read states", "anchorscope detector export BUNDLE --out probe"),
         ("publish it; what is sent is shown before", "anchorscope detector push BUNDLE USER/NAME --private"),
         ("use it elsewhere", 'anchorscope score --detector hub:USER/NAME "Who wrote Emma?"'),
     ),
@@ -66,73 +76,160 @@ _BUNDLES_HELP = (
     "auto those that the runs allow."
 )
 _RISK_HELP = (
-    "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads."
+    "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads. Where "
+    "not given, the leading one accepts the best 30 % of the training answers, at the risk measured on them."
 )
+_FOLDS_HELP, _SEEDS_HELP = "Outer folds.", "Fold seeds: everything is fitted again for each."
+_TOSSES_HELP = "Fits on permuted labels, the control that must give 0.5."
 _SHOWN, _LONG = 40, 60
 
 
 def detect(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN",
-            help="Finished runs of one model that kept states (--keep states,states-cut,"
-            "detection); a run under another prompt is a target.",
-        ),
+        typer.Argument(metavar="RUN", help="Finished runs of one model; a run under another prompt is a target."),
     ],
-    out: Annotated[str, output(help="The folder for tables, figures, bundles and the page.")],
+    out: Annotated[
+        str | None, output(help="The folder for tables, figures, bundles and the page. Default: RUN/detectors.")
+    ] = None,
     detectors: Annotated[str, _detectors(help=_COMPARED_HELP)] = "",
     bundles: Annotated[str | None, _detectors(help=_BUNDLES_HELP, show_default=False)] = None,
     fit_only: Annotated[
         bool, _detectors("--fit-only", help="Compare nothing: fit and save detectors, each as a folder in --out.")
     ] = False,
-    folds: Annotated[int, _stats(help="Outer folds.")] = 5,
-    seeds: Annotated[int, _stats(help="Fold seeds: everything is fitted anew for each.")] = 5,
-    tosses: Annotated[int, _stats(help="Fits on tossed labels, the control that must give 0.5.")] = 20,
+    compute: Annotated[
+        bool, _detectors("--compute/--no-compute", help="Whether the model may be run for what the runs did not keep.")
+    ] = True,
+    folds: Annotated[int, _stats(help=_FOLDS_HELP)] = 5,
+    seeds: Annotated[int, _stats(help=_SEEDS_HELP)] = 5,
+    tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
     resamples: Annotated[int, _stats(help="Bootstrap resamples behind every interval.")] = 1000,
-    risk: Annotated[str, _stats(help=_RISK_HELP)] = "0.1,0.05,0.2,0.3",
+    risk: Annotated[str, _stats(help=_RISK_HELP)] = "",
     seed: Annotated[int, _stats(help="Seed of every draw.")] = 0,
     device: Annotated[str, running(help="auto, cpu, cuda or cuda:N: where detectors are fitted.")] = "auto",
+    fresh: Annotated[bool, running("--fresh", help="Fit again what was fitted from the same runs before.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     with user_errors(stopped=NOTHING_KEPT):
         with loading("polars", quiet):
             from anchorscope.detecting.inputs import DetectOptions, open_runs
-            from anchorscope.recipe import named_folder
-        try:
-            risks = tuple(map(float, split_list(risk)))
-        except ValueError:
-            raise UserError(f"--risk is {risk!r}; give shares between 0 and 1 with commas, like 0.1,0.2.") from None
         saved = None if bundles is None else split_list(bundles)
         options = DetectOptions(
-            split_list(detectors), saved, folds, seeds, tosses, resamples, risks, seed, device, fit_only
+            split_list(detectors),
+            saved,
+            folds,
+            seeds,
+            tosses,
+            resamples,
+            _read_risks(risk),
+            seed,
+            device,
+            fit_only,
+            compute,
+            fresh,
         )
-        folder = named_folder(out)
-        open_runs(runs)  # what they lack is reported before torch is imported
+        folder = None if out is None else named_folder(out)
+        open_runs(runs)  # mistakes are reported before torch is imported
         with loading("torch", quiet):
             from anchorscope.detecting.detect import detect as detect_runs
-        manifest = detect_runs(runs, out=folder, progress=listener(quiet), **vars(options)).manifest
+        _show_detection(detect_runs(runs, out=folder, progress=listener(quiet), **vars(options)), quiet, as_json)
+
+
+def _read_risks(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, split_list(text)))
+    except ValueError:
+        raise UserError(f"--risk is {text!r}; give shares between 0 and 1 with commas, like 0.1,0.2.") from None
+
+
+def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
+    """The card: which detector to use, how good every saved one is, what it accepts, what it costs, how to use it."""
+    manifest = made.manifest
     for warning in manifest["warnings"]:
         say(f"warning: {warning}", quiet)
     if as_json:
-        emit_json({"out": str(out), **{name: value for name, value in manifest.items() if name != "sha256"}})
-    else:
-        report = "" if fit_only else f"\nreport: {Path(out) / 'report.html'}"
-        answer = "" if fit_only else f"{manifest['answer']}\n"
-        say(f"{answer}saved:  {', '.join(manifest['bundles']) or 'none'}{report}", quiet)
+        return emit_json({"out": str(made.path), **{name: manifest[name] for name in manifest if name != "sha256"}})
+    if quiet:
+        return
+    rows = [("saved detector", "AUROC (95 % interval)", "accepted, at most so many wrong", "extra passes")]
+    rows += [
+        (row.name, row.auroc or "not compared", row.accepted or "not measured", str(row.passes))
+        for row in made.saved_detectors
+    ]
+    if manifest["answer"]:
+        say(f"\n{manifest['answer']}\n")
+    print_rows(rows if len(rows) > 1 else [("no detector was saved",)])
+    if "report.html" in manifest["sha256"]:
+        say(f"\nreport: {made.path / 'report.html'}")
+    for bundle in [row.path for row in made.saved_detectors if row.is_recommended]:
+        say(f'score with it: anchorscope score --detector {shlex.quote(str(bundle))} "QUESTION"')
+
+
+_FIT_FIELDS = [
+    name
+    for name in RECIPE_FIELDS
+    if option_of(Recipe.model_fields[name]).panel in (DATA, RUNNING)
+    or name in ("site", "position", "balance", "group_by", "max_per_class", "seed")
+]
+"""The options of `run` that matter for detectors."""
+
+
+@with_options([*map(recipe_parameter, _FIT_FIELDS), *EXECUTOR])
+def fit(
+    detectors: Annotated[
+        str, _detectors(help="Detectors to compare, with commas; where not given, those that read one pass.")
+    ] = "",
+    bundles: Annotated[str | None, _detectors(help=_BUNDLES_HELP, show_default=False)] = None,
+    risk: Annotated[str, _detectors(help=_RISK_HELP)] = "",
+    seeds: Annotated[int, _stats(help=_SEEDS_HELP)] = 5,
+    tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
+    out: Annotated[
+        str | None, output(help="The run folder; detectors are in its folder detectors. Default: runs/MODEL-DATASETS.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    **options: Any,
+) -> None:
+    from anchorscope.detecting.inputs import fit_options  # only here: help has to come at once
+
+    choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
+    given = given_options(options)
+    chosen, of_run = fit_options(
+        detectors=split_list(detectors),
+        bundles=None if bundles is None else split_list(bundles),
+        risks=_read_risks(risk),
+        seeds=seeds,
+        tosses=tosses,
+        device=given.get("device"),
+    )
+    recipe = make_recipe(of_run | given)
+    folder = default_folder(recipe) if out is None else named_folder(out)
+    say(f"anchorscope: detectors for {recipe.model} from {', '.join(recipe.datasets)} into {folder}", quiet)
+    check_inputs(recipe, choice.kind == "ray")
+    with loading("torch", quiet):
+        from anchorscope.detecting.detect import detect as detect_runs
+        from anchorscope.pipeline import run_recipe
+
+    progress = listener(quiet)
+    run_recipe(recipe, folder, progress=progress, choice=choice)
+    _show_detection(detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json)
 
 
 def score(
     what: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="FILE_OR_QUESTION",
-            help="A question in quotes, a question file (with or without a column answer), or a dataset.",
+            metavar="QUESTION_OR_FILE",
+            help="Questions in quotes; or a question file (with or without a column answer); or a dataset; or - for "
+            "standard input, one question a line.",
         ),
     ],
-    detector: Annotated[Path, _scored(help="The bundle: a folder that anchorscope detect has written.")],
-    answer: Annotated[str | None, _scored(help="The answer to the question; else the model answers.")] = None,
+    detector: Annotated[
+        Path | None, _scored(help="The bundle: a folder that anchorscope fit or detect has written.")
+    ] = None,
+    demo: Annotated[bool, _scored("--demo", help="The detector that comes along, for the embedded model.")] = False,
+    answer: Annotated[str | None, _scored(help="The answer to a single question; else the model answers.")] = None,
     model: Annotated[
         str | None, _scored(help="Where the detector's model is, if not where it was in training.")
     ] = None,
@@ -166,6 +263,11 @@ def score(
     from anchorscope.detecting.score import ScoreOptions  # only here: help has to come at once
     from anchorscope.detecting.score import score as score_all
 
+    if demo == (detector is not None):
+        raise UserError(
+            "Name a detector with --detector BUNDLE, or take the one that comes along with --demo: one of the two. "
+            "anchorscope fit makes one for your model."
+        )
     named = split_list(",".join(columns or ()))
     options = ScoreOptions(
         answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out, large_files, context
@@ -173,7 +275,7 @@ def score(
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with user_errors(stopped=NOTHING_KEPT):
-        scored = score_all(detector, what, options, listener(quiet), loading("torch", quiet))
+        scored = score_all(detector or DEMO, what, options, listener(quiet), loading("torch", quiet))
     if as_json:
         return emit_json(scored.record() | ({} if out is None else {"out": str(out)}))
     if not quiet or out is None:
@@ -231,7 +333,29 @@ def show_card(bundle: _Bundle) -> None:
         emit_text(harmless(line))
 
 
-@detector.command("push", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:]))
+@detector.command("export", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:2]))
+def export(
+    bundle: _Bundle,
+    out: Annotated[Path, output(help="The folder for probe.safetensors and probe.json.")],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a linear detector as one vector with a JSON card, for servers that can read hidden states."""
+    files = bundle_files(bundle)
+    checked_record(files, str(bundle))
+    with loading("torch", quiet):
+        from anchorscope.detecting.publish import linear_probe_files
+        from anchorscope.detectors.bundle import unpack
+
+    with user_errors(stopped=NOTHING_KEPT):
+        exported = linear_probe_files(unpack(files, str(bundle)))
+        write_folder(out, exported)
+    if as_json:
+        return emit_json({"out": str(out), "files": list(exported)})
+    say(f"exported: {out}", quiet)
+
+
+@detector.command("push", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][2:]))
 def push(
     bundle: _Bundle,
     repository: Annotated[str, typer.Argument(metavar="REPO_ID", help="Where to: USER/NAME.")],

@@ -45,7 +45,8 @@ def _show_every_option(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-def _parameter(name: str) -> Parameter:
+def recipe_parameter(name: str) -> Parameter:
+    """A recipe option as an option of a command."""
     field = Recipe.model_fields[name]
     kind: Any = field.annotation
     option, default, is_list = option_of(field), None, get_origin(kind) is tuple
@@ -69,10 +70,10 @@ def _parameter(name: str) -> Parameter:
     return parameter(name, kind, default, shown)
 
 
-_FIELDS = sorted(Recipe.model_fields, key=lambda name: PANELS.index(option_of(Recipe.model_fields[name]).panel))
+RECIPE_FIELDS = sorted(Recipe.model_fields, key=lambda name: PANELS.index(option_of(Recipe.model_fields[name]).panel))
 
 
-@with_options([*map(_parameter, _FIELDS), *EXECUTOR], after=1)
+@with_options([*map(recipe_parameter, RECIPE_FIELDS), *EXECUTOR], after=1)
 def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
@@ -92,7 +93,7 @@ def run(
     **options: Any,
 ) -> None:
     choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
-    given = _given_options(options)
+    given = given_options(options)
     written = {} if recipe is None else read_recipe(recipe)
     if written.get("trust_remote_code") and not given.get("trust_remote_code"):  # a recipe may come from anybody
         raise UserError(
@@ -159,7 +160,7 @@ def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
         emit_text(render_preview(preview))
 
 
-def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe options that were typed."""
     given = {}
     for name, value in options.items():

@@ -1,12 +1,13 @@
-"""`detect` from top to bottom: read finished runs, fit every detector, judge it at home and elsewhere, save, report.
+"""`detect` from top to bottom: read finished runs, fit every detector, test it at home and elsewhere, save, report.
 
-Nothing is run through a model: everything comes from what the runs kept. The folder is written whole or not at all.
+Everything comes from what the runs kept; what they did not keep is computed first, into the run's own folder. The
+result folder is written whole or not at all, and a finished one of the same runs and options is returned as it is.
 Runs of one model may be given together; a dataset asked under another prompt is only tested on.
 """
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,9 +27,10 @@ from anchorscope.artefacts.schema import (
     DETECTOR_SCHEMA,
 )
 from anchorscope.artefacts.sealed_folder import SealedFolder
-from anchorscope.catalogue import DETECTORS, EXACT_TOKEN
+from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, EXACT_TOKEN, LOADED
+from anchorscope.cost import DatasetSize, ModelSize, measured_rate, report_cost, step_costs
 from anchorscope.datasets.text import normalise, question_key, words
-from anchorscope.detecting.inputs import KEEP, open_runs, shown_name
+from anchorscope.detecting.inputs import BUNDLES, IN_ITEMS, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.bundle import write_bundle
@@ -39,21 +41,97 @@ from anchorscope.detectors.fitted import Fitted, TrainingRange, WithFallback
 from anchorscope.detectors.layer_probes import LayerProbes, fit_layer_probes
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import INNER_FOLDS, Examples
+from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError, faults_as_user_errors
-from anchorscope.finished import FinishedRun
-from anchorscope.kept_states import features_place, place_of, read_header, read_layer
+from anchorscope.files import canonical_hash
+from anchorscope.finished import FinishedRun, open_finished
+from anchorscope.kept_states import features_place, kept_bytes, place_of, read_header, read_layer, refuse_full_disk
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.loading import checked_device, choose_device
+from anchorscope.models.sources import is_shape, locate
+from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress, Silent
+from anchorscope.recipe import Recipe
 from anchorscope.report.detection.detection_page import write_detection_report
 from anchorscope.report.detection.results import DatasetFacts, DetectionContext
 from anchorscope.results import versions
-from anchorscope.stats.calibration import Calibration, threshold_at_risk
+from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
 from anchorscope.stats.detection_metrics import BINS, reliability_bins
 from anchorscope.stats.streams import priorities
 
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
+_STEPS = {
+    "states": ("clean-states",),
+    "states-cut": ("effects-knockout",),
+    "detection": ("answer-alone", "detection-samples", "detection-columns", "detection-states"),
+}
+"""Passes of a run behind each word of `--keep`, as `cost.step_costs` names them."""
+
+
+def complete_runs(
+    runs: Sequence[FinishedRun], options: DetectOptions, progress: Progress
+) -> tuple[list[FinishedRun], list[str]]:
+    """The runs with all that the wanted detectors read, and warnings about what stays missing.
+
+    What a run did not keep is computed by running its recipe again in its folder, where only that is new.
+    """
+    completed, warnings = [], []
+    for run in runs:
+        missing = missing_keep(run, options.wanted)
+        reason = _why_not_computed(run, options) if missing else None
+        if missing and reason is None:
+            recipe = run.recipe.model_copy(update={"keep": tuple(dict.fromkeys([*run.recipe.keep, *missing]))})
+            progress.note(_announce(run, recipe, missing))
+            run_recipe(Recipe.model_validate(recipe.model_dump()), run.path, progress=progress)
+            run = open_finished(run.path, checked=False)
+        elif "states" in missing:
+            raise UserError(f"The run {str(run.path)!r} kept no states, and they cannot be computed now: {reason}.")
+        elif missing:
+            warnings.append(f"{run.path.name} did not keep {' and '.join(missing)}, not computed now: {reason}")
+        completed.append(run)
+    return completed, warnings
+
+
+def _why_not_computed(run: FinishedRun, options: DetectOptions) -> str | None:
+    """Why a run cannot be completed; None where it can."""
+    keep = f"--keep {','.join(missing_keep(run, options.wanted))}"
+    if not options.compute:
+        return "--no-compute leaves the model alone"
+    if run.manifest["model"]["source"] == LOADED:
+        return f"its model was given in memory, so call anchorscope.run again with keep={keep.split()[1]!r}"
+    if run.recipe.trust_remote_code:
+        again = f"anchorscope run {run.path}/recipe.toml --out {run.path} {keep} --trust-remote-code"
+        return f"code that comes with its model would run; if you trust it: {again}"
+    try:
+        if not is_shape(run.recipe.model):
+            locate(run.recipe.model)
+    except UserError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+def _announce(run: FinishedRun, recipe: Recipe, missing: Sequence[str]) -> str:
+    """What computing takes in minutes and disk; a disk that is too small is refused."""
+    facts, cuts = run.manifest["model"], recipe.random_cuts or 1
+    model = ModelSize(facts["parameters"], facts["n_layers"], facts["d_model"])
+    operations, size = report_cost(recipe), 0
+    places = len(SITES) * len({"final", recipe.position})
+    n_places = {"states": places, "states-cut": (1 + cuts) * places, "detection": len(DETECTION_RUNS)}
+    used = run.parquet("items").filter(pl.col("status") == "used")
+    for (_,), items in used.group_by("dataset"):
+        tokens = float(items["input_ids"].list.len().mean())  # type: ignore[arg-type]
+        costs = step_costs(recipe, model, DatasetSize(items.height, 0, items.height, tokens))
+        operations += sum(costs[step] for name in missing for step in _STEPS[name])
+        itemsize = getattr(torch, facts["dtype"]).itemsize
+        kept = sum(n_places[name] for name in missing)
+        size += kept_bytes(kept, model.n_layers, items.height, model.width, itemsize)
+    refuse_full_disk(run.path, 0, size)
+    minutes = operations / measured_rate(choose_device(recipe.device), facts["dtype"], model.width) / 60
+    return (
+        f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep; computing that takes about "
+        f"{max(1, round(minutes))} min and {size / 1e6:,.0f} MB of disk, and resumes if stopped"
+    )
 
 
 @dataclass(frozen=True)
@@ -155,10 +233,8 @@ def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.nd
         kept = used.select("item_id").join(numbers, on="item_id", how="left", maintain_order="left")
         found = {column: kept[column].to_numpy().astype(np.float64) for column in kept.columns if column != "item_id"}
     else:
-        found = {
-            "log_prob_mean": used["confidence_mean"].to_numpy().astype(np.float64),
-            "log_prob_min": used["confidence_min"].to_numpy().astype(np.float64),
-        }
+        in_items = zip(IN_ITEMS, ("confidence_mean", "confidence_min"), strict=True)
+        found = {name: used[column].to_numpy().astype(np.float64) for name, column in in_items}
     return {column: values for column, values in found.items() if np.isfinite(values).all()}
 
 
@@ -197,11 +273,7 @@ def trained_detector(
     )
     probability = 1 / (1 + np.exp(-scale.scores[number].cpu().numpy()))
     one_each = _one_of_each_group(dataset, trained.plan.seed)
-    both = 0 < labels[one_each].sum() < len(one_each)  # from answers of one kind no risk can be told
-    thresholds = tuple(
-        threshold_at_risk(probability[one_each], labels[one_each], risk, weights=natural[one_each])
-        for risk in (risks if both else ())
-    )
+    thresholds = thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks)
     data, fitted = trained.fits.data, build(number)
     key = (CLEAN, data.site, data.layers[int(data.best[number])])
     return TrainedDetector(
@@ -214,6 +286,33 @@ def trained_detector(
         range=_range(fitted, key, dataset, max(map(_longest, sources))),
         layer_probes=layer_probes,
     )
+
+
+RISKS = (0.1, 0.05, 0.2, 0.3)
+"""Risks that bundles have thresholds for where none are named."""
+LEADING_COVERAGE = 0.3
+"""Answers that are accepted where nobody names a risk; the risk is what was measured on these."""
+
+
+def thresholds_at(
+    probability: Float[np.ndarray, " item"],
+    labels: Bool[np.ndarray, " item"],
+    weights: Float[np.ndarray, " item"],
+    risks: Sequence[float] = (),
+) -> tuple[Threshold, ...]:
+    """Thresholds for these risks; where none are named, one that accepts `LEADING_COVERAGE` leads the usual ones.
+
+    None where all answers are of one kind: no risk can be measured on them.
+    """
+    if not 0 < labels.sum() < len(labels):
+        return ()
+    found = [threshold_at_risk(probability, labels, risk, weights=weights) for risk in risks or RISKS]
+    if risks:
+        return tuple(found)
+    leading = threshold_at_coverage(probability, labels, LEADING_COVERAGE, weights=weights)
+    if leading.probability is None:
+        return tuple(found)
+    return (leading, *(threshold for threshold in found if threshold.risk != leading.risk))
 
 
 def _one_of_each_group(dataset: Dataset, seed: int) -> Int[np.ndarray, " group"]:
@@ -309,8 +408,6 @@ def _range(fitted: Fitted, key: StateKey, dataset: Dataset, longest: int) -> Tra
 
 
 MANIFEST = "detection.json"
-BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "auto")
-"""Detectors that are saved where none are named."""
 _FOLDER = SealedFolder(
     "comparison of detectors",
     "anchorscope detect",
@@ -329,6 +426,36 @@ _FOLDER = SealedFolder(
         MANIFEST,
     ),
 )
+
+
+def accepted_words(thresholds: Sequence[Mapping[str, float | None]]) -> str | None:
+    """What a detector accepts at which risk."""
+    reached = [(found["risk"], found["coverage"]) for found in thresholds if found["probability"] is not None]
+    if not thresholds:
+        return None
+    return ", ".join(f"{coverage:.0%} at {risk:.0%}" for risk, coverage in sorted(reached)) or "none at any risk"
+
+
+def default_out(runs: Sequence[Path]) -> Path:
+    """Where results go if nobody says where."""
+    if len(runs) != 1:
+        raise UserError(f"{len(runs)} runs are given, and no folder for the result; name one with --out.")
+    return runs[0] / "detectors"
+
+
+@dataclass(frozen=True)
+class SavedDetector:
+    """A bundle of a finished comparison, in the words of its card."""
+
+    name: str
+    path: Path
+    auroc: str | None
+    """In the mean over the datasets that it was trained on, with its interval; None where nothing was compared."""
+    accepted: str | None
+    """What it accepts at which risk; None where no risk could be measured."""
+    passes: int
+    """Passes through the model per answer, beyond those that wrote it."""
+    is_recommended: bool
 
 
 class Detection:
@@ -351,6 +478,32 @@ class Detection:
         """Paired differences to the probe, and to probe and confidence."""
         return self._table("differences", DETECTOR_DIFFERENCE_SCHEMA)
 
+    @property
+    def saved_detectors(self) -> list[SavedDetector]:
+        """The saved detectors, the recommended one first."""
+        compared, answer = "detectors.csv" in self.manifest["sha256"], str(self.manifest["answer"] or "")
+        made = [
+            SavedDetector(
+                name,
+                self.path / "bundles" / name if compared else self.path / name,
+                self._auroc(name) if compared else None,
+                accepted_words(self.manifest.get("thresholds", {}).get(name, ())),
+                DETECTORS[name].passes if name in DETECTORS else 0,
+                answer.startswith(f"Use {name}:") or len(self.manifest["bundles"]) == 1,
+            )
+            for name in self.manifest["bundles"]
+        ]
+        return sorted(made, key=lambda saved: not saved.is_recommended)
+
+    def _auroc(self, name: str) -> str | None:
+        own = (pl.col("detector") == name) & (pl.col("train") == pl.col("test"))
+        rows = self.detectors.filter(own & (pl.col("metric") == "auroc") & (pl.col("prevalence") == "balanced"))
+        return ", ".join(
+            f"{row['value']:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
+            + (f" {row['test']}" if rows.height > 1 else "")
+            for row in rows.iter_rows(named=True)
+        )
+
     def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
         file = f"{name}.csv"
         if file not in self.manifest["sha256"]:
@@ -360,20 +513,33 @@ class Detection:
 
 @faults_as_user_errors()
 def detect(
-    runs: Sequence[str | Path | Any], *, out: str | Path, progress: Progress | None = None, **options: Any
+    runs: Sequence[str | Path | Any] | str | Path | Any,
+    *,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    **options: Any,
 ) -> Detection:
-    """Fits and compares detectors on what finished runs kept, into the folder `out`; options as `DetectOptions`."""
+    """Fits and compares detectors on finished runs, into the folder `out`; options as `DetectOptions`.
+
+    Where one run is given, `out` is by default the folder `detectors` in it. What a run did not keep is computed.
+    """
     began, listener, chosen = time.monotonic(), progress or Silent(), DetectOptions(**options)
-    paths = [Path(getattr(run, "path", run)) for run in runs]
+    given: Sequence[Any] = [runs] if isinstance(runs, str | Path) or hasattr(runs, "path") else runs
+    paths = [Path(getattr(run, "path", run)) for run in given]
+    place = default_out(paths) if out is None else Path(out)
     opened = open_runs(paths)
     device = checked_device(choose_device(chosen.device))
+    opened, warnings = complete_runs(opened, chosen, listener)
+    key = _key(opened, chosen)
+    if not chosen.fresh and (finished := _finished(place, key)) is not None:
+        return finished
     listener.start("read states", 1)
     sources = read_runs(opened)
     listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener)
+    job.warnings += warnings
     job.check_bundles()
-    place = Path(out)
     with _FOLDER.fresh(place) as folder:
         tables, answer = Tables(), None
         if not chosen.fit_only:
@@ -390,16 +556,35 @@ def detect(
                 "model": job.model,
                 "runs": [path.name for path in paths],
                 "command": _command(paths, place, chosen),
-                "trained_on": [one.name for one in job.trainable],
+                "trained_on": [dataset.name for dataset in job.trainable],
                 "bundles": sorted(saved),
+                "thresholds": job.thresholds,
                 "answer": answer,
                 "choices": job.choices,
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
                 "seconds": round(time.monotonic() - began, 1),
+                "key": key,
             },
         )
     return Detection(place)
+
+
+def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
+    """What a result depends on: the runs' files, the options, the versions."""
+    chosen = {name: value for name, value in vars(options).items() if name not in ("compute", "fresh")}
+    return canonical_hash([[run.manifest["sha256"] for run in runs], chosen, versions(), DETECTION_VERSION])
+
+
+def _finished(place: Path, key: str) -> Detection | None:
+    """The result that is there already, whole and of the same key."""
+    try:
+        made = Detection(place)
+        for name in made.manifest["sha256"]:
+            _FOLDER.place(place, made.manifest, name)
+    except UserError:
+        return None
+    return made if made.manifest.get("key") == key else None
 
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
@@ -407,7 +592,10 @@ def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
     told = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
     for one in fields(options):
         value, name = getattr(options, one.name), {"risks": "risk"}.get(one.name, one.name.replace("_", "-"))
-        if value == one.default:
+        if value == one.default or one.name == "fresh":
+            continue
+        if one.name == "compute":
+            told.append("--no-compute")
             continue
         told.append(f"--{name}")
         if value is not True:
@@ -453,6 +641,8 @@ class _Job:
         self.trainable = self._trainable()
         self.left_out: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.thresholds: dict[str, list[dict[str, float | None]]] = {}
+        """Of every saved detector: risk, probability and share of answers accepted."""
         self.choices: dict[str, dict[str, int]] = {}
         few = [dataset for dataset in self.trainable if int(dataset.examples.labels.sum()) < ENOUGH_TRUE]
         self.warnings += [f"{one.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for one in few]
@@ -512,8 +702,8 @@ class _Job:
                     continue
                 if named is not None:
                     raise UserError(
-                        f"The detector {name!r} cannot be saved: {trained.left_out[name]} ({dataset.name}). Run it "
-                        f"again into the same folder with {KEEP} (only what is new is done), or do without it."
+                        f"The detector {name!r} cannot be saved: {trained.left_out[name]} ({dataset.name}); leave it "
+                        f"out of --bundles, or allow the model to be run (--compute)."
                     )
                 self.left_out[name] = trained.left_out[name]
 
@@ -529,11 +719,25 @@ class _Job:
         probes = layer_probes_of(trained, self.warnings) if names else None
         for name in names:
             rows = [row for row in tables.detectors if row["detector"] == name]
-            write_bundle(folder / name, trained_detector(trained, name, sources, rows, self.options.risks, probes))
+            made = trained_detector(trained, name, sources, rows, self.options.risks, probes)
+            write_bundle(folder / name, made)
+            self._note_thresholds(made)
             saved[name] = f"{folder.name}/{name}" if not self.options.fit_only else name
             self.progress.advance(1)
         self.progress.finish()
         return saved
+
+    def _note_thresholds(self, made: TrainedDetector) -> None:
+        """Writes down what a detector accepts, and warns of one that accepts nothing."""
+        names = ("risk", "probability", "coverage")
+        found = [{name: getattr(threshold, name) for name in names} for threshold in made.thresholds]
+        self.thresholds[made.name] = found
+        if found and all(threshold.probability is None for threshold in made.thresholds):
+            risks = ", ".join(f"{threshold.risk:.0%}" for threshold in made.thresholds)
+            self.warnings.append(
+                f"{made.name} accepts no answer at any of its risks ({risks}): it can only rank answers; ask more "
+                f"questions (--limit), or name a higher --risk"
+            )
 
     def context(self, paths: Sequence[Path], out: Path, saved: dict[str, str], seconds: float) -> DetectionContext:
         """What the page says of how its tables came about."""

@@ -1,21 +1,32 @@
 """What `detect` is given, checked without torch: its options, and what the runs kept."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from anchorscope.catalogue import DETECTORS
+from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, OWN_DETECTORS, RANDOM
+from anchorscope.catalogue import KEEP as KEEP_NAMES
 from anchorscope.errors import UserError, unknown
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.plugins import check
 from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
 
 LEAST_PER_CLASS = 30
-"""True and false answers that a dataset needs to be looked at at all."""
-KEEP = "--keep states,states-cut,detection"
-"""The option under which a run keeps all that detectors read."""
+"""True and false answers that a dataset needs for a detector."""
+BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "auto")
+"""Detectors that are saved where none are named."""
+IN_ITEMS = ("log_prob_mean", "log_prob_min")
+"""Numbers per answer that every run has, in items.parquet."""
+
+ONE_PASS = tuple(
+    name
+    for name, entry in OWN_DETECTORS.items()
+    if entry.variant_of is None and not entry.runs and set(entry.columns) <= set(IN_ITEMS)
+)
+"""Detectors that read one pass over question and answer: what `anchorscope fit` compares."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +41,16 @@ class DetectOptions:
     seeds: int = 5
     tosses: int = 20
     resamples: int = 1000
-    risks: tuple[float, ...] = (0.1, 0.05, 0.2, 0.3)
-    """Risks that bundles have thresholds for; the first is used where none is named."""
+    risks: tuple[float, ...] = ()
+    """Risks that bundles have thresholds for; the first is used where none is named. None: see `thresholds_at`."""
     seed: int = 0
     device: str = "auto"
     fit_only: bool = False
     """Whether nothing is compared: detectors are fitted and saved."""
+    compute: bool = True
+    """Whether the model may be run for what the runs did not keep."""
+    fresh: bool = False
+    """Whether a finished result of the same runs and options is made again."""
 
     def __post_init__(self) -> None:
         for name in (*self.detectors, *(self.bundles or ())):
@@ -66,6 +81,42 @@ class DetectOptions:
             if not 0 < risk < 1:
                 raise UserError(f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1.")
 
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Detectors that were asked for; bundles that nobody named are saved where the runs allow it."""
+        compared = () if self.fit_only else self.detectors or tuple(DETECTORS)
+        return tuple(dict.fromkeys([*compared, *(self.bundles or ())]))
+
+
+def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
+    """What a run has to keep (`--keep`) so that these detectors can be fitted."""
+    needed = {"states"}
+    for entry in (DETECTORS[name] for name in detectors):
+        if {KNOCKOUT, RANDOM} & set(entry.runs):
+            needed.add("states-cut")
+        if set(entry.runs) & set(DETECTION_RUNS) or set(entry.columns) - set(IN_ITEMS):
+            needed.add("detection")
+    return tuple(name for name in KEEP_NAMES if name in needed)
+
+
+def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
+    """The options of `fit`: those of `detect`, and those of a run with what the detectors read and no page."""
+    device = str(options.pop("device", None) or "auto").replace("balanced", "auto")
+    chosen = DetectOptions(**{**options, "detectors": options.get("detectors") or ONE_PASS, "device": device})
+    return chosen, {"report": False, "random_cuts": 1, "keep": needed_keep(chosen.wanted)}
+
+
+def missing_keep(run: FinishedRun, detectors: Iterable[str]) -> tuple[str, ...]:
+    """What of it the run did not keep."""
+    kept = run.manifest["sha256"]
+    files = {"states": "clean.safetensors", "states-cut": f"{KNOCKOUT}.safetensors", "detection": "features.parquet"}
+    datasets = run.manifest["reference_layers"]
+    return tuple(
+        name
+        for name in needed_keep(detectors)
+        if any(f"states/{dataset}/{files[name]}" not in kept for dataset in datasets)
+    )
+
 
 def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     """The runs, refused where detectors cannot be fitted on them."""
@@ -83,7 +134,6 @@ def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
                     f"or under another prompt."
                 )
             seen.add(shown)
-            _refuse_no_states(run, name)
             _refuse_too_few(run, name)
     return runs
 
@@ -107,14 +157,6 @@ def _refuse_other_models(runs: Sequence[FinishedRun]) -> None:
                     f"The runs {str(first.path)!r} and {str(run.path)!r} differ in their {what} ({mine[:16]!r} and "
                     f"{theirs[:16]!r}); a detector reads one. Give runs that share it, or call detect for each."
                 )
-
-
-def _refuse_no_states(run: FinishedRun, name: str) -> None:
-    if f"states/{name}/clean.safetensors" not in run.manifest["sha256"]:
-        raise UserError(
-            f"The run {str(run.path)!r} kept no states of {name!r}; run it again into the same folder with {KEEP} "
-            f"(only what is new is done)."
-        )
 
 
 def _refuse_too_few(run: FinishedRun, name: str) -> None:

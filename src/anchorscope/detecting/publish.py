@@ -1,21 +1,27 @@
-"""The card of a saved detector, as Markdown, and publishing both on a hub of models.
+"""The card of a saved detector, as Markdown; a detector as one vector; and publishing on a hub of models.
 
 The card says what it was trained on, how good it is, what it can't do and how to load it; the lines between the two
 `---` are what the hub reads.
 """
 
+import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save as save_tensors
+
 from anchorscope.detectors.bundle import bundle_files, unpack
-from anchorscope.detectors.bundle_files import PREFIX, hub_api, hub_errors
+from anchorscope.detectors.bundle_files import PREFIX, hub_api, hub_errors, written
+from anchorscope.detectors.features import CLEAN
+from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
+from anchorscope.kept_states import format_ranges
 from anchorscope.stats.calibration import Threshold
 
 _HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+")  # and neither ./mine nor ../mine
@@ -45,7 +51,7 @@ def _metadata(trained: TrainedDetector) -> Iterator[str]:
 def _about(trained: TrainedDetector, place: str) -> Iterator[str]:
     setting = trained.setting
     layers = sorted({layer for _, _, layer in trained.needs.states})
-    read = f"the states of layer {', '.join(map(str, layers))}" if layers else "the model's confidence"
+    read = f"the states of layer {format_ranges(layers)}" if layers else "the model's confidence"
     yield f"# Detector `{_plain(trained.name)}` for {_plain(setting.model)}"
     yield ""
     yield f"Says how probable it is that a short answer of {_plain(setting.model)} is true. It reads {read} at"
@@ -124,6 +130,59 @@ def _number(value: object) -> str:
 def _plain(text: object) -> str:
     """On one line, and nothing in it is HTML."""
     return " ".join(str(text).split()).replace("<", "&lt;")
+
+
+PROBE_JSON, PROBE_WEIGHTS = "probe.json", "probe.safetensors"
+PROBE_SCHEMA = "anchorscope-linear-probe"
+PROBE_VERSION = 1
+_POSITIONS = {
+    "final": "the answer's last token",
+    "answer_end": "the last token of the answer's entity",
+    "answer_before": "the token before the answer's entity",
+}
+_SITES = {
+    "attention": "what attention adds to the residual stream",
+    "mlp": "what the feed-forward part adds to the residual stream",
+    "residual": "the residual stream after the block",
+}
+
+
+def linear_probe_files(trained: TrainedDetector) -> dict[str, bytes]:
+    """A detector as one vector and a card, with its calibration folded in: sigmoid(state · weight + bias) is the
+    probability that the answer is true. The format is in docs/bundle-format.md."""
+    fitted, setting = trained.fitted, trained.setting
+    if not isinstance(fitted, LinearProbe) or fitted.key[0] != CLEAN:
+        raise UserError(
+            f"Detector {trained.name!r} is not one linear probe, so that one vector cannot replace it; export one that "
+            f"is: anchorscope detect RUN --fit-only --bundles probe."
+        )
+    calibration, (_, site, layer) = trained.calibration, fitted.key
+    weight = (calibration.slope * fitted.weight.double()).float().cpu().contiguous()
+    tensors = save_tensors({"weight": weight})
+    record = {
+        "schema": PROBE_SCHEMA,
+        "schema_version": PROBE_VERSION,
+        "detector": trained.name,
+        "bundle_sha256": trained.sha256,
+        "model": {
+            name: getattr(setting, name) for name in ("model", "source", "fingerprint", "n_layers", "d_model", "dtype")
+        },
+        "layer": layer,
+        "site": site,
+        "site_means": _SITES[site],
+        "position": setting.position,
+        "position_means": _POSITIONS[setting.position],
+        "prompt": asdict(setting.template),
+        "bias": calibration.slope * fitted.bias + calibration.intercept,
+        "standardisation": "folded into weight and bias",
+        "score": "sigmoid(state · weight + bias) = probability that the answer is true",
+        "prevalence": calibration.prevalence,
+        "thresholds": [asdict(threshold) for threshold in trained.thresholds],
+        "data": trained.card.data,
+        "limits": list(trained.card.limits),
+        "weights_sha256": hashlib.sha256(tensors).hexdigest(),
+    }
+    return {PROBE_JSON: written(record), PROBE_WEIGHTS: tensors}
 
 
 CARD = "README.md"

@@ -1,8 +1,8 @@
 """The job of `anchorscope score`: a bundle and a question, or a file of them, become scores, a table, a file."""
 
-import json
 import math
 import os
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,9 +26,11 @@ WRITTEN = (".csv", ".parquet", ".jsonl")
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
 COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score")
 """Columns of the rows that are written."""
+STANDARD_INPUT = "-"
 CONTEXT_USED = "context_used"
 """One more, where questions come with a passage."""
-_LONGEST_LINE = 1_000_000
+_LONGEST_PASSAGE = 1_000_000
+_MOST_INPUT = 100_000_000  # bytes of standard input
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,12 @@ class Scored:
 
 def score(
     bundle: Path,
-    what: str,
+    what: Sequence[str],
     options: ScoreOptions,
     progress: Progress,
     loading: AbstractContextManager[None] | None = None,
 ) -> Scored:
-    """Scores a question or a file of them. Mistakes in what is given are reported before torch is imported.
+    """Scores questions, a file or dataset of them, or standard input. Mistakes are reported before torch is imported.
 
     `loading` is held while it is.
     """
@@ -117,7 +119,7 @@ def score(
     trained = unpack(files, str(bundle))
     threshold = trained.threshold(options.risk)
     refuse_unknown(trained.needs, trained.setting.n_layers)
-    detector = Detector.of(
+    detector = Detector.load(
         trained,
         options.model,
         device=options.device,
@@ -151,7 +153,7 @@ def _context_used(
     return tuple(None if math.isnan(value) else round(float(value), 4) for value in used)
 
 
-def _questions(what: str, options: ScoreOptions) -> tuple[list[Question], int]:
+def _questions(what: Sequence[str], options: ScoreOptions) -> tuple[list[Question], int]:
     """The questions that are meant, and how many rows of a file were left out."""
     questions, bad_rows = _read_questions(what, options)
     if options.context is None:
@@ -166,7 +168,7 @@ def _read_passage(given: str) -> str:
     try:
         if path.is_file():
             with open_regular(path) as file:
-                text = file.read(_LONGEST_LINE).decode().strip()
+                text = file.read(_LONGEST_PASSAGE).decode().strip()
         elif path.suffix.lower() in _READ:
             raise UserError(f"--context {given!r} is no file; give the name of a text file, or the passage itself.")
     except OSError:  # too long for a path: a passage
@@ -178,26 +180,54 @@ def _read_passage(given: str) -> str:
     return text
 
 
-def _read_questions(what: str, options: ScoreOptions) -> tuple[list[Question], int]:
-    spec = dataset_of(what)
-    if spec is None:
-        if options.answer is None and not options.generate:
-            raise UserError("The question has no answer and none may be generated; add --answer TEXT or --generate.")
-        return [asked(what, options.answer)], 0
-    if options.answer is not None:
+def _read_questions(what: Sequence[str], options: ScoreOptions) -> tuple[list[Question], int]:
+    """The questions that are meant, and how many rows of a file were left out."""
+    named = [text for text in what if text == STANDARD_INPUT or dataset_of(text) is not None]
+    if named and len(what) > 1:
+        raise UserError(f"{named[0]!r} is given beside other questions; give questions, or one file, or - alone.")
+    if options.answer is not None and (named or len(what) > 1):
         raise UserError(
-            f"--answer goes with a single question, and {what!r} is a file; give it a column answer instead."
+            "--answer goes with a single question; several stand in a file with the columns question, answer."
         )
+    spec = dataset_of(what[0]) if named and named[0] != STANDARD_INPUT else None
+    if spec is not None:
+        return _from_file(spec, what[0], options)
+    texts = read_lines() if named else what
+    if options.answer is None and not options.generate:
+        raise UserError(
+            f"The question {texts[0][:80]!r} has no answer and none may be generated; add --answer TEXT or --generate."
+        )
+    return [asked(text, options.answer, number) for number, text in enumerate(texts)], 0
+
+
+def read_lines() -> list[str]:
+    """The questions on standard input, one a line; blank lines are left out."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UserError("- reads questions from standard input, one a line, and nothing is piped into it.")
+    data = sys.stdin.buffer.read(_MOST_INPUT + 1)
+    if len(data) > _MOST_INPUT:
+        raise UserError(f"Standard input has more than {_MOST_INPUT / 1e6:g} MB; write it to a file and give its name.")
+    try:
+        lines = [line for line in data.decode().splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise UserError("Standard input is not valid UTF-8 text; write it in UTF-8.") from None
+    if not lines:
+        raise UserError("Standard input holds no question; give one a line.")
+    return lines
+
+
+def _from_file(spec: DatasetSpec, name: str, options: ScoreOptions) -> tuple[list[Question], int]:
+    """The questions of a file, and how many of its rows were left out."""
     reading = open_dataset(
         spec, options.on_bad_row, parse_columns(options.columns), graded=False, large=options.large_files
     )
     questions = list(reading)
     if not questions:
-        raise UserError(f"{what!r} holds no question that can be scored ({reading.rows} rows, all bad).")
+        raise UserError(f"{name!r} holds no question that can be scored ({reading.rows} rows, all bad).")
     without = [question for question in questions if question.model_answer is None]
     if without and not options.generate:
         raise UserError(
-            f"{len(without):,} of {len(questions):,} questions of {what!r} have no answer and none may be "
+            f"{len(without):,} of {len(questions):,} questions of {name!r} have no answer and none may be "
             f"generated; give the column answer, or allow the model to answer with --generate."
         )
     return questions, reading.bad
@@ -227,18 +257,12 @@ def _refuse_unwritable(out: Path) -> None:
 
 def _columns(file: Path) -> list[str]:
     """The columns of a file of scores; none where it is something else."""
-    if file.suffix.lower() == ".parquet":
-        import polars as pl  # only here: most scores are read on a screen
+    import polars as pl  # only here: most scores are read on a screen
 
-        try:
-            return list(pl.read_parquet_schema(file)) if file.is_file() else []
-        except (OSError, pl.exceptions.PolarsError):
-            return []
+    scan: Any = {".csv": pl.scan_csv, ".jsonl": pl.scan_ndjson, ".parquet": pl.scan_parquet}[file.suffix.lower()]
     try:
-        with open_regular(file) as opened:
-            first = opened.readline(_LONGEST_LINE).decode()
-        return list(json.loads(first)) if file.suffix.lower() == ".jsonl" else first.strip().split(",")
-    except (OSError, ValueError, TypeError, RecursionError):
+        return list(scan(file).collect_schema().names()) if file.is_file() else []
+    except (OSError, pl.exceptions.PolarsError):
         return []
 
 

@@ -21,14 +21,21 @@ from torch import Tensor
 from anchorscope.answers.template import Template
 from anchorscope.detectors.bundle_files import JSON as JSON
 from anchorscope.detectors.bundle_files import MOST_BYTES as MOST_BYTES
-from anchorscope.detectors.bundle_files import SCHEMA, SCHEMA_VERSION, checked_record, content_hash, refused, written
+from anchorscope.detectors.bundle_files import (
+    SCHEMA,
+    SCHEMA_VERSION,
+    checked_record,
+    content_hash,
+    refused,
+    write_folder,
+    written,
+)
 from anchorscope.detectors.bundle_files import WEIGHTS as WEIGHTS
 from anchorscope.detectors.bundle_files import bundle_files as bundle_files
 from anchorscope.detectors.fitted import TrainingRange, load_parts, store_parts
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.errors import UserError
-from anchorscope.files import make_folder, replacing
 from anchorscope.stats.calibration import Calibration, Threshold
 
 _FITTED, _RANGE, _LAYERS = "fitted", "range", "layer_probes"
@@ -108,15 +115,7 @@ def write_bundle(place: Path, trained: TrainedDetector) -> str:
     It is there whole or not at all, and never over a folder that is something else.
     """
     packed = pack(trained)
-    others = sorted(path.name for path in place.iterdir() if path.name not in (JSON, WEIGHTS)) if place.is_dir() else []
-    if others or (place.exists() and not place.is_dir()):
-        found = f"it holds {others[0]!r}" if others else "it is a file"
-        raise UserError(f"{str(place)!r} is no bundle ({found}) and is not replaced; choose another folder.")
-    make_folder(place.parent)
-    with replacing(place) as half_made:
-        half_made.mkdir()
-        for name, content in packed.files.items():
-            (half_made / name).write_bytes(content)
+    write_folder(place, packed.files)
     return packed.sha256
 
 

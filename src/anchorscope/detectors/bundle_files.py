@@ -10,12 +10,12 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError
-from anchorscope.files import read_regular
+from anchorscope.files import make_folder, read_regular, replacing
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 SCHEMA = "anchorscope-detector"
@@ -25,6 +25,8 @@ READ_VERSIONS = (1, 2)
 """Those that can be read: version 1 had no probes of every layer."""
 MOST_BYTES = 5_000_000
 """Both files together: a detector is a small thing beside its model."""
+DEMO = Path(__file__).parents[1] / "serve" / "demo_detector"
+"""The bundle that comes along, for the embedded model."""
 _AGAIN = "copy the bundle again from where it was made, or train it again with anchorscope detect"
 
 
@@ -32,6 +34,19 @@ def bundle_files(place: str | Path) -> dict[str, bytes]:
     """The bytes of a bundle's two files, by name."""
     folder = hub_folder(str(place), (JSON, WEIGHTS), MOST_BYTES) if str(place).startswith(PREFIX) else Path(place)
     return {name: _read(folder, name) for name in (JSON, WEIGHTS)}
+
+
+def write_folder(place: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a folder of these files, whole or not at all, in the place of one that holds the same and nothing else."""
+    others = sorted(path.name for path in place.iterdir() if path.name not in files) if place.is_dir() else []
+    if others or (place.exists() and not place.is_dir()):
+        found = f"it holds {others[0]!r}" if others else "it is a file"
+        raise UserError(f"{str(place)!r} is no bundle ({found}) and is not replaced; choose another folder.")
+    make_folder(place.parent)
+    with replacing(place) as half_made:
+        half_made.mkdir()
+        for name, content in files.items():
+            (half_made / name).write_bytes(content)
 
 
 def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
@@ -104,20 +119,34 @@ _HOW = "Write hub:USER/NAME, or hub:USER/NAME@COMMIT"
 
 
 def hub_folder(place: str, names: Sequence[str], most_bytes: int) -> Path:
-    """The folder of the cache that holds these files of a repository, fetched if they are not there."""
+    """The folder of the hub client's cache that holds these files of a repository, fetched if they are not there."""
     named = _PLACE.fullmatch(place.removeprefix(PREFIX))
     if named is None:
         raise UserError(f"{place!r} names no repository of the hub. {_HOW}.")
     repository, revision = named.groups()
     api = hub_api()
+
+    def fetch(local_files_only: bool) -> Path:
+        options = {"revision": revision, "local_files_only": local_files_only}
+        files = [Path(api.hf_hub_download(repository, name, **options)) for name in names]
+        return files[0].parent
+
     try:
-        found = _version(api, place, repository, revision, names, most_bytes)
+        with hub_errors(place):
+            info = api.model_info(repository, revision=revision, files_metadata=True)
     except _NoHub as error:
-        return _kept(place, repository, revision, names, error)
+        try:
+            return fetch(local_files_only=True)
+        except (OSError, ValueError):  # nothing of it in the cache
+            raise error from None
+    sizes = {file.rfilename: file.size for file in info.siblings or ()}
+    missing = [name for name in names if name not in sizes]
+    if missing:
+        raise UserError(f"{place!r} is no detector: it has no {missing[0]}. Name what detector push has published.")
+    if sum(sizes[name] or 0 for name in names) > most_bytes:
+        raise UserError(f"{place!r} has more than {most_bytes / 1e6:g} MB, which no detector needs; it is not fetched.")
     with hub_errors(place):
-        files = [Path(api.hf_hub_download(repository, name, revision=found)) for name in names]
-    _remember(files[0].parents[2], revision or "main", found)
-    return files[0].parent
+        return fetch(local_files_only=False)
 
 
 def hub_api() -> Any:
@@ -127,43 +156,6 @@ def hub_api() -> Any:
 
     disable_progress_bars()
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="anchorscope")
-
-
-def _version(api: Any, place: str, repository: str, revision: str | None, names: Sequence[str], most_bytes: int) -> str:
-    """The commit that is meant; its files are there and small."""
-    with hub_errors(place):
-        info = api.model_info(repository, revision=revision, files_metadata=True)
-    sizes = {file.rfilename: file.size for file in info.siblings or ()}
-    missing = [name for name in names if name not in sizes]
-    if missing:
-        raise UserError(f"{place!r} is no detector: it has no {missing[0]}. Name what detector push has published.")
-    if sum(sizes[name] or 0 for name in names) > most_bytes:
-        raise UserError(f"{place!r} has more than {most_bytes / 1e6:g} MB, which no detector needs; it is not fetched.")
-    return str(info.sha)
-
-
-def _kept(place: str, repository: str, revision: str | None, names: Sequence[str], why: UserError) -> Path:
-    """What the cache has of it, where the hub cannot be reached."""
-    from huggingface_hub import try_to_load_from_cache
-
-    found = [try_to_load_from_cache(repository, name, revision=revision) for name in names]
-    if not all(isinstance(one, str) for one in found):
-        raise why
-    return Path(str(found[0])).parent
-
-
-def _remember(cache: Path, revision: str, commit: str) -> None:
-    """Writes into the cache which commit a name stands for, as the client does where it is given the name."""
-    if revision == commit or not all(re.fullmatch(r"\w[\w.-]*", part) for part in revision.split("/")):
-        return
-    place = cache / "refs" / revision
-    with suppress(OSError):  # a cache that others own is read, and that is all
-        if place.is_file() and place.read_text() == commit:
-            return
-        place.parent.mkdir(parents=True, exist_ok=True)
-        half = place.with_name(f"{place.name}.{os.getpid()}.tmp")
-        half.write_text(commit)
-        half.replace(place)
 
 
 class _NoHub(UserError):
@@ -179,29 +171,25 @@ def hub_errors(place: str, doing: str = "read") -> Iterator[None]:
         raise
     except Exception as error:  # the client, its transport and the cache raise dozens of unrelated types
         code = getattr(getattr(error, "response", None), "status_code", None)
-        raise _told(place, doing, code, error) from None
+        raise _refusal(place, doing, code, error) from None
 
 
-def _told(place: str, doing: str, code: int | None, error: Exception) -> UserError:
+_REFUSALS = {
+    401: "The hub does not know you (401), so {place!r} cannot be {doing}. Log in with hf auth login, or set HF_TOKEN "
+    "to a token that is valid.",
+    403: "The hub does not let you (403): {place!r} cannot be {doing}. Use a token that has the right, or a name of "
+    "your own.",
+    404: "The hub has no {place!r} that you may see (404). Check the name; a private one needs a token (HF_TOKEN).",
+    409: "{place!r} is on the hub already (409). Choose another name, or add --update.",
+}
+
+
+def _refusal(place: str, doing: str, code: int | None, error: Exception) -> UserError:
     reason = " ".join(str(error).split())[:160] or type(error).__name__
     if type(error).__name__ == "HFValidationError":
         return UserError(f"{place!r} is no name of a repository ({reason}). {_HOW}.")
-    if code == 401:
-        return UserError(
-            f"The hub does not know you (401), so {place!r} cannot be {doing}. Log in with hf auth login, or set "
-            f"HF_TOKEN to a token that is valid."
-        )
-    if code == 403:
-        return UserError(
-            f"The hub does not let you (403): {place!r} cannot be {doing}. Use a token that has the right, or a name "
-            f"of your own."
-        )
-    if code == 404:
-        return UserError(
-            f"The hub has no {place!r} that you may see (404). Check the name; a private one needs a token (HF_TOKEN)."
-        )
-    if code == 409:
-        return UserError(f"{place!r} is on the hub already (409). Choose another name, or add --update.")
+    if code in _REFUSALS:
+        return UserError(_REFUSALS[code].format(place=place, doing=doing))
     if code is not None:
         return UserError(f"The hub answered with {code}: {place!r} cannot be {doing} ({reason}). Try again later.")
     return _NoHub(

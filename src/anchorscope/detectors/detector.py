@@ -7,8 +7,8 @@ Items are made as in a run: the same prompts, greedy answers, key words and pass
 variants of the same items together in one pass, up to the highest layer that is read, or all layers for confidence.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from anchorscope.detectors.trained import (
     decide,
     threshold_notes,
 )
-from anchorscope.engine.sequences import SITES, TokenSequence
+from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import VariantPart
@@ -71,6 +71,39 @@ _UNLABELLED = Label(truthful=None, group=0, status="scored", weight=0.0)
 States = dict[StateKey, Float[Tensor, "item d_model"]]
 
 
+@dataclass(frozen=True)
+class TextPass:
+    """Several runs of the items' own texts, made in one pass."""
+
+    parts: Mapping[str, VariantPart]
+    keep: Mapping[str, tuple[Place, ...]]
+    """The places whose states each run kept."""
+
+    def states(self, run: str, site: str) -> Float[Tensor, "layer item d_model"]:
+        """States of a run; those of `question-only` are of the clean run, before the answer begins."""
+        own, position = (CLEAN, 1) if run == QUESTION_ONLY else (run, 0)
+        found = self.parts[own].states
+        assert found is not None, "a pass asked to keep states keeps them"
+        return found[self.keep[own].index((position, SITES.index(site)))]
+
+    def features(self, items: Sequence[Item], needs: Needs, instead: Mapping[str, str] | None = None) -> Features:
+        """What is needed; `instead` of a run another is read."""
+        other = instead or {}
+        states = {
+            (run, site, layer): self.states(other.get(run, run), site)[layer] for run, site, layer in needs.states
+        }
+        columns = {}
+        for name in needs.columns:
+            if name == ANSWER_TOKENS:
+                columns[name] = np.array([len(item.answer.ids) for item in items], dtype=np.float64)
+                continue
+            column = COLUMNS[name]
+            found = self.parts[other.get(column.run, column.run)].answers
+            assert found is not None, "a pass asked to score answers scores them"
+            columns[name] = np.array([column.made(one) for one in found.by_item()], dtype=np.float64)
+        return Features(len(items), states, columns)
+
+
 class ScoringSession:
     """One model, the prompt of one detector, and passes over items."""
 
@@ -91,13 +124,12 @@ class ScoringSession:
         """Memory ran out: later passes are planned with so many tokens, too."""
         self.planner = replace(self.planner, batch_tokens=min(tokens, self.planner.batch_tokens))
 
-    def items(self, questions: Sequence[Question]) -> list[Item]:
-        """Questions with their answers, greedy where none is given, and their tokens; an empty answer has
-        none, and neither has a question that does not fit the model's context."""
+    def items(self, questions: Sequence[Question], longest: int | None = None) -> list[Item]:
+        """Questions with their answers and tokens; an empty answer has none, and neither has a question that does not
+        fit the model's context. Where no answer is given the model writes one, of at most `longest` tokens."""
         setting, tokens = self.setting, self.planner.batch_tokens
-        work = plan_answers(
-            questions, self.lm.tokenizer, setting.template, setting.max_new_tokens, tokens, self.planner.context
-        )
+        most = setting.max_new_tokens if longest is None else min(longest, setting.max_new_tokens)
+        work = plan_answers(questions, self.lm.tokenizer, setting.template, most, tokens, self.planner.context)
         return self.located(questions, run_answers(self.executor, work, self.progress), work.prompts)
 
     def located(
@@ -132,52 +164,45 @@ class ScoringSession:
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
         refuse_unknown(needs, self.lm.n_layers)
-        states: States = {}
-        columns: dict[str, Float[np.ndarray, " item"]] = {}
-        if items:
-            states, columns = self._own_text(items, needs)
-            states |= self._answer_alone(items, [key for key in needs.states if key[0] == ANSWER_ONLY])
-        columns[ANSWER_TOKENS] = np.array([len(item.answer.ids) for item in items], dtype=np.float64)
-        return Features(len(items), states, {name: columns[name] for name in needs.columns})
+        own = Needs(tuple(key for key in needs.states if key[0] != ANSWER_ONLY), needs.columns)
+        read = [*own.runs, *(COLUMNS[name].run for name in needs.columns if name in COLUMNS)]
+        runs = dict.fromkeys(CLEAN if run == QUESTION_ONLY else run for run in read)
+        passed = TextPass({}, {})
+        if items and runs:
+            variants = {run: variant_of(run, items, self.setting.edges) for run in runs}
+            passed = self.run_texts("scoring", items, variants, own)
+        found = passed.features(items, own)
+        alone = [key for key in needs.states if key[0] == ANSWER_ONLY]
+        return replace(found, states={**found.states, **self._answer_alone(items, alone)}) if alone and items else found
 
-    def _own_text(self, items: Sequence[Item], needs: Needs) -> tuple[States, dict[str, Float[np.ndarray, " item"]]]:
-        """Everything that is read of the items' own texts: all runs in one pass."""
-        keys = [key for key in needs.states if key[0] != ANSWER_ONLY]
-        told = [name for name in needs.columns if name in COLUMNS]
-        named = [*(run for run, _, _ in keys), *(COLUMNS[name].run for name in told)]
-        runs = list(dict.fromkeys(CLEAN if run == QUESTION_ONLY else run for run in named))
-        if not runs:
-            return {}, {}
-        sequences = [self._sequence(item, QUESTION_ONLY in named) for item in items]
-        variants = [variant_of(run, items, self.setting.edges) for run in runs]
-        keep = [_places(keys, run) for run in runs]
+    def run_texts(
+        self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs, all_layers: bool = False
+    ) -> TextPass:
+        """All variants of the items' own texts in one pass; what is needed of each is kept."""
+        sequences = [item.sequence((self.setting.position,)) for item in items]
+        if QUESTION_ONLY in needs.runs:  # read before the answer begins, too
+            sequences = [
+                replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1)) for sequence in sequences
+            ]
+        keep = {run: _places(needs.states, run) for run in variants}
+        stats = any(column in COLUMNS for column in needs.columns)
         prefix = before_answers(shared_tokens(_prefix(items), sequences), sequences)
-        work = self.planner.states("scoring", sequences, prefix, variants)
-        work = replace(work, keep=tuple(keep), answer_stats=bool(told), n_layers=None if told else _top(keys))
-        found = dict(zip(runs, run_states(self.executor, work, self.progress).variants, strict=True))
-        states: States = {}
-        for run, site, layer in keys:
-            own = CLEAN if run == QUESTION_ONLY else run
-            place = (int(run == QUESTION_ONLY), SITES.index(site))
-            states[run, site, layer] = _kept(found[own])[keep[runs.index(own)].index(place), layer]
-        return states, {name: _column(found[COLUMNS[name].run], name) for name in told}
-
-    def _sequence(self, item: Item, question_too: bool) -> TokenSequence:
-        """The item as it is run: read at the detector's position, and where asked for before the answer begins."""
-        sequence = item.sequence((self.setting.position,))
-        return replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1)) if question_too else sequence
+        work = self.planner.states(name, sequences, prefix, list(variants.values()))
+        top = None if stats or all_layers else _top(needs.states)
+        work = replace(work, keep=tuple(keep.values()), answer_stats=stats, n_layers=top)
+        found = run_states(self.executor, work, self.progress).variants
+        return TextPass(dict(zip(variants, found, strict=True)), keep)
 
     def _answer_alone(self, items: Sequence[Item], keys: Sequence[StateKey]) -> States:
         """States of the answers without their questions."""
-        if not keys:
-            return {}
         setting = Setting((self.setting.position,), self.setting.edges, 0, lambda: self.writer)
         planned = plan_rewrite(INTERVENTIONS["answer-template"], items, setting)
         sequences = [run.sequence for run in planned.runs]
         keep = _places(keys, ANSWER_ONLY)
         work = self.planner.states("answers alone", sequences, shared_tokens(_prefix(items), sequences))
         part = run_states(self.executor, replace(work, keep=(keep,), n_layers=_top(keys)), self.progress).variants[0]
-        return {key: _kept(part)[keep.index((0, SITES.index(key[1]))), key[2]] for key in keys}
+        passed = TextPass({ANSWER_ONLY: part}, {ANSWER_ONLY: keep})
+        return {key: passed.states(*key[:2])[key[2]] for key in keys}
 
 
 def _prefix(items: Sequence[Item]) -> tuple[int, ...]:
@@ -196,16 +221,6 @@ def _places(keys: Sequence[StateKey], run: str) -> tuple[Place, ...]:
 def _top(keys: Sequence[StateKey]) -> int:
     """How many blocks have to be run."""
     return max(layer for _, _, layer in keys) + 1
-
-
-def _kept(part: VariantPart) -> Float[Tensor, "place layer item d_model"]:
-    assert part.states is not None, "a pass asked to keep states keeps them"
-    return part.states
-
-
-def _column(part: VariantPart, name: str) -> Float[np.ndarray, " item"]:
-    assert part.answers is not None, "a pass asked to score answers scores them"
-    return np.array([COLUMNS[name].made(found) for found in part.answers.by_item()], dtype=np.float64)
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
@@ -266,7 +281,7 @@ class Detector:
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        bundle: str | Path | TrainedDetector,
         model: Any = None,
         tokenizer: Any = None,
         device: str = "auto",
@@ -280,21 +295,7 @@ class Detector:
         `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`; without it the
         model of the training is loaded, in the precision of the training unless another is asked for.
         """
-        return cls.of(read_bundle(path), model, tokenizer, device, dtype, batch_tokens=batch_tokens, progress=progress)
-
-    @classmethod
-    def of(
-        cls,
-        trained: TrainedDetector,
-        model: Any = None,
-        tokenizer: Any = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        *,
-        batch_tokens: int | None = None,
-        progress: Progress | None = None,
-    ) -> "Detector":
-        """The same for a detector that is in memory."""
+        trained = bundle if isinstance(bundle, TrainedDetector) else read_bundle(bundle)
         return cls(trained, model_for(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
 
     @property

@@ -3,8 +3,8 @@
 One pass runs the answer clean, without all key words, without each of them alone, without words that a user chose, and
 without as many tokens drawn at random, which is the control. At every layer the bundle's probe reads the states: ΔP is
 the change of its probability of "truthful", in percentage points, as in a run's report.
-These are numbers of one answer. What cutting does to many answers can be measured; what it says of a single one is
-mostly noise (docs/evidence-parts.md), and the record says so.
+What cutting does to many answers can be measured; what it says of a single one is mostly noise
+(docs/evidence-parts.md), and the record says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,39 +14,27 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
-from scipy.stats import norm
-from torch import Tensor
 
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.template import Prompt, build_prompts
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span
-from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.features import ANSWER_TOKENS, CLEAN, COLUMNS, QUESTION_ONLY, Features, Needs
+from anchorscope.detectors.detector import Detector, TextPass, asked
+from anchorscope.detectors.features import CLEAN, COLUMNS, QUESTION_ONLY, Needs
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import DetectorSetting, Score, decide
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
-from anchorscope.engine.sequences import SITES, Cut, Variant
+from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.errors import UserError
-from anchorscope.execute.parts import VariantPart
-from anchorscope.execute.run_passes import run_answers, run_states
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.items import Item
-from anchorscope.plan.passes import before_answers, plan_answers
 from anchorscope.spans.locate import question_tokens
 from anchorscope.spans.words import is_clear, words_as_written
 from anchorscope.stats.streams import stream
 
-FAINT = 0.5
-"""Evidence below this part of what parts true from false answers on average is too little to tell shares of."""
-
-TRANSFER = (
-    "The share of the training answers is what the same probe loses when it reads the states without the key words: "
-    "how far it carries over (transfer). It is not a part of the evidence: there a regression is fitted to those "
-    "states again, and only what it does not find counts as lost."
-)
-"""What `lost_share` of the training answers is, and is not."""
+NOTE = "What a cut does to many answers can be measured; what it does to a single one is mostly noise."
+"""What the record says of itself."""
 
 Layers = Float[np.ndarray, " layer"]
 
@@ -141,6 +129,7 @@ class LiveCuts:
             "edges": self.setting.edges,
             "n_layers": self.setting.n_layers,
             "warnings": self.warnings(),
+            "note": NOTE,
             **self._by_layer(),
         }
 
@@ -167,7 +156,6 @@ class LiveCuts:
                 "reference_layer": None,
                 "probability": None,
                 "delta_p": None,
-                "evidence": None,
                 "training": None,
             }
         alone = [place for place in range(len(self.words)) if f"word {place}" in self.log_odds]
@@ -188,61 +176,12 @@ class LiveCuts:
                 "alone": [{"word": at, "values": _list(self.delta_p(f"word {at}"))} for at in alone],
                 "random": _list(self.random_delta_p()),
             },
-            "evidence": self._evidence(self.probes),
             "training": _training(self.probes),
         }
 
-    def _evidence(self, probes: LayerProbes) -> dict[str, Any] | None:
-        """The item's own evidence, and how much of it the cut takes."""
-        if KNOCKOUT not in self.log_odds:
-            return None
-        clean, cut = item_evidence(probes, self.log_odds[CLEAN], self.log_odds[KNOCKOUT])
-        apart = (probes.means[1] - probes.means[0]) / 2
-        enough = (apart > 0) & (np.abs(clean) >= FAINT * apart)
-        share = np.where(enough, 1 - cut / np.where(enough, clean, 1), np.nan)
-        area = float(probes.auc[probes.reference])
-        limit = float(norm.cdf(norm.ppf(np.clip(area, 0.5, 1 - 1e-9)) / 2))
-        uncut = (
-            ""
-            if probes.cut_means is not None
-            else (
-                " The training answers of this bundle were not cut, so the shift that a cut gives to every answer "
-                "counts as lost, too."
-            )
-        )
-        return {
-            "clean": _list(clean),
-            "cut": _list(cut),
-            "lost_share": _list(share),
-            "reliable": False,
-            "note": (
-                f"Numbers of one answer. Its share is not reliable: where the probe's AUC is {area:.2f}, no rule can "
-                f"tell from the log-odds what a single answer's truth rests on with an AUC above {limit:.2f}."
-                f"{uncut}"
-            ),
-        }
-
-
-def item_evidence(probes: LayerProbes, clean: Layers, cut: Layers) -> tuple[Layers, Layers]:
-    """Log-odds of an item, clean and cut, from the middle between true and false training answers.
-
-    Cutting the question moves every answer towards "false"; where the training answers were cut too, the middle is that
-    of the cut ones, so that this common shift is no loss.
-    """
-    middle = probes.means.mean(axis=0)
-    moved = middle if probes.cut_means is None else probes.cut_means.mean(axis=0)
-    return clean - middle, cut - moved
-
 
 def _training(probes: LayerProbes) -> dict[str, Any]:
-    """The same of the answers of training, where numbers are means over many.
-
-    The share is what the clean probe loses on cut states, its transfer, and not a part of the evidence.
-    """
-    lost = None
-    if probes.cut_means is not None:
-        apart, left = probes.means[1] - probes.means[0], probes.cut_means[1] - probes.cut_means[0]
-        lost = _list(np.where(apart > 0, 1 - left / np.where(apart > 0, apart, 1), np.nan))
+    """The same of the answers of training, where numbers are means over many."""
     moved = probes.delta_p
     return {
         "n": probes.n_items,
@@ -250,8 +189,6 @@ def _training(probes: LayerProbes) -> dict[str, Any]:
         "auc": _list(probes.auc),
         "delta_p_false": None if moved is None else _list(moved[0]),
         "delta_p_true": None if moved is None else _list(moved[1]),
-        "lost_share": lost,
-        "note": None if lost is None else TRANSFER,
     }
 
 
@@ -283,7 +220,7 @@ def live_cuts(
     more than the detector's own. `chosen` are the numbers of words of the question, counted from 0, that are cut
     together in a run of their own."""
     given = asked(question, answer)
-    item = _answered(detector, given, longest)
+    (item,) = detector.session.items([given], longest)
     if item.tokens is None:
         raise _unread(item, detector)
     setting, lm = detector.trained.setting, detector.session.lm
@@ -299,15 +236,13 @@ def live_cuts(
     runs = {CLEAN: CLEAN_VARIANT} | {
         name: Variant({0: Cut(keys, setting.edges)}) for name, keys in cuts.items() if keys
     }
-    parts, places = _pass(detector, item, runs)
-    score, cut = _scores(detector, item, parts, places)
+    passed = _run_cuts(detector, item, runs)
+    score, cut = _scores(detector, item, passed)
     probes = detector.trained.layer_probes
     log_odds: dict[str, Float[np.ndarray, " layer"]] = {}
     if probes is not None:
-        place = places.index((0, SITES.index(probes.site)))
-        log_odds = {
-            name: probes.log_odds(_states(part)[place][list(probes.layers)])[:, 0] for name, part in parts.items()
-        }
+        layers = list(probes.layers)
+        log_odds = {run: probes.log_odds(passed.states(run, probes.site)[layers])[:, 0] for run in runs}
         _refuse_no_numbers(log_odds)
     return LiveCuts(
         score=score,
@@ -323,36 +258,16 @@ def live_cuts(
     )
 
 
-def _answered(detector: Detector, question: Question, longest: int | None) -> Item:
-    """As `ScoringSession.items` has it, with an answer that may be shorter."""
-    session, setting = detector.session, detector.trained.setting
-    work = plan_answers(
-        [question],
-        session.lm.tokenizer,
-        setting.template,
-        _longest(detector, longest),
-        session.planner.batch_tokens,
-        session.planner.context,
-    )
-    (item,) = session.located([question], run_answers(session.executor, work, session.progress))
-    return item
-
-
-def _longest(detector: Detector, longest: int | None) -> int:
-    own = detector.trained.setting.max_new_tokens
-    return own if longest is None else min(own, longest)
-
-
 def tokens_at_most(detector: Detector, question: str, answer: str | None, longest: int | None = None) -> int:
     """Tokens that `live_cuts` may run, all its runs together; a bound for queues, in other threads too."""
     given = asked(question, answer)
-    tokenizer = detector.session.lm.tokenizer
+    tokenizer, most = detector.session.lm.tokenizer, detector.trained.setting.max_new_tokens
     own = len(tokenizer(given.question, add_special_tokens=False)["input_ids"])
-    said = (
-        _longest(detector, longest) if answer is None else len(tokenizer(answer, add_special_tokens=False)["input_ids"])
-    )
+    written = most if longest is None else min(most, longest)
+    if answer is not None:
+        written = len(tokenizer(answer, add_special_tokens=False)["input_ids"])
     rows = 3 + DRAWS + min(MOST_ALONE, own)
-    return int(rows * (own + said + 8))  # what stands between question and answer
+    return int(rows * (own + written + 8))  # what stands between question and answer
 
 
 def question_units(question: Question, key_spans: Sequence[Span]) -> tuple[QuestionWord, ...]:
@@ -394,76 +309,31 @@ def _random_keys(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _pass(
-    detector: Detector, item: Item, runs: Mapping[str, Variant]
-) -> tuple[dict[str, VariantPart], tuple[tuple[int, int], ...]]:
-    """All runs together, and where the states of each were kept: (position, site)."""
-    session, needs = detector.session, detector.trained.needs
-    own = [key for key in needs.states if key[0] in _OWN_RUNS]
-    probes = detector.trained.layer_probes
-    sites = {site for _, site, _ in own} | ({probes.site} if probes is not None else set())
-    before = {site for run, site, _ in own if run == QUESTION_ONLY}
-    sequence = item.sequence((session.setting.position,))
-    if before:
-        sequence = replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
-    places = (*((0, SITES.index(site)) for site in sorted(sites)), *((1, SITES.index(site)) for site in sorted(before)))
-    prefix = before_answers(item.located.input_ids[: min(item.located.prefix_length, *sequence.read_at)], [sequence])
-    work = session.planner.states("live cuts", [sequence], prefix, list(runs.values()))
-    told = any(name in COLUMNS for name in needs.columns)
-    work = replace(work, keep=(places,) * len(runs), answer_stats=told)
-    found = run_states(session.executor, work, session.progress).variants
-    return dict(zip(runs, found, strict=True)), places
+def _run_cuts(detector: Detector, item: Item, runs: Mapping[str, Variant]) -> TextPass:
+    """All runs together; each keeps what the detector reads of the clean run, and what the probes of layers read."""
+    needs, probes = detector.trained.needs, detector.trained.layer_probes
+    sites = {site for run, site, _ in needs.states if run in (CLEAN, KNOCKOUT)}
+    sites |= set() if probes is None else {probes.site}
+    before = [key for key in needs.states if key[0] == QUESTION_ONLY]
+    every = Needs((*((run, site, 0) for run in runs for site in sorted(sites)), *before), needs.columns)
+    return detector.session.run_texts("live cuts", [item], runs, every, all_layers=True)
 
 
-def _scores(
-    detector: Detector, item: Item, parts: Mapping[str, VariantPart], places: Sequence[tuple[int, int]]
-) -> tuple[Score, CutScore | None]:
+def _scores(detector: Detector, item: Item, passed: TextPass) -> tuple[Score, CutScore | None]:
     """The detector's own score, and what it would be of the states without the key words; None where the detector
-    reads more than clean states, and so looks at a cut itself."""
+    reads more than clean states, and so reads a cut itself."""
     needs = detector.trained.needs
     if set(needs.runs) <= _OWN_RUNS:
-        features = _features(needs, item, parts, places, {})
+        uncut = {} if KNOCKOUT in passed.parts else {KNOCKOUT: CLEAN}  # there were no key words
+        features = passed.features([item], needs, uncut)
     else:  # another text, or strengthened attention: a pass of its own
         features = detector.session.features([item], needs)
     (score,) = detector.scores_of([item], features)
     reads = {*needs.runs, *(COLUMNS[name].run for name in needs.columns if name in COLUMNS)}
-    if KNOCKOUT not in parts or not reads or reads != {CLEAN}:
+    if KNOCKOUT not in passed.parts or not reads or reads != {CLEAN}:
         return score, None
-    decided = decide(detector.trained, _features(needs, item, parts, places, {CLEAN: KNOCKOUT}))
+    decided = decide(detector.trained, passed.features([item], needs, {CLEAN: KNOCKOUT}))
     return score, CutScore(float(decided.probability[0]), float(decided.log_odds[0]), bool(decided.outside[0]))
-
-
-def _features(
-    needs: Needs,
-    item: Item,
-    parts: Mapping[str, VariantPart],
-    places: Sequence[tuple[int, int]],
-    instead: Mapping[str, str],
-) -> Features:
-    """What a detector reads, from the states at hand; `instead` of a run another is taken."""
-
-    def part(run: str) -> VariantPart:
-        own = CLEAN if run == QUESTION_ONLY else instead.get(run, run)
-        return parts.get(own, parts[CLEAN])  # without key words the knockout is the clean run
-
-    states = {}
-    for run, site, layer in needs.states:
-        place = places.index((int(run == QUESTION_ONLY), SITES.index(site)))
-        states[run, site, layer] = _states(part(run))[place, layer]
-    columns: dict[str, Float[np.ndarray, " item"]] = {}
-    for name in needs.columns:
-        if name == ANSWER_TOKENS:
-            columns[name] = np.array([len(item.answer.ids)], dtype=np.float64)
-            continue
-        stats = part(COLUMNS[name].run).answers
-        assert stats is not None, "a pass asked to score answers scores them"
-        columns[name] = np.array([COLUMNS[name].made(one) for one in stats.by_item()], dtype=np.float64)
-    return Features(1, states, columns)
-
-
-def _states(part: VariantPart) -> Float[Tensor, "place layer item d_model"]:
-    assert part.states is not None, "a pass asked to keep states keeps them"
-    return part.states
 
 
 def _refuse_no_numbers(log_odds: Mapping[str, Float[np.ndarray, " layer"]]) -> None:

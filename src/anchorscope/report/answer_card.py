@@ -404,9 +404,10 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
         again = command_again(findings, folder, evidence="matched,wordings")
         steps.append(NextStep("Rule out the wording:", again))
     if any(one.claim == "adds_to_confidence" and one.verdict == "yes" for one in readings):
-        again = command_again(findings, folder, keep="states,states-cut,detection")
-        detect = shlex.join(["anchorscope", "detect", folder, "--out", f"{folder}-detectors"])
-        steps.append(NextStep("Train a hallucination detector:", f"{again} && {detect}"))
+        detect = shlex.join(["anchorscope", "detect", folder])
+        if findings.options is not None:  # the model is in memory: only a call in Python can run it
+            detect = command_again(findings, folder, keep="states")
+        steps.append(NextStep("Train a hallucination detector:", detect))
     return tuple(steps[:MOST_STEPS])
 
 

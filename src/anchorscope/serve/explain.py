@@ -74,7 +74,7 @@ class ExplainResponse(BaseModel):
     reference_layer: int | None
     probability: dict[str, Any] | None = Field(description="Of 'truthful' by the probe of each layer.")
     delta_p: dict[str, Any] | None = Field(description="Its change under each cut, in percentage points.")
-    evidence: dict[str, Any] | None = Field(description="Log-odds of this one answer; its shares are not reliable.")
+    note: str = Field(description="What numbers of a single answer cannot say.")
     training: dict[str, Any] | None = Field(description="The same of the answers of training, as means over many.")
     warnings: list[str]
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from anchorscope.datasets.question import asked
 from anchorscope.detectors.answer_batch import AnswerRequest, Piece
 from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.bundle_files import DEMO as DEMO
 from anchorscope.detectors.detector import Detector, model_for
 from anchorscope.detectors.features import refuse_unknown
 from anchorscope.detectors.trained import Score, TrainedDetector
@@ -36,8 +37,6 @@ from anchorscope.serve.model_thread import (
 from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 T = TypeVar("T")
-DEMO = Path(__file__).parent / "demo_detector"
-"""The detector that comes with the package, for the embedded model."""
 _MOST_BATCH = 8192  # tokens run together: beyond it a large GPU gains nothing, and the next request waits longer
 _BATCHES_WAITING = 16
 _CHARACTERS = 16  # of one token, at most, in texts worth reading: longer ones are refused unread

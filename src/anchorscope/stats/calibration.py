@@ -26,6 +26,7 @@ over all answers is 1 at most in the mean if the weighted error rate is above th
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,39 +90,102 @@ def threshold_at_risk(
     """
     from scipy.stats import binom  # only here: it takes a second, and no score needs it
 
-    if not 0 < risk < 1 or not 0 < delta < 1:
-        raise ValueError(f"risk and delta lie between 0 and 1; found {risk:.4g} and {delta:.4g}")
-    claimed, labels = np.asarray(probability, np.float64), np.asarray(truthful, bool)
-    if len(claimed) and not (claimed.min() >= 0 and claimed.max() <= 1):
-        raise ValueError(f"a probability lies between 0 and 1; found {claimed.min():.4g} to {claimed.max():.4g}")
-    n = len(claimed)
-    mass = np.ones(n) if weights is None else np.asarray(weights, np.float64)
-    prevalence = None if weights is None else float(mass[labels].sum() / mass.sum())
-    order = np.argsort(-claimed, kind="stable")
-    ranked, ranked_labels, ranked_mass = claimed[order], labels[order], mass[order]
-    bets = any(np.ptp(mass[labels == kind]) > 1e-9 * mass.max() for kind in (False, True) if (labels == kind).any())
-    sizes = np.arange(n + 1)
-    if bets:
+    ranked = _Ranked.of(probability, truthful, risk, weights, delta)
+    n, labels, mass = len(ranked.probability), ranked.truthful, ranked.mass
+    sizes, passes = np.arange(n + 1), ranked.passes(risk, delta)
+    if ranked.bets:
         first = sizes[_capital_at(sizes, labels, mass, risk) >= 1 / delta]
-        passes = _capital(ranked_labels, ranked_mass, risk) >= 1 / delta
     else:
-        tested = risk if prevalence is None else _equal_risk(risk, float(labels.mean()), prevalence)
-        first = sizes[binom.cdf(_FIRST_ERRORS, sizes, tested) <= delta]
-        passes = binom.cdf(np.append(0, np.cumsum(~ranked_labels)), sizes, tested) <= delta
+        first = sizes[binom.cdf(_FIRST_ERRORS, sizes, ranked.tested_risk(risk)) <= delta]
     places = np.unique(np.linspace(first[0], n, _CANDIDATES).astype(int)) if len(first) else np.zeros(0, int)
     # Accepted are those above the answer at a place; behind the last place, all.
-    accepted = np.where(places == n, n, np.searchsorted(-ranked, -ranked[np.minimum(places, n - 1)], side="left"))
+    accepted = ranked.accepted_above(places)
     best: tuple[float, int] | None = None
     for place, number in zip(places, accepted, strict=True):
         if number < first[0]:
             continue  # so many are equal that the first candidates accept too few
         if not passes[number]:
             break
-        best = (0.0 if place == n else float(np.nextafter(ranked[place], 2.0)), int(number))
+        best = (ranked.above(place), int(number))
     if best is None:
-        return Threshold(risk, delta, None, 0.0, n, prevalence)
-    coverage = float(ranked_mass[: best[1]].sum() / mass.sum())
-    return Threshold(risk, delta, best[0], coverage, n, prevalence)
+        return Threshold(risk, delta, None, 0.0, n, ranked.prevalence)
+    return Threshold(risk, delta, best[0], ranked.coverage(best[1]), n, ranked.prevalence)
+
+
+def threshold_at_coverage(
+    probability: ArrayLike, truthful: ArrayLike, coverage: float, weights: ArrayLike | None = None, delta: float = DELTA
+) -> Threshold:
+    """Accepts this share of the answers, the most probable ones; its risk is the lowest, in whole per cent up to 50 %,
+    that the test of `threshold_at_risk` allows. As the number of answers is fixed beforehand, one test is enough."""
+    ranked = _Ranked.of(probability, truthful, coverage, weights, delta)
+    n = len(ranked.probability)
+    place = np.array([min(n, int(np.ceil(coverage * n)))])
+    number = int(ranked.accepted_above(place)[0])
+    for risk in np.arange(1, 51) / 100:
+        if ranked.passes(float(risk), delta)[number]:
+            found = ranked.above(int(place[0]))
+            return Threshold(float(risk), delta, found, ranked.coverage(number), n, ranked.prevalence)
+    return Threshold(0.5, delta, None, 0.0, n, ranked.prevalence)
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """Calibration answers, the most probable first."""
+
+    probability: Floats
+    truthful: NDArray[np.bool_]
+    mass: Floats
+    prevalence: float | None
+    """Share of true answers by weight; None where no weights are given."""
+
+    @classmethod
+    def of(
+        cls, probability: ArrayLike, truthful: ArrayLike, share: float, weights: ArrayLike | None, delta: float
+    ) -> "_Ranked":
+        if not 0 < share < 1 or not 0 < delta < 1:
+            raise ValueError(f"risk and delta lie between 0 and 1; found {share:.4g} and {delta:.4g}")
+        claimed, labels = np.asarray(probability, np.float64), np.asarray(truthful, bool)
+        if len(claimed) and not (claimed.min() >= 0 and claimed.max() <= 1):
+            raise ValueError(f"a probability lies between 0 and 1; found {claimed.min():.4g} to {claimed.max():.4g}")
+        mass = np.ones(len(claimed)) if weights is None else np.asarray(weights, np.float64)
+        order = np.argsort(-claimed, kind="stable")
+        prevalence = None if weights is None else float(mass[labels].sum() / mass.sum())
+        return cls(claimed[order], labels[order], mass[order], prevalence)
+
+    @property
+    def bets(self) -> bool:
+        """Whether answers of one class have different weights."""
+        kinds = [self.mass[self.truthful == kind] for kind in (False, True)]
+        return any(len(kind) and np.ptp(kind) > 1e-9 * self.mass.max() for kind in kinds)
+
+    def tested_risk(self, risk: float) -> float:
+        """The risk that is tested on plain counts."""
+        if self.prevalence is None:
+            return risk
+        return _equal_risk(risk, float(self.truthful.mean()), self.prevalence)
+
+    def passes(self, risk: float, delta: float) -> NDArray[np.bool_]:
+        """Whether the first 0 … n answers pass the test of a risk."""
+        from scipy.stats import binom
+
+        if self.bets:
+            return np.asarray(_capital(self.truthful, self.mass, risk) >= 1 / delta)
+        errors = np.append(0, np.cumsum(~self.truthful))
+        return np.asarray(binom.cdf(errors, np.arange(len(errors)), self.tested_risk(risk)) <= delta)
+
+    def accepted_above(self, places: NDArray[Any]) -> NDArray[np.int64]:
+        """How many answers are more probable than those at some places; all behind the last."""
+        n = len(self.probability)
+        limits = -self.probability[np.minimum(places, n - 1)]
+        return np.where(places == n, n, np.searchsorted(-self.probability, limits, side="left"))
+
+    def above(self, place: int) -> float:
+        """The probability that accepts what is more probable than the answer at a place."""
+        return 0.0 if place == len(self.probability) else float(np.nextafter(self.probability[place], 2.0))
+
+    def coverage(self, number: int) -> float:
+        """Share of all answers, by weight, that the first ones are."""
+        return float(self.mass[:number].sum() / self.mass.sum())
 
 
 def _capital(ranked_truthful: np.ndarray, mass: np.ndarray, risk: float) -> np.ndarray:

@@ -52,7 +52,7 @@ def request_ids(detector: Detector, pair: tuple[str, str]) -> list[int]:
 def test_the_scores_are_those_of_the_detector_on_its_model(
     lm: LanguageModel, trained: TrainedDetector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    detector = Detector.of(trained, lm)
+    detector = Detector.load(trained, lm)
     wanted = detector.score_many(PAIRS)
     on = [[], lm.tokenizer.encode("\nQuestion: and", add_special_tokens=False), [lm.tokenizer.eos_token_id]]
     on.append(on[2] + lm.tokenizer.encode("\n<s>user", add_special_tokens=False))
@@ -82,7 +82,7 @@ def test_the_scores_are_those_of_the_detector_on_its_model(
 
 
 def test_another_layer_is_another_score(lm: LanguageModel, trained: TrainedDetector, tmp_path: Path) -> None:
-    detector = Detector.of(trained, lm)
+    detector = Detector.load(trained, lm)
     path = write_states(lm, request_ids(detector, PAIRS[0]), tmp_path / "a.safetensors")
     right = StateScorer(trained, lm.tokenizer, LAYERS).score(path).log_odds
     wrong = StateScorer(trained, lm.tokenizer, (2, 1)).score(path).log_odds
@@ -103,7 +103,7 @@ def test_what_vllm_cannot_show_is_refused(lm: LanguageModel, trained: TrainedDet
 def test_a_request_that_is_not_the_detectors_prompt_is_refused(
     lm: LanguageModel, trained: TrainedDetector, tmp_path: Path
 ) -> None:
-    detector, scorer = Detector.of(trained, lm), StateScorer(trained, lm.tokenizer, LAYERS)
+    detector, scorer = Detector.load(trained, lm), StateScorer(trained, lm.tokenizer, LAYERS)
     ids = request_ids(detector, PAIRS[0])
     path = tmp_path / "a.safetensors"
     for wrong in (ids[3:], lm.tokenizer.encode("Who wrote Emma?"), ids[:20]):

@@ -86,10 +86,7 @@ def test_the_record_is_whole_and_plain(detector: Detector) -> None:
         assert {len(one["values"]) for one in found[part]["alone"]} == {n}
     assert len(found["probability"]["random"]) == DRAWS
     assert found["delta_p"]["chosen"] is None
-    assert found["evidence"]["reliable"] is False
-    assert "not reliable" in found["evidence"]["note"]
-    lost = 1 - (0.35 + 0.25) / (0.7 + 0.5)
-    np.testing.assert_allclose(found["training"]["lost_share"], [lost] * n, atol=1e-5)
+    assert "mostly noise" in found["note"]
 
 
 def test_the_score_is_the_detectors_own(detector: Detector, tiny_llama: LanguageModel) -> None:

@@ -193,7 +193,7 @@ def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel)
     trained = replace(trained, setting=replace(trained.setting, template=template))
     refused(tiny_llama, r"trained with another few-shot prompt .* use the version that made it \(0\.1\.0\)")
     with pytest.raises(UserError, match="needs its tokenizer"):
-        Detector.of(trained, tiny_llama.model)
+        Detector.load(trained, tiny_llama.model)
 
 
 def test_what_cannot_be_measured_of_a_new_answer_is_refused(tiny_llama: LanguageModel) -> None:

@@ -1,9 +1,11 @@
 """`anchorscope detector`: the card, and publishing to a hub that runs on this machine."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -16,8 +18,9 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.trained import Card
 from anchorscope.errors import UserError
 from anchorscope.models.loading import load as load_model
-from detector_cases import probe, trained_on
+from detector_cases import added, probe, trained_on
 from hub_server import TOKEN, Hub, running_hub
+from repo import ROOT
 
 QUALITY = {
     "detector": "probe",
@@ -90,6 +93,27 @@ def test_the_card_says_what_the_bundle_does(bundle: Path) -> None:
     named = replace(trained, setting=replace(trained.setting, source="org/model"), card=Card())
     assert 'base_model: "org/model"' in card_text(named, "x")
     assert "Nothing was measured" in card_text(named, "x")
+
+
+def test_an_exported_probe_gives_the_score_through_the_reader_of_the_docs(bundle: Path, tmp_path: Path) -> None:
+    out = tmp_path / "probe"
+    for _ in range(2):  # its own files are replaced
+        result = run("export", bundle, "--out", out, "--json")
+        assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["files"] == ["probe.json", "probe.safetensors"]
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "bundle-format.md").read_text(), re.S)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    detector = Detector.load(bundle)
+    for pair in (("Who wrote Dracula?", "Bram Stoker"), ("What is the capital of Peru?", "Lima")):
+        wanted = detector.score(*pair).truth_probability
+        assert names["truth_probability"](out, *pair) == pytest.approx(wanted, abs=1e-5)
+    assert len(code.split("def ")[1].splitlines()) <= 20
+    whole = replace(read_bundle(bundle), fitted=added((probe(), probe(("clean", "mlp", 2)))))
+    write_bundle(tmp_path / "sum", whole)
+    assert "is not one linear probe" in refused("export", tmp_path / "sum", "--out", tmp_path / "none")
+    assert "is no bundle (it holds 'probe') and is not replaced" in refused("export", bundle, "--out", tmp_path)
+    assert not (tmp_path / "none").exists()
 
 
 def test_published_and_loaded_back_it_is_the_same_detector(bundle: Path, hub: Hub) -> None:

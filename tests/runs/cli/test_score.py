@@ -36,8 +36,8 @@ def answers(tmp_path: Path) -> Path:
     return place
 
 
-def score(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["score", *map(str, arguments)], prog_name="anchorscope")
+def score(*arguments: object, typed: str = "") -> Result:
+    return CliRunner().invoke(app, ["score", *map(str, arguments)], prog_name="anchorscope", input=typed)
 
 
 def test_a_question_and_its_answer(bundle: Path) -> None:
@@ -126,6 +126,14 @@ def test_a_column_answer_is_the_answer_and_scores_can_be_scored_again(bundle: Pa
         assert [item["log_odds"] for item in items] == pytest.approx(wanted)
 
 
+def test_several_questions_and_lines_of_standard_input_are_scored_alike(bundle: Path) -> None:
+    asked = ("Who wrote Emma?", "Who wrote Dracula?")
+    several = json.loads(score("--detector", bundle, *asked, "--json").stdout)["items"]
+    piped = json.loads(score("--detector", bundle, "-", "--json", typed="\n".join([*asked, ""])).stdout)["items"]
+    assert [(item["item_id"], item["question"]) for item in piped] == [("1", asked[0]), ("2", asked[1])]
+    assert piped == several
+
+
 def test_bad_rows_end_it_or_are_counted(bundle: Path, tmp_path: Path) -> None:
     place = tmp_path / "bad.jsonl"
     place.write_text('{"question": "Who wrote Emma?", "model_answer": "Austen"}\n{"question": ""}\n')
@@ -149,7 +157,7 @@ def test_mistakes_are_one_line_and_leave_nothing_behind(
     for arguments, message in (
         (["--detector", damaged, "Who?"], "The bundle "),
         (["--detector", bundle, tmp_path / "empty.jsonl"], ""),
-        (["--detector", bundle, "Who?", "--no-generate"], "The question has no answer and none may be generated"),
+        (["--detector", bundle, "Who?", "--no-generate"], "The question 'Who?' has no answer and none may be"),
         (["--detector", bundle, "  "], "Question 1 is empty"),
         (["--detector", bundle, answers, "--answer", "Paris"], "--answer goes with a single question"),
         (["--detector", bundle, "Who?", "--risk", 0.3], "Detector 'probe' has no threshold for the risk 0.3"),
@@ -157,6 +165,11 @@ def test_mistakes_are_one_line_and_leave_nothing_behind(
         (["--detector", bundle, "Who?", "--model", save_tiny("qwen2")], "Detector 'probe' was trained on model "),
         (["--detector", bundle, "Who?", "--device", "toaster"], "Device 'toaster' cannot be used here"),
         (["--detector", bundle, "Who?", "--answer", "\udcff"], "The answer of item 1 is not valid UTF-8 text"),
+        (["--detector", bundle, "Who?", answers], f"{str(answers)!r} is given beside other questions"),
+        (["--detector", bundle, "Who?", "Why?", "--answer", "x"], "--answer goes with a single question"),
+        (["--detector", bundle, "-"], "Standard input holds no question"),
+        (["--detector", bundle, "--demo", "Who?"], "Name a detector with --detector BUNDLE, or take the one that"),
+        (["Who?"], "Name a detector with --detector BUNDLE, or take the one that comes along with --demo"),
         (["--detector", bundle, "Who?", "--out", answers], f"--out {str(answers)!r} is there already and holds no"),
     ):
         result = score(*arguments, *(["--out", out] if "--out" not in arguments else []), "--quiet")

@@ -83,6 +83,8 @@ MISTAKES = {
     "missing recipe": (["run", "none.toml"], "does not exist"),
     "detect: no such run": (["detect", "nowhere", "--out", "d"], "nowhere"),
     "detect: unknown detector": (["detect", "nowhere", "--out", "d", "--detectors", "prob"], "Unknown detector"),
+    "fit: unknown detector": (["fit", "--out", "d", "--detectors", "prob"], "Unknown detector"),
+    "fit: no such file": (["fit", "--dataset", "none.csv", "--out", "d"], "none.csv"),
     "score: broken bundle": (["score", "--detector", "broken", "Who?"], "no JSON"),
     "score: altered weights": (["score", "--detector", "altered", "Who?"], "altered or cut off"),
     "score: missing file": (["score", "--detector", "whole", "none.csv"], "none.csv"),

@@ -18,6 +18,7 @@ TOO_LONG = "9" * 5000  # digits: Python itself refuses to read these
 HOSTILE = ("-1", HUGE, TOO_LONG, "nan", "")
 REQUIRED = {
     "run": [],
+    "fit": [],
     "validate": [],
     "data": ["atlas"],
     "view": ["."],
@@ -62,7 +63,7 @@ def test_a_hostile_number_is_one_line(
     command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out = ["--out", "a/b/c"] if command in ("run", "validate", "detect") else []
+    out = ["--out", "a/b/c"] if command in ("run", "fit", "validate", "detect") else []
     for value in HOSTILE:
         result = CliRunner().invoke(app, [command, *REQUIRED[command], *out, option, value, "--quiet"])
         assert result.exit_code == 2, (value[:20], result.output[-300:], result.exception)

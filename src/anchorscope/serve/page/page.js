@@ -257,15 +257,12 @@ function showChart() {
   at("reading").textContent = isWaiting ? "Cutting …" : readingWords(found, off, state.chosen);
   at("chart").hidden = !found.layers.length;
   at("measure").hidden = !found.layers.length;
-  const allowed = new Set(MEASURES.map(({ value }) => value).filter((value) => value !== "share" || found.evidence));
-  if (!allowed.has(state.measure)) state.measure = "delta";
-  measures.set(state.measure, allowed);
+  measures.set(state.measure, new Set(MEASURES.map(({ value }) => value)));
   if (found.layers.length) {
     const part = state.measure === "probability" ? "probability" : "delta_p";
     chart.show(found, state.measure, isUnknown(found, off) ? cutValues(found, off, state.chosen, part) : null);
   }
-  const transfer = state.measure === "share" && found.training && found.training.lost_share ? [found.training.note] : [];
-  const cautions = [...transfer, ...(found.evidence ? [found.evidence.note] : []), ...found.warnings];
+  const cautions = [found.note, ...found.warnings];
   at("cautions").replaceChildren(element("ul", { class: "warnings small" }, cautions.map((one) => element("li", {}, one))));
 }
 

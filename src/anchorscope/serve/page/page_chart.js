@@ -9,7 +9,6 @@ const GREY = "#7a7a7a";
 const MEASURES = [
   { value: "delta", name: "Change", title: "How far the probability of \"true\" moves at each layer" },
   { value: "probability", name: "Probability", title: "The probability of \"true\" at each layer, before and after" },
-  { value: "share", name: "Evidence lost", title: "The share of the log-odds that the same probe loses, which is not reliable for one answer" },
 ];
 
 /** Values by layer as a list over all layers, null where a layer has no probe. */
@@ -37,14 +36,6 @@ function aloneLines(found, part) {
 
 /** The lines of a measure; `chosen` are the values of the words that were switched off together, where they were run. */
 function linesOf(found, measure, chosen) {
-  if (measure === "share") {
-    return [
-      ...line(found, "share", "this answer (not reliable)", found.evidence && found.evidence.lost_share,
-        { colour: ALL_COLOUR, dash: "1.5 4", width: 1.6 }, 100),
-      ...line(found, "training", `${found.training.n} answers of training, by the same probe`, found.training.lost_share,
-        { colour: "#222222", width: 2.2 }, 100),
-    ];
-  }
   const isChange = measure === "delta";
   const part = { ...found[isChange ? "delta_p" : "probability"], scale: isChange ? 1 : 100 };
   const lines = isChange ? [] : line(found, "clean", "nothing cut", part.clean, { colour: "#222222", width: 2.2 }, 100);
@@ -67,7 +58,6 @@ function linesOf(found, measure, chosen) {
 /** The axis of a measure: the same whatever is switched. */
 function axisOf(measure, lines) {
   if (measure === "probability") return { yRange: [0, 100], level: 50, yLabel: "Probability of “true”, %" };
-  if (measure === "share") return { yRange: [-50, 150], level: 0, yLabel: "Evidence lost, %" };
   const values = lines.flatMap((one) => one.values).filter(Number.isFinite);
   const low = Math.floor(Math.min(-10, ...values) / 10) * 10;
   const high = Math.ceil(Math.max(10, ...values) / 10) * 10;
@@ -91,7 +81,7 @@ function cutsChart(node) {
       label: `${MEASURES.find((one) => one.value === measure).title}`,
       marks: found.reference_layer === null ? [] : [{ x: found.reference_layer, colour: GREY, row: 0 }],
       series: lines.filter((one) => !hidden.has(one.entry)),
-      format: (value) => shownNumber(value, measure === "share" ? 0 : 1),
+      format: (value) => shownNumber(value, 1),
       empty: lines.length ? "All lines are switched off." : "No key words were found: there is nothing to cut.",
     };
     if (chart) chart.update(spec);

@@ -1,0 +1,154 @@
+"""`anchorscope fit`: from questions to a detector in one command; `detect` computes what a run did not keep."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import anchorscope
+from anchorscope.cli.main import app
+from anchorscope.detecting import detect as story
+from anchorscope.detecting.detect import accepted_words, thresholds_at
+from anchorscope.detecting.inputs import ONE_PASS, missing_keep, needed_keep
+from anchorscope.finished import open_finished
+from anchorscope.report.detection import detection_page
+from small_facts import rows, write_questions
+
+FAST = ("--device", "cpu", "--prompt", "zero-shot", "--seeds", "1", "--tosses", "2", "--max-new-tokens", "4")
+
+
+@pytest.fixture(autouse=True)
+def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are left out: they take the time."""
+    monkeypatch.setattr(detection_page, "save_all", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def model(save_tiny: Callable[[str], Path]) -> Path:
+    return save_tiny("llama")
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Supplied answers with labels."""
+    place = tmp_path_factory.mktemp("questions") / "facts.jsonl"
+    return write_questions(place)
+
+
+@pytest.fixture(scope="module")
+def bare(model: Path, answers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run that kept nothing."""
+    options = {"prompt": "zero-shot", "device": "cpu", "max_new_tokens": 4, "report": False, "bootstrap": 100}
+    out = tmp_path_factory.mktemp("bare") / "run"
+    return anchorscope.run(str(model), [str(answers)], out=out, progress=None, random_cuts=1, **options).path
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], prog_name="anchorscope")
+
+
+def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_done(
+    model: Path, answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    whole = ("fit", "--model", model, "--dataset", answers, "--out", out, *FAST)
+    result = command(*whole)
+    assert result.exit_code == 0, result.stderr
+    assert "AUROC (95 % interval)" in result.stdout
+    assert not (out / "report.html").exists()  # the run's own page takes time, and nobody asked for it
+    made = story.Detection(out / "detectors")
+    assert set(made.detectors["detector"]) == set(ONE_PASS)
+    for saved in made.saved_detectors:
+        auroc = made.detectors.filter(detector=saved.name, metric="auroc", prevalence="balanced")["value"].item()
+        assert f"{auroc:.3f} [" in result.stdout
+        assert (saved.path / "detector.json").is_file()
+    recommended = [saved for saved in made.saved_detectors if saved.is_recommended]
+    if recommended:  # permuted labels may speak against any on so few answers
+        assert f"score with it: anchorscope score --detector {recommended[0].path}" in result.stderr
+    scored = command("score", "--detector", out / "detectors" / "bundles" / "confidence", "What is it?", "--json")
+    assert scored.exit_code == 0, scored.stderr
+    monkeypatch.setattr(story, "read_runs", None)
+    again = command(*whole, "--json")
+    assert again.exit_code == 0, again.stderr
+    assert json.loads(again.stdout)["key"] == made.manifest["key"]
+
+
+def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp_path: Path) -> None:
+    run = anchorscope.open_run(shutil.copytree(bare, tmp_path / "run"))
+    wanted = ("--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu")
+    few = command("detect", run.path, "--detectors", "confidence,probe", "--bundles", "probe", *wanted)
+    assert few.exit_code == 0, few.stderr
+    assert "detectors need states, which the run did not keep; computing that takes about 1 min and " in few.stderr
+    kept = open_finished(run.path)
+    assert kept.recipe.keep == ("states",)
+    assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == ((), ("states-cut", "detection"))
+    more = command("detect", run.path, "--detectors", "probe,counterfactual,p-true", *wanted)
+    assert more.exit_code == 0, more.stderr
+    assert "detectors need states-cut and detection, which the run did not keep" in more.stderr
+    made = story.Detection(run.path / "detectors")
+    assert set(made.detectors["detector"]) == {"probe", "counterfactual", "p-true"}
+    steps = {step["step"]: step["key"] for step in run.manifest["steps"]}
+    now = {step["step"]: step["key"] for step in open_finished(run.path).manifest["steps"]}
+    assert {name: now[name] for name in ("facts/answers", "facts/probes")} == {
+        name: steps[name] for name in ("facts/answers", "facts/probes")
+    }
+
+
+def test_a_full_disk_is_one_line_before_anything_is_computed(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = anchorscope.open_run(shutil.copytree(bare, tmp_path / "run"))
+    before = sorted(run.path.rglob("*"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    result = command("detect", run.path, "--detectors", "probe")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "error: Keeping states takes 0.0 GB" in result.stderr
+    assert sorted(run.path.rglob("*")) == before
+
+
+def test_what_detectors_need_is_what_the_catalogue_declares() -> None:
+    assert needed_keep(ONE_PASS) == ("states",)
+    assert needed_keep(["mop"]) == ("states", "states-cut")
+    assert needed_keep(["p-true", "question-only"]) == ("states", "detection")
+
+
+def test_mistakes_are_found_before_the_model_is_loaded(model: Path, answers: Path, tmp_path: Path) -> None:
+    write_questions(tmp_path / "labels.jsonl", [row | {"truthful": "perhaps"} for row in rows()])
+    write_questions(tmp_path / "few.jsonl", rows()[:50])
+    (tmp_path / "bare.csv").write_text("question\n" + "".join(f"Who is {n}?\n" for n in range(100)))
+    before = sorted(tmp_path.iterdir())
+    for arguments, message in (
+        (("--dataset", answers, "--detectors", "prob"), "Unknown detector 'prob'"),
+        (("--dataset", answers, "--bundles", "words"), "'words' cannot be saved"),
+        (("--dataset", answers, "--risk", "7"), "--risk is 7; it is a share"),
+        (("--dataset", tmp_path / "labels.jsonl"), "perhaps"),
+        (("--dataset", tmp_path / "few.jsonl"), "at least 60 (30 true and 30 false answers)"),
+        (("--dataset", tmp_path / "bare.csv"), "answers"),
+        (("--dataset", tmp_path / "none.csv"), "none.csv"),
+    ):
+        result = command("fit", "--model", model, *arguments, "--out", tmp_path / "out")
+        assert (result.exit_code, result.stdout) == (2, ""), result.output
+        (line,) = (text for text in result.stderr.splitlines() if text.startswith("error: "))
+        assert message in line
+        assert "load model" not in result.stderr
+        assert sorted(tmp_path.iterdir()) == before
+
+
+def test_thresholds_lead_with_a_coverage_and_none_is_said() -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    probability = rng.random(400)
+    labels = rng.random(400) < probability
+    leading, *usual = thresholds_at(probability, labels, np.ones(400))
+    assert leading.coverage == pytest.approx(0.3)
+    assert (~labels[probability >= leading.probability]).mean() <= leading.risk < 0.3
+    assert [threshold.risk for threshold in thresholds_at(probability, labels, np.ones(400), (0.25,))] == [0.25]
+    assert {threshold.risk for threshold in usual} <= {0.05, 0.1, 0.2, 0.3}
+    assert thresholds_at(probability, labels | True, np.ones(400)) == ()
+    assert accepted_words([{"risk": 0.1, "probability": None, "coverage": 0.0}]) == "none at any risk"
+    assert accepted_words([]) is None
