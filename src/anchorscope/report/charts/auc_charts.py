@@ -39,7 +39,7 @@ class AucChart(LayerChart):
     label: ClassVar[str] = "AUC"
     null: ClassVar[float] = 0.5
     inches: ClassVar[tuple[float, float]] = (4.35, 3.0)
-    formats = ("svg",)
+    formats: ClassVar[tuple[str, ...]] = ("svg",)
 
     def panels(self) -> Mapping[str, str]:
         """One per dataset."""

@@ -136,7 +136,7 @@ class PartBars(Display):
     """One bar of four parts for every dataset of one or several runs, with the interval of the first part."""
 
     name: ClassVar[str] = "evidence_bars"
-    formats = ("svg", "png")
+    formats: ClassVar[tuple[str, ...]] = ("svg", "png")
 
     @classmethod
     def from_runs(cls, runs: Sequence[Findings]) -> "PartBars | None":

@@ -55,7 +55,7 @@ class LayerChart(Display):
     null: ClassVar[float] = 0.0
     inches: ClassVar[tuple[float, float]] = (4.35, 3.3)
     """Width and height of a panel."""
-    formats = ("svg", "png", "pdf")
+    formats: ClassVar[tuple[str, ...]] = ("svg", "png", "pdf")
     ticks: ClassVar[str] = "Reference layer l* of a fold"
     empty: ClassVar[str] = "no items"
     """What a panel without lines says."""

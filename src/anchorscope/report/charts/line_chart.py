@@ -46,7 +46,7 @@ def line_with_band(
     axes.plot(x, y, **line)
     ends = [table[end].cast(pl.Float64).fill_null(np.nan).to_numpy() for end in ("ci_low", "ci_high")] if band else []
     if ends and np.isfinite(ends[0]).any():
-        axes.fill_between(x, *ends, color=line["color"], alpha=BAND_ALPHA, linewidth=0)
+        axes.fill_between(x, ends[0], ends[1], color=line["color"], alpha=BAND_ALPHA, linewidth=0)
     note_curve(axes, name, line["color"], x.tolist(), table[value].to_list(), *(end.tolist() for end in ends))
 
 
