@@ -50,7 +50,8 @@ def test_a_claim_is_asked_once_of_each_rule():
 @pytest.mark.parametrize("datasets", [("atlas",), TWO])
 def test_every_check_is_read_and_its_record_keeps_the_words_of_the_file(datasets):
     checks = {check.claim: check for check in STATEMENTS if check.scope != "model" or len(datasets) > 1}
-    assert {one.claim for one in READ[datasets]} == set(checks)
+    asked_for = {"share_resample_holds", "share_paraphrase_small"}  # read only where their passes ran
+    assert {one.claim for one in READ[datasets]} == set(checks) - asked_for
     for one in READ[datasets]:
         assert (one.verdict is None) == (one.assignment in checks[one.claim].built_in)
         assert one.record()["verdict"] in {None, "yes", "no", "inconclusive", "not measured"}
