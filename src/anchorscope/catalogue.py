@@ -204,17 +204,12 @@ def boost_name(part: str, alpha: float) -> str:
     return f"boost-{part}-{alpha:g}"
 
 
-EXACT_TOKEN = "exact-token"
-"""Clean states at the position `answer_end`, as detectors name them where another position is the headline's."""
 _LOG_PROBS = ("log_prob_mean",)
 _BOOSTED = (KNOCKOUT, *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS))
 _DETECTORS = (
     DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0, columns=_LOG_PROBS),
     DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
     DetectorEntry("residual-probe", "one linear probe on the residual stream", 1, sites=("residual",)),
-    DetectorEntry(
-        EXACT_TOKEN + "-probe", "a probe at the last token of the answer's entity", 1, saved=False, runs=(EXACT_TOKEN,)
-    ),
     DetectorEntry(
         "question-orthogonal", "a probe on the part of the state that the question lacks", 1, runs=("question-only",)
     ),

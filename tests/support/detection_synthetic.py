@@ -21,7 +21,6 @@ TRUTH = {
     "confidence": 0.80,
     "probe": 0.82,
     "residual-probe": 0.815,
-    "exact-token-probe": 0.79,
     "question-orthogonal": 0.80,
     "semantic-entropy-probe": 0.78,
     "saplma": 0.82,

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from anchorscope.catalogue import EXACT_TOKEN, boost_name
+from anchorscope.catalogue import boost_name
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
@@ -50,7 +50,6 @@ def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "
                 noise = own.normal(size=(n, WIDTH)) + 0.1 * rng.normal(size=(n, WIDTH))
                 values = noise * 2 + signal * share * truth[:, None] * direction / np.linalg.norm(direction) + shift
                 states[run, site, layer] = torch.from_numpy(values.astype(np.float32))
-    states |= {(EXACT_TOKEN, "mlp", layer): states[CLEAN, "mlp", layer] for layer in LAYERS}
     columns = {column: rng.normal(size=n) + 0.5 * signal * truth for column in COLUMNS}
     relations = [f"relation {place % 3}" for place in range(n)]
     examples = Examples(labels, np.arange(n) // 2, relations, [f"{name} {place}" for place in range(n)], np.ones(n))

@@ -27,7 +27,7 @@ from anchorscope.artefacts.schema import (
     DETECTOR_SCHEMA,
 )
 from anchorscope.artefacts.sealed_folder import SealedFolder
-from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, EXACT_TOKEN, LOADED
+from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, LOADED
 from anchorscope.cost import DatasetSize, ModelSize, measured_rate, report_cost, step_costs
 from anchorscope.datasets.text import normalise, question_key, words
 from anchorscope.detecting.inputs import BUNDLES, IN_ITEMS, missing_keep, open_runs, shown_name
@@ -197,22 +197,17 @@ def _group_keys(question: str, subject: str | None) -> frozenset[str]:
 
 
 def _states(run: FinishedRun, name: str) -> dict[StateKey, torch.Tensor]:
-    """Clean states at the headline site, in the residual stream and at the exact token; other runs' at the site."""
+    """Clean states at the headline site and in the residual stream; other runs' at the site."""
     found: dict[StateKey, torch.Tensor] = {}
     for listed in sorted(run.manifest["sha256"]):  # what lies there beside them is none of ours
         place = run.path / listed
         if listed != place_of(name, place.stem) or " " in place.stem:  # a further draw of a random control
             continue
         run.place(listed)
-        header, site, position = read_header(place), run.recipe.site, run.recipe.position
-        reads = [(place.stem, site, position)]
-        if place.stem == CLEAN:
-            reads.append((CLEAN, "residual", position))
-            if "answer_end" in header["positions"]:
-                reads.append((EXACT_TOKEN, site, "answer_end"))
-        for kind, read_site, read_position in reads:
-            for layer in map(int, header["layers"]):
-                found[kind, read_site, layer] = read_layer(place, read_site, read_position, layer)
+        sites = dict.fromkeys((run.recipe.site, "residual") if place.stem == CLEAN else (run.recipe.site,))
+        for site in sites:
+            for layer in map(int, read_header(place)["layers"]):
+                found[place.stem, site, layer] = read_layer(place, site, run.recipe.position, layer)
     return found
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from anchorscope.catalogue import DETECTORS, EXACT_TOKEN, KNOCKOUT, RANDOM, DetectorEntry
+from anchorscope.catalogue import DETECTORS, KNOCKOUT, RANDOM, DetectorEntry
 from anchorscope.detectors.auto import fit_auto
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN
@@ -124,7 +124,6 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "confidence": lambda fits: fit_columns(fits.data, fits.data.confidence),
     "probe": lambda fits: fit_probe(fits.data),
     "residual-probe": lambda fits: fit_site(fits.data, "residual"),
-    "exact-token-probe": lambda fits: fit_other_run(fits.data, EXACT_TOKEN),
     "question-orthogonal": lambda fits: fit_question_orthogonal(fits.data),
     "semantic-entropy-probe": lambda fits: fit_entropy_probe(fits.data, "semantic_entropy_10"),
     "saplma": lambda fits: fit_saplma(fits.data),
