@@ -2,8 +2,9 @@
 
 A pass takes 2 × parameters × tokens operations. Fits and tables count as the passes that take as long; their factors
 were measured on the demo (360 items, 30 layers of width 576, two Neoverse-N1 cores, 6.2e10 operations per second in a
-matrix product). Minutes are operations over the rate of a matrix product of the model's width on this machine. The
-estimate of the time left uses the same ratios.
+matrix product). Minutes are operations over the rate of a matrix product of the model's width on this machine; on a GPU
+start and statistics, which take longer than all passes there, are seconds of their own. The estimate of the time left
+uses the same ratios.
 """
 
 import time
@@ -46,6 +47,7 @@ _DETECTION = {"detection-columns": 3.0, "detection-states": 2.7}  # passes
 _PROCESS_BYTES = 7e8  # Python with its libraries
 _FOLDER_BYTES = 3e7  # tables, figures, page, and what steps keep
 _GPU_SHARE = 0.35  # of a large product's rate that passes of many small ones reach
+_GPU_START_SECONDS, _GPU_DATASET_SECONDS = 25.0, 22.0  # imports; grading, fits, tables, which wait for Python (an H200)
 
 
 @dataclass(frozen=True)
@@ -196,23 +198,25 @@ def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], ask
     """The cost of a resolved recipe; `asked` is what the user wrote."""
     itemsize = 4 if recipe.dtype == "float32" else 2
     cuts, places = recipe.random_cuts or 1, len(SITES) * len({"final", recipe.position})
-    used, operations, memory, disk = 0, report_cost(recipe), 0.0, _FOLDER_BYTES
+    used, operations, memory, disk, start = 0, report_cost(recipe), 0.0, _FOLDER_BYTES, _GPU_START_SECONDS
     for size in sizes:
         used += size.used
+        start += _GPU_DATASET_SECONDS
         operations += sum(step_costs(recipe, model, size).values())
         states = float(model.n_layers * size.used * model.width * itemsize)
         memory = max(memory, states * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
         copies = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
         disk += states * (places * (1 + copies) + 1 + cuts)  # with what is there only while it runs
     rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
-    slower = _REFERENCE_RATE / rate if recipe.device == "cpu" else 1.0
+    if recipe.device == "cpu":
+        start = _START_SECONDS * _REFERENCE_RATE / rate
     return Cost(
         used=used,
         passes=4 + cuts + 2 * recipe.random_weights,  # clean, knockout, nothing, answers alone
         random_cuts=cuts,
         operations=operations,
         operations_per_second=rate,
-        seconds=_START_SECONDS * slower + weights / _LOAD_RATE + operations / rate,
+        seconds=start + weights / _LOAD_RATE + operations / rate,
         memory_bytes=_PROCESS_BYTES + weights + memory,
         disk_bytes=disk,
         at_least=bool(unknown_steps(recipe)),

@@ -111,7 +111,7 @@ def test_too_few_groups_for_true_and_false_on_every_side_are_refused(groups: np.
     with pytest.raises(UserError) as caught:
         make_splits(labels, groups, folds, seed=0)
     text = str(caught.value)
-    assert f"80 used items fall into {len(set(groups))} groups" in text
+    assert f"80 used items fall into {len(set(groups))} group" in text
     assert "--group-by" in text
     assert "\n" not in text
 
