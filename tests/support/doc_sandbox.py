@@ -122,7 +122,7 @@ class Sandbox:
             from anchorscope.prepare import check_inputs
             from anchorscope.study import grid, runner
 
-            for module in (api, import_module("anchorscope.cli.run")):
+            for module in (api, *map(import_module, ("anchorscope.cli.run", "anchorscope.cli.detect"))):
                 patch.setattr(module, "check_inputs", lambda recipe, *how, **more: check_inputs(self.small(recipe)))
 
             read_study = grid.read_study

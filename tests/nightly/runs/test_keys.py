@@ -26,7 +26,7 @@ FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home i
 MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
 TABLES = {"tables", *FOUND}
 SHARES = {"evidence-terms", "evidence-parts"}
-REWRITTEN = {"evidence-resample", "evidence-paraphrase"}
+REWRITTEN = {"evidence-resample", "evidence-paraphrase", "source-terms"}
 KEPT = {"cut-states", "refits", "permuted-refits", "tables"}
 CUT = {"principal-states", *SHARES, *KEPT, *FOUND}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *REWRITTEN, *TABLES}
@@ -59,11 +59,14 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "folds": (4, PROBED),
     "edges": (
         "direct",
-        EFFECTS | CUT | {"attention-mass", "answer-alone", "null-scores", *DETECTION} - {"detection-samples"},
+        EFFECTS
+        | CUT
+        | {"attention-mass", "answer-alone", "null-scores", "source-terms", *DETECTION} - {"detection-samples"},
     ),
     "random_cuts": (3, {"effects-knockout"} | CUT),
     "evidence_items": (61, MANY_PASSES | TABLES),
-    "directions": (9, {"principal-states", "null-scores", *SHARES, *REWRITTEN}),
+    "directions": (9, {"principal-states", "null-scores", "experiment-sources", *SHARES, *REWRITTEN}),
+    "parts": (("context", "answer"), {"source-terms", "evidence-parts", "experiment-sources"}),
     "random_weights": (True, {"evidence-parts", "evidence-random-weights"}),
     "site": ("residual", CUT | ALONE | REWRITTEN | {"null-scores", "detection-states"}),
     "keep": (("states", "states-cut", "detection"), KEPT),

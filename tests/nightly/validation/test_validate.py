@@ -81,7 +81,7 @@ def test_the_planted_models_parts_are_in_the_contracts_columns_and_add_up(out: P
     """What a question alone tells of the planted items is nothing, and the match is there once the model has it."""
     parts = pl.read_csv(out / "run" / "evidence_parts.csv").filter(pl.col("site") == "mlp")
     band = {(row["intervention"], row["part"]): row for row in parts.filter(pl.col("layer") == "band").to_dicts()}
-    assert {name for name, _ in band} == {"knockout", "random", "permuted"}
+    assert {name for name, _ in band} == {"knockout", "random", "permuted", "resample"}
     assert band["knockout", "question"]["share"] == pytest.approx(0, abs=0.1)
     assert band["knockout", "together"]["ci_low"] > 0.3
     assert band["permuted", "needs-question"]["share"] == pytest.approx(0, abs=0.05)
