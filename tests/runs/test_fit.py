@@ -74,7 +74,7 @@ def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_do
     monkeypatch.setattr(story, "read_runs", None)
     again = command(*whole, "--json")
     assert again.exit_code == 0, again.stderr
-    assert json.loads(again.stdout)["key"] == made.manifest["key"]
+    assert json.loads(again.stdout)["inputs_sha256"] == made.manifest["inputs_sha256"]
 
 
 def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ _VOLATILE = {
     "seconds": "how long it took",
     "versions": "of libraries and of this package",
     "sha256": "depends on the last bits; hashes.json has those that matter",
+    "inputs_sha256": "likewise, and on versions",
     "weights_sha256": "likewise",
     "content_sha256": "likewise",
     "manifest_sha256": "of a file that holds times",

@@ -559,16 +559,20 @@ def detect(
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
                 "seconds": round(time.monotonic() - began, 1),
-                "key": key,
+                "inputs_sha256": key,
             },
         )
     return Detection(place)
 
 
 def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
-    """What a result depends on: the runs' files, the options, the versions."""
+    """What a result depends on: the runs' tables and states, wherever they are, the options, the versions."""
     chosen = {name: value for name, value in vars(options).items() if name not in ("compute", "fresh")}
-    return canonical_hash([[run.manifest["sha256"] for run in runs], chosen, versions(), DETECTION_VERSION])
+    hashes = [
+        {name: sha256 for name, sha256 in run.manifest["sha256"].items() if name.endswith((".parquet", ".safetensors"))}
+        for run in runs
+    ]
+    return canonical_hash([hashes, chosen, versions(), DETECTION_VERSION])
 
 
 def _finished(place: Path, key: str) -> Detection | None:
@@ -579,7 +583,7 @@ def _finished(place: Path, key: str) -> Detection | None:
             _FOLDER.place(place, made.manifest, name)
     except UserError:
         return None
-    return made if made.manifest.get("key") == key else None
+    return made if made.manifest.get("inputs_sha256") == key else None
 
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
