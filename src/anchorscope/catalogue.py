@@ -189,10 +189,6 @@ def intervention_label(name: str) -> str:
     return INTERVENTIONS[name].label if name in INTERVENTIONS else name
 
 
-def interventions_in(experiment: str) -> tuple[str, ...]:
-    return tuple(entry.name for entry in INTERVENTIONS.values() if entry.experiment == experiment)
-
-
 SAMPLES = (5, 10)
 """How many sampled answers self-consistency and semantic entropy use."""
 BOOSTS = (1.0, 3.0)

@@ -1,8 +1,7 @@
 """Figures made of panels: forests, and lines over layers, doses or heads.
 
-A panel is configured by data: which rows, which column runs down or along, how a series is drawn. `Own` is for the few
-panels that no other figure has. A figure has a row of panels per dataset; layout, titles, shared axes, legend and small
-print are the same for all.
+A panel is configured by data: which rows, which column runs down or along, how a series is drawn. A figure has a
+row of panels per dataset; layout, titles, shared axes, legend and small print are the same for all.
 """
 
 import math
@@ -257,19 +256,6 @@ class Lines:
             for one in self.series
             if one.label and select(data, **self.where, **one.where).height
         ]
-
-
-@dataclass(frozen=True)
-class Own:
-    """A panel that is drawn by a function of its own."""
-
-    draw: Callable[[Axes, pl.DataFrame, Place], None]
-    width: float
-    title: str = ""
-
-    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
-        """None."""
-        return ()
 
 
 _GAP_Y = 0.78
