@@ -112,7 +112,8 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
         if longer == text and not waiting:
             offsets.append((len(text), len(text)))
             continue
-        same = len(commonprefix((text, longer)))  # noqa: RUF071 - characters are meant
+        # Nearly every id only adds text; comparing character by character is for those that change some.
+        same = len(text) if longer.startswith(text) else len(commonprefix((text, longer)))  # noqa: RUF071
         finished = len(longer.rstrip(UNFINISHED))
         if finished > settled:
             for earlier in waiting:  # bytes that turned out to be no character keep their marks
