@@ -132,7 +132,6 @@ _OWN_EXPERIMENTS = {
         _of_cuts("answer-only", "what if there is no question at all?", 30, "ANSWER_ONLY"),
         _with_file("layers", "in which layers does the cut matter?", "where", 40),
         _with_file("heads", "in which heads does the cut matter?", "where", 50),
-        _with_file("dose", "does one key word carry it, or do all?", "where", 55, rated=False),
         _with_file("mediation", "in which layers do the key words' states carry the truth?", "where", 57, rated=False),
         _with_file("saliency", "what flows from question to answer?", "where", 70),
         _with_file("boundary", "what does the model know, per pathway?", "groups", 80),

@@ -78,22 +78,6 @@ def heads(found: Experiments) -> None:
     found.groups("heads", "delta_p_reference", -8.4, -2.0, 2.0, variant="all heads", layer=8)
 
 
-def dose(found: Experiments) -> None:
-    """Every key word takes its part, random tokens hardly any."""
-    found.add("dose", "auc_reference", 0.8, 0.04, variant="nothing cut", truth="all")
-    for kind, size in (("exact", 1.0), ("random", 0.1)):
-        for share, name in ((0.2, "1 token"), (0.25, "25 %"), (0.5, "50 %"), (0.75, "75 %"), (1.0, "100 %")):
-            about = {"variant": f"{kind} {name}", "truth": "all"}
-            found.add("dose", "tokens_cut", 4 * share, 0.2, **about)
-            found.add("dose", "auc_reference", 0.8 - 0.2 * share * size, 0.04, **about)
-            found.add("dose", "delta_p_reference", -30 * share * size, 2.0, p_value=0.001, q_value=0.002, **about)
-            if kind == "exact":
-                more = about | {"against": f"random {name}", "p_value": 0.0002}
-                found.add("dose", "delta_p_reference_difference", -27 * share, 2.5, **more)
-            if kind == "exact" and name != "100 %":
-                found.add("dose", "share_of_full", share, 0.1, against="exact 100 %", **about)
-
-
 def mediation(found: Experiments) -> None:
     """The key words' states carry the truth in the lower half."""
     found.add("mediation", "gap_log_odds", 3.1, 0.4, truth="all")
@@ -168,7 +152,7 @@ def wordings(found: Experiments) -> None:
         found.add("wordings", "reliability", value, 0.09, **about)
 
 
-MAKERS = (layers, heads, dose, mediation, saliency, boundary, self_awareness, matched, wordings)
+MAKERS = (layers, heads, mediation, saliency, boundary, self_awareness, matched, wordings)
 
 
 def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:

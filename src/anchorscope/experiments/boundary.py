@@ -31,9 +31,7 @@ from anchorscope.experiments.statistics import (
     p_value,
     too_few,
 )
-from anchorscope.report.findings import Findings
-from anchorscope.report.panel_figure import ChartSpec, Forest, GroupMarks
-from anchorscope.report.result_rows import find, present, select, statistics
+from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import Verdict, above, below, between
 from anchorscope.report.wording import Show, estimate, percent
 from anchorscope.stats.estimate import Estimate
@@ -275,29 +273,6 @@ QUANTITIES: dict[str, tuple[str, Show]] = {
 _SHOWS = {name: show for name, (_, show) in QUANTITIES.items()}
 
 
-def _figure_rows(findings: Findings) -> pl.DataFrame:
-    rows = select(statistics(findings, "boundary", *QUANTITIES), truth="all", group=GROUPS)
-    return rows.select(section.FIGURE_COLUMNS)
-
-
-def _panels(data: pl.DataFrame) -> list[Forest]:
-    return [
-        Forest(
-            "group",
-            {group: group for group in GROUPS},
-            GroupMarks(),
-            "share" if _SHOWS[quantity] is percent else "",
-            QUANTITIES[quantity][0],
-            1.95,
-            {"quantity": quantity},
-            None,
-            words_once=True,
-            bins=4,
-        )
-        for quantity in present(data, "quantity", tuple(QUANTITIES))
-    ]
-
-
 def _accuracy(rows: pl.DataFrame) -> section.Said | None:
     """Whether the share of true answers differs; equal only if the interval is narrow enough."""
     gap = find(rows, measure="accuracy", aspect="difference")
@@ -319,20 +294,6 @@ SECTION = section.SectionSpec(
         "The groups hardly differ in how many answers are true",
         "Whether the groups differ in how many answers are true is undecided",
         _accuracy,
-    ),
-    charts=(
-        ChartSpec(
-            "boundary",
-            "what the model knows, by pathway",
-            "Accuracy, don't-know rate, popularity and confidence of both groups",
-            "Each panel has a scale of its own.",
-            "Weighted by inverse sampling probability. Lines: 95 % intervals.",
-            _figure_rows,
-            _panels,
-            labels=0.85,
-            gap=0.3,
-            height=0.85,
-        ),
     ),
     tables=(
         section.TableSpec(

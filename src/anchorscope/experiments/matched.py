@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -27,9 +27,6 @@ from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Fou
 from anchorscope.experiments.statistics import Bools, Floats, Indices, auc_samples, estimate_of
 from anchorscope.experiments.supplied import all_fit, run_supplied, supplied_items
 from anchorscope.items import Item
-from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY
-from anchorscope.report.panel_figure import ChartSpec, Forest, Marks
 from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate
@@ -388,15 +385,6 @@ SHARES = {
     "needs-question, random": "needs random tokens",
 }
 """Parts of the evidence, which sum to 1 without the last two."""
-_STYLES: dict[str, dict[str, Any]] = {
-    MATCHED: {"color": "#0072b2", "marker": "o", "markersize": 4.6, "markerfacecolor": "#0072b2"},
-    FREE: {"color": CONTROL_GREY, "marker": "s", "markersize": 4.6, "markerfacecolor": "white"},
-}
-_MARKS = Marks("variant", {name: (words, _STYLES[name]) for name, words in SETS.items()}, 0.3)
-
-
-def _figure_rows(findings: Findings) -> pl.DataFrame:
-    return statistics(findings, "matched", *AREAS, *SHARES).select(section.FIGURE_COLUMNS)
 
 
 def _knows(rows: pl.DataFrame) -> section.Said | None:
@@ -419,25 +407,6 @@ SECTION = section.SectionSpec(
         "A probe tells nothing where words cannot tell",
         "Whether a probe tells true from false where words cannot is undecided",
         _knows,
-    ),
-    charts=(
-        ChartSpec(
-            "matched",
-            "answers exchanged between questions",
-            "AUC and parts of the evidence of exchanged answers and of the model's own",
-            "At the most frequent reference layer.",
-            "Left: AUC of true against false answers; words are at 0.5 by design. Right: parts of the "
-            "probe's evidence. Lines: 95 % intervals.",
-            _figure_rows,
-            lambda _: [
-                Forest("quantity", AREAS, _MARKS, "AUC", null=section.HALF),
-                Forest("quantity", SHARES, _MARKS, "share of the evidence"),
-            ],
-            height=2.6,
-            labels=1.9,
-            gap=1.6,
-            legend_columns=2,
-        ),
     ),
     tables=(
         section.TableSpec(

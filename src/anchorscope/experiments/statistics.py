@@ -63,11 +63,6 @@ def group_means(values: Floats, inside: Bools, draws: Draws, weights: Floats | N
     return ratio(draws.sums(filled), draws.sums(counted * each[:, None]))
 
 
-def item_mean(values: Floats, draws: Draws) -> Tensor:
-    """Mean of values [item] in every draw, [draw]."""
-    return group_means(values[:, None], np.ones(len(values), bool), draws)[0]
-
-
 def estimate_of(samples: Tensor, n: int, method: str = METHOD) -> Estimate:
     """Value and interval of one number in every draw, [draw]; the first draw is the sample itself."""
     draws = samples.cpu().numpy()

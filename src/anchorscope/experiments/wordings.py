@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -29,7 +29,6 @@ from anchorscope.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
 from anchorscope.report.findings import Findings
-from anchorscope.report.panel_figure import ChartSpec, Forest, Marks
 from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate
@@ -234,10 +233,6 @@ EXPERIMENT = Experiment(
 )
 
 
-_SHARE: dict[str, Any] = {"color": "#0072b2", "marker": "o", "markersize": 4.6, "markerfacecolor": "#0072b2"}
-_MARKS = Marks("variant", {LOST: ("evidence that an item loses", _SHARE)})
-
-
 def _rows(findings: Findings) -> pl.DataFrame:
     return select(statistics(findings, "wordings", "reliability"), variant=LOST, against=OTHER_PROBES)
 
@@ -258,21 +253,6 @@ SECTION = section.SectionSpec(
         "Single items should not be sorted by the evidence that they lose: its reliability is below 0.7",
         "Whether single items can be sorted by the evidence that they lose (reliability above 0.7) is undecided",
         _repeats,
-    ),
-    charts=(
-        ChartSpec(
-            "wordings",
-            "the same items in other wordings",
-            "Reliability of single items over wordings",
-            "At the most frequent reference layer.",
-            "Reliability of the evidence that an item loses, over all wordings, from its rank correlation between odd "
-            "and even ones (Spearman–Brown), each judged by other probes. Lines: 95 % intervals.",
-            lambda findings: _rows(findings).select(section.FIGURE_COLUMNS),
-            lambda _: [Forest("truth", TRUTHS, _MARKS, "reliability")],
-            height=2.2,
-            labels=0.9,
-            gap=1.4,
-        ),
     ),
     tables=(
         section.TableSpec(

@@ -22,7 +22,6 @@ ORDER = (
     "layers",
     "edges",
     "heads",
-    "dose",
     "mediation",
     "zeroing",
     "saliency",
@@ -52,7 +51,6 @@ def test_a_subsection_appears_only_where_its_rows_exist(further, experiment):
     (section,) = experiment_sections(only(further, experiment))
     assert section.slug == experiment
     assert section.tables
-    assert [figure.name for figure in section.figures] == [experiment.replace("-", "_")]
 
 
 def test_tables_are_whole(sections):
@@ -74,7 +72,6 @@ VERDICTS = {
     "zeroing": ("inconclusive", "69"),
     "layers": ("inconclusive", "deepest: layer 6 [5, 7]"),
     "heads": ("inconclusive", "head 2"),
-    "dose": ("no", "20"),
     "mediation": ("yes", "(until layer"),
     "saliency": ("yes", "0.620"),
     "boundary": ("yes", "23"),
