@@ -101,9 +101,6 @@ INTERVENTIONS = {entry.name: entry for entry in _ENTRIES}
 
 CONTROLS = tuple(entry.name for entry in _ENTRIES if entry.control)
 """Interventions that should do little."""
-METHODS = tuple(entry.name for entry in _ENTRIES if not entry.control and entry.experiment != "exact-tokens")
-"""Interventions that remove the whole question, or all of its key words."""
-
 _EXPERIMENTS = "anchorscope.experiments"
 
 

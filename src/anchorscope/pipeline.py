@@ -51,7 +51,7 @@ _HEADLINE = ("positions", "headline")
 _FITS = ("folds", "seed", "fit_device")
 _REDUCED = (*_CUTS, "headline", "directions", "fit_device")
 _SAMPLED = ("site", "position", "bootstrap", "seed")
-_EVIDENCE = ("evidence-terms", "clean-scores", "log-probs", "null-scores")
+_EVIDENCE = ("evidence-terms", "clean-scores", "null-scores")
 _SOURCES = ("clean-states", "before-answer", "clean-scores", "attention-mass", "labels", "tokens", MODEL)
 _TABLES = (*_SAMPLED, "fit_device", "model_name")
 _EXPERIMENTS = (*_SAMPLED, "edges", "evidence_items", "window", "max_new_tokens", "solver")
@@ -96,13 +96,13 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("evidence-resample", _REWRITTEN, ("directions", *_FITS, *_HEADLINE), make.resample_terms),
         Pass("evidence-paraphrase", _REWRITTEN, ("directions", *_FITS, *_HEADLINE), make.paraphrase_terms),
         Pass("source-terms", _SOURCES, ("edges", "directions", "parts", *_FITS, *_HEADLINE), make.source_terms),
-        Table("evidence-parts", (*_EVIDENCE, *further), _TABLES, make.part_tables),
+        Table("evidence-parts", (*_EVIDENCE, *further), _TABLES, make.part_tables, epoch=2),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
             "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 2
         ),
         Pass("detection-states", ("before-answer", "answer-alone"), ("edges",), make.detection_states, 3, True),
-        Table("tables", (*effect_names, "refits", "permuted-refits", "log-probs"), _TABLES, make.tables, epoch=4),
+        Table("tables", (*effect_names, "refits", "permuted-refits", "log-probs"), _TABLES, make.tables, epoch=5),
         Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, epoch=2),
     ]
     optional = {

@@ -157,7 +157,6 @@ def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
             add("true_share", *true, group=group, **knockout)
             add("delta_p_reference", _DEPTH[assignment, group], 2.5, group=group, **knockout)
             add("delta_p_reference", -1.2, 0.9, group=group, **random)
-            add("delta_p_matched", -0.8, 0.9, group=group, n=240, **random)
     for group in GROUPS:
         about = {"group": group, "assignment": "cross-fitted", "intervention": "knockout"}
         add("delta_p_reference", _DEPTH["cross-fitted", group], 3, **about)

@@ -9,15 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-import scipy.sparse as sp
-import torch
 from numpy.typing import NDArray
-from scipy.sparse.linalg import svds
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from anchorscope.artefacts.schema import BAND, EVIDENCE_ITEM_SCHEMA, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.datasets.text import words
 from anchorscope.evidence.draws import Draws, areas, estimates
 from anchorscope.evidence.further_runs import RANDOM_WEIGHTS, RESAMPLE, donors_of
 from anchorscope.evidence_parts.need import Share, Terms
@@ -31,16 +27,12 @@ from anchorscope.evidence_parts.parts import (
     EvidenceItems,
     Needs,
     evidence_parts,
-    held_out_scores,
 )
-from anchorscope.execute.solver import Solver
-from anchorscope.items import Item
 
 Floats = NDArray[np.floating]
 Record = dict[str, object]
 
 RANDOM = "random"
-_ITEMS_PER_FEATURE = 20  # as many items stand behind each feature of the words
 
 
 @dataclass(frozen=True)
@@ -220,16 +212,10 @@ class EvidenceTest:
 
 
 def evidence_tests(
-    parts: PartsOfDataset,
-    stored: Mapping[str, Floats],
-    null_scores: Mapping[str, Floats],
-    used: Sequence[Item],
-    confidence: Floats,
-    weights: NDArray[np.float32],
-    fits: Solver,
+    parts: PartsOfDataset, stored: Mapping[str, Floats], null_scores: Mapping[str, Floats], weights: NDArray[np.float32]
 ) -> list[EvidenceTest]:
     """All numbers beside the parts; scores are means over the band."""
-    items, n = parts.items, len(used)
+    items, n = parts.items, len(parts.items.labels)
     counts = [
         EvidenceTest("answers", float(n), n=n, method=f"used answers; {FEWEST_ANSWERS} are needed for a share"),
         EvidenceTest("groups", float(len(np.unique(items.groups))), n=n, method=f"{FEWEST_GROUPS} are needed"),
@@ -241,14 +227,11 @@ def evidence_tests(
         for name in (PERMUTED, RANDOM_WEIGHTS)
         if f"scores/{name}" in stored
     }
-    name, features = leading_features(used, confidence)
-    by_words = fits(held_out_scores, torch.as_tensor(features).float()[None], items, "words", title="words")
     draws, band = Draws.of(weights), list(parts.band)
     ladder = [
         _auc(what, scores[what][band].mean(axis=0), items.permuted if what == "permuted labels" else items, draws)
         for what in sorted(scores)
     ]
-    ladder.append(_auc(name.replace(", ", " + "), by_words[0], items, draws))
     return [*counts, *ladder, *_beside(parts, stored)]
 
 
@@ -275,7 +258,7 @@ def _difference(quantity: str, share: Share, group: str, parts: PartsOfDataset) 
     band, levels = share.mean_over(parts.band), parts.items.levels
     value, width = float(band.value[0]), float(band.half_width(*levels)[0])
     spread = max(float(band.standard_error(level)[0]) for level in levels)
-    p_value = float(2 * norm.sf(abs(value) / spread)) if spread > 0 else 1.0
+    p_value = float(2 * ndtr(-abs(value) / spread)) if spread > 0 else 1.0
     n, method = len(parts.items.labels), parts.method(KNOCKOUT)
     return EvidenceTest(quantity, value, value - width, value + width, p_value, KNOCKOUT, group, n, method)
 
@@ -299,42 +282,3 @@ def tests_frame(tests: Sequence[EvidenceTest], parts: PartsOfDataset) -> pl.Data
 
 def _finite(value: object) -> object:
     return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def leading_features(items: Sequence[Item], confidence: Floats) -> tuple[str, NDArray[np.float64]]:
-    """What the words, the relation and the confidence say of every item, standardised, and how that is called.
-
-    Words are reduced to their leading directions over the items (latent semantic analysis), relations to columns of
-    their own.
-    """
-    room = max(2, len(items) // _ITEMS_PER_FEATURE)
-    columns: dict[str, Floats] = {"words": _leading_words(items, room)}
-    if np.isfinite(confidence).all():
-        columns["confidence"] = confidence[:, None]
-    relations = [item.question.relation or "" for item in items]
-    kinds = sorted({relation for relation in relations if relations.count(relation) >= 2})[:room]
-    if len(kinds) > 1:
-        columns["relation"] = np.array([[float(relation == kind) for kind in kinds] for relation in relations])
-    table = np.concatenate(list(columns.values()), axis=1)
-    deviation = table.std(axis=0)
-    return ", ".join(columns), (table - table.mean(axis=0)) / np.where(deviation > 1e-12, deviation, 1.0)
-
-
-def _leading_words(items: Sequence[Item], room: int) -> NDArray[np.float64]:
-    """The items along the leading directions of their words, rare words counting more."""
-    places: dict[str, int] = {}
-    rows, columns = [], []
-    for row, item in enumerate(items):
-        text = [f"q {word}" for word in words(item.question.question)] + [
-            f"a {word}" for word in words(item.answer.text)
-        ]
-        for word in dict.fromkeys(text):  # not a set: its order differs between processes, and so would the last digit
-            rows.append(row)
-            columns.append(places.setdefault(word, len(places)))
-    table = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(items), max(len(places), 1)))
-    table = table * np.log(len(items) / np.asarray(table.sum(axis=0)).clip(min=1))[None, :]
-    rank = min(room, min(table.shape) - 1)
-    if rank < 1:
-        return np.zeros((len(items), 1))
-    left, values, _ = svds(sp.csr_array(table), k=rank, v0=np.ones(min(table.shape)), solver="arpack")
-    return np.asarray(left * values)

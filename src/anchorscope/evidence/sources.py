@@ -29,10 +29,10 @@ from anchorscope.engine.sequences import CLEAN, Cut, Variant
 from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
 from anchorscope.evidence_parts.need import Share, Terms
 from anchorscope.evidence_parts.parts import (
-    EITHER,
-    TOGETHER,
     EvidenceItems,
     EvidenceSolver,
+    four_parts,
+    needs_by_name,
     side_by_side,
     terms_by_name,
 )
@@ -239,36 +239,16 @@ def solve_sources(
     return terms_by_name(needs)
 
 
-def source_needs(stored: Mapping[str, NDArray[np.floating]]) -> dict[str, dict[str, Terms]]:
-    """The terms as they were stored, by how it was cut and name."""
-    terms: dict[tuple[str, str], dict[str, NDArray[np.floating]]] = {}
-    for key, array in stored.items():
-        how, name, *term = key.split("/")
-        if term:
-            terms.setdefault((how, name), {})[term[0]] = array
-    needs: dict[str, dict[str, Terms]] = {}
-    for (how, name), arrays in terms.items():
-        needs.setdefault(how, {})[name] = Terms(**arrays)
-    return needs
-
-
 def pair_parts(needs: Mapping[str, Mapping[str, Terms]], pair: str) -> dict[str, Share]:
     """Four parts of the evidence that sum to one, of two sources."""
     first, second = pair.split(",")
-    without_first, without_second = (needs[SOURCE][name].need() for name in (first, second))
-    both = needs[pair][PAIR].need()
-    ones = Share(np.ones_like(both.value), np.zeros_like(both.influence), np.zeros_like(both.by_split))
-    return {
-        TOGETHER: both,
-        first: without_first - both,
-        second: without_second - both,
-        EITHER: ones - without_first - without_second + both,
-    }
+    alone = needs[SOURCE]
+    return four_parts(alone[first].need(), alone[second].need(), needs[pair][PAIR].need(), (first, second))
 
 
 def source_frame(parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating]]) -> pl.DataFrame:
     """Rows of evidence_parts.csv: what needs each source (`source`), its control, and the four parts of the pair."""
-    needs, rows = source_needs(stored), list[Record]()
+    needs, rows = needs_by_name(stored), list[Record]()
     for how, by_name in needs.items():
         shares = {f"needs-{name}": terms.need() for name, terms in by_name.items() if name != PAIR}
         for part, share in (shares or pair_parts(needs, how)).items():
@@ -278,12 +258,6 @@ def source_frame(parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating
 
 def need_of_items(terms: Terms, inside: NDArray[np.bool_], band: Sequence[int]) -> Share:
     """need(V) of some of the items, over the band; the interval is that of the measured items alone."""
-    own = Terms(
-        lost=terms.lost[:, inside],
-        label_left=terms.label_left[:, inside],
-        had=terms.had[:, inside],
-        label=terms.label[:, inside],
-        taught=np.zeros_like(terms.taught[:, inside]),
-        by_split=np.zeros_like(terms.by_split),
-    )
+    sums = (term[:, inside] for term in terms[:4])
+    own = Terms(*sums, np.zeros_like(terms.taught[:, inside]), np.zeros_like(terms.by_split))
     return own.need().mean_over(band)

@@ -60,8 +60,6 @@ from anchorscope.stats.estimate import Estimate, kappa
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
-MATCHED = ("random", "template", "patch-control")
-"""Controls that change as many tokens as the knockout, where there are as many."""
 
 
 def summarise(corrected: Corrected, sums: Mapping[str, CellSums]) -> list[SummaryRow]:
@@ -131,19 +129,11 @@ def _plain_rows(measured: Measured, draws: Draws, intervention: str) -> list[Sum
         ("mean_probability_before", None): (probability(before), everyone),
         ("mean_probability_after", None): (probability(after), everyone),
     }
-    in_knockout = np.searchsorted(measured.ran[KNOCKOUT], ran)
-    # With fewer other tokens than exact ones the random control cuts less; the fair comparison is over the rest.
-    matched = measured.n_cut[intervention] == measured.n_cut[KNOCKOUT][in_knockout]
-    beyond = delta - delta_p(*measured.at_reference(KNOCKOUT), measured.labels)[in_knockout]
     calls = plain_calls(measured)
     for group in GROUPS:
         inside = calls.members(group)[ran]
         means["delta_p_reference", group] = delta, inside
         means["flip_rate", group] = own.flipped, inside
-        if intervention in MATCHED:
-            means["delta_p_matched", group] = delta, inside & matched
-        if intervention not in (KNOCKOUT, "none"):
-            means["delta_p_beyond_knockout", group] = beyond, inside
     values, members = (np.stack(part, axis=1) for part in zip(*means.values(), strict=True))
     samples = dict(zip(means, _means(values, members, draws.take(ran)), strict=True))
     rows = []
@@ -151,10 +141,9 @@ def _plain_rows(measured: Measured, draws: Draws, intervention: str) -> list[Sum
         assignment = None if quantity.startswith("mean_probability") else "plain"
         n = _number_of(ran[inside])
         rows.append(_row(quantity, samples[quantity, where], n, assignment, intervention, where))
-    for quantity in ("delta_p_reference", "flip_rate"):
-        between = samples[quantity, Q_ANCHORED] - samples[quantity, A_ANCHORED]
-        rows.append(_row(f"{quantity}_difference", between, _number_of(ran[own.correct]), "plain", intervention))
-    return rows
+    between = samples["delta_p_reference", Q_ANCHORED] - samples["delta_p_reference", A_ANCHORED]
+    n = _number_of(ran[own.correct])
+    return [*rows, _row("delta_p_reference_difference", between, n, "plain", intervention)]
 
 
 def _number_of(runs: NDArray[np.int64]) -> int:

@@ -38,7 +38,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 from torch import Tensor
 
 from anchorscope.evidence_parts.half_splits import RIDGE_FOLDS, CleanEvidence, Halves
@@ -98,6 +98,9 @@ class Share:
     def __sub__(self, other: "Share") -> "Share":
         return self + (-1.0) * other
 
+    def __rsub__(self, whole: float) -> "Share":
+        return Share(whole - self.value, -self.influence, -self.by_split)
+
     def __rmul__(self, factor: float) -> "Share":
         return Share(factor * self.value, factor * self.influence, factor * self.by_split)
 
@@ -118,7 +121,7 @@ class Share:
     def half_width(self, *levels: NDArray[np.integer]) -> Float[np.ndarray, " problem"]:
         """Half of the interval's width: the widest of those over several levels of clusters."""
         widths = [
-            self.standard_error(clusters) * student.ppf((1 + LEVEL) / 2, max(1, len(np.unique(clusters)) - 1))
+            self.standard_error(clusters) * stdtrit(max(1, len(np.unique(clusters)) - 1), (1 + LEVEL) / 2)
             for clusters in levels
         ]
         return np.max(widths, axis=0)

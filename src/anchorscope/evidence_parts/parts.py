@@ -17,6 +17,7 @@ Parts are estimates and may come out slightly negative. A control has a `cut` vi
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from anchorscope.probes.folds import truth_strata
 from anchorscope.progress import Progress
 from anchorscope.stats.streams import stream
 
+T = TypeVar("T", float, Share)
 CLEAN, PERMUTED, OTHER_SITE = "clean", "permuted", "other-site"
 """Names beside those of interventions: nothing cut; labels permuted within relations; nothing cut at another site."""
 CUT, BEFORE, BOTH = "cut", "before-answer", "both"
@@ -96,16 +98,13 @@ def evidence_parts(needs: Needs) -> dict[str, Share]:
     cut = needs[CUT].need()
     if BEFORE not in needs:
         return {NEEDS_QUESTION: cut}
-    before, both = needs[BEFORE].need(), needs[BOTH].need()
-    everything = Share(np.ones_like(cut.value), np.zeros_like(cut.influence), np.zeros_like(cut.by_split))
-    return {
-        TOGETHER: both,
-        QUESTION: cut - both,
-        ANSWER: before - both,
-        EITHER: everything - cut - before + both,
-        NEEDS_QUESTION: cut,
-        NEEDS_ANSWER: before,
-    }
+    before = needs[BEFORE].need()
+    return four_parts(cut, before, needs[BOTH].need()) | {NEEDS_QUESTION: cut, NEEDS_ANSWER: before}
+
+
+def four_parts(first: T, second: T, both: T, names: tuple[str, str] = (QUESTION, ANSWER)) -> dict[str, T]:
+    """Parts that sum to one, from need() of two views and of both side by side."""
+    return {TOGETHER: both, names[0]: first - both, names[1]: second - both, EITHER: 1 - first - second + both}
 
 
 def side_by_side(
@@ -250,7 +249,7 @@ def terms_by_name(needs: Mapping[str, Needs]) -> Arrays:
 
 
 def needs_by_name(stored: Mapping[str, NDArray[np.floating]]) -> dict[str, dict[str, Terms]]:
-    """The reverse, in one order, read or made; `before-answer` is the same view under every cut."""
+    """The reverse, sorted; `before-answer` is the same view under every cut."""
     terms: dict[tuple[str, str], dict[str, NDArray[np.floating]]] = {}
     for name in sorted(stored):
         intervention, view, *term = name.split("/")

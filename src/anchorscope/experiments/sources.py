@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from scipy.stats import binomtest
 
 from anchorscope.answers.grade import grade
 from anchorscope.datasets.relations import CHANGED, KINDS, STATED, UNRELATED
@@ -49,12 +48,13 @@ _NEEDS = "half splits, influence over groups, mean over the band"
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    from anchorscope.evidence.sources import SOURCE, SPAN, choose_pair, pair_parts, source_needs
+    from anchorscope.evidence.sources import SOURCE, SPAN, choose_pair, pair_parts
+    from anchorscope.evidence_parts.parts import needs_by_name
 
     stored = inputs.sources()
     if not stored:
         return Found()
-    needs = source_needs(stored)
+    needs = needs_by_name(stored)
     rows: list[Statistic] = []
     for name, terms in needs.get(SOURCE, {}).items():
         share = terms.need().mean_over(inputs.band)
@@ -98,6 +98,8 @@ def _ignored(inputs: ExperimentInputs, names: Sequence[str], stored: Mapping[str
 def _share_of(number: int, n: int) -> Estimate:
     if n == 0:
         return Estimate(np.nan, np.nan, np.nan, 0, "no items")
+    from scipy.stats import binomtest  # only here: it takes half a second
+
     interval = binomtest(number, n).proportion_ci(method="wilson")
     return Estimate(number / n, interval.low, interval.high, n, "share of answers, Wilson's interval")
 
@@ -167,15 +169,12 @@ EXPERIMENT = Experiment(
 )
 
 
-# The section of the page.
-
-
 def _rows(findings: Findings) -> pl.DataFrame:
     return statistics(findings, "sources")
 
 
 def _needs_source(rows: pl.DataFrame) -> section.Said | None:
-    name = next((one for one in ("context", "thinking") if one in rows["variant"].to_list()), "context")
+    name = "thinking" if "context" not in (names := rows["variant"].to_list()) and "thinking" in names else "context"
     gap = find(rows, measure="need", aspect="difference", variant=name)
     return section.number(gap, above(gap, 0.0), section.whole_percent, f"{name}, above a random span")
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from scipy.stats import rankdata
 
 from anchorscope.answers.template import EXAMPLE_SETS, has_examples, with_examples
 from anchorscope.datasets.question import Question
@@ -217,6 +216,7 @@ def _compute_reliabilities(
 def rank_correlation(first: Floats, second: Floats, draws: Draws) -> Tensor:
     """Spearman's correlation of two measures [item] in every draw; NaN where one of them is constant."""
     import torch
+    from scipy.stats import rankdata
 
     x, y = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
     x, y = (ranks / max(float(ranks.std()), 1e-12) for ranks in (x, y))

@@ -4,13 +4,12 @@ True and false items of a pathway are made in pairs about the same subject and r
 filler or neutral phrase; the wrong objects are the right ones of other pairs of the same relation. So within a pathway
 true and false items share their questions and (`question`, `both`) their objects word by word: counting finds no
 information about truth in a subject, a relation, a first word. No question is worded the same twice, because a run asks
-each once. With unequal shares some items have no partner, and the balance holds on average only.
+each once.
 """
 
 import json
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -20,31 +19,16 @@ from anchorscope.planted.language import CELLS, FILLER, PATHWAYS, RIGHT, WORDING
 _TRIES = 200  # swaps of clashing objects; half a dozen are enough for a few dozen pairs
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Which part of the items each cell gets; together 1."""
+SHARES = {"question": 0.2, "answer": 0.2, "both": 0.1}
+"""Which part of the items the true ones of a pathway are, and the false ones."""
 
-    question_true: float = 0.2
-    question_false: float = 0.2
-    answer_true: float = 0.2
-    answer_false: float = 0.2
-    both_true: float = 0.1
-    both_false: float = 0.1
 
-    def __post_init__(self) -> None:
-        """Refuses shares that are no shares."""
-        found = ", ".join(f"{cell.name} {share:g}" for cell, share in zip(CELLS, astuple(self), strict=True))
-        if not all(math.isfinite(share) and share >= 0 for share in astuple(self)):
-            raise UserError(f"Shares of planted items must be 0 or more, found: {found}. Together they must be 1.")
-        if abs(sum(astuple(self)) - 1) > 1e-6:
-            raise UserError(f"Shares of planted items must sum to 1, found {sum(astuple(self)):g}: {found}.")
-
-    def counts(self, n: int) -> dict[Cell, int]:
-        """How many of n items each cell gets: rounded down, the rest to those that lost most by it."""
-        exact = np.array(astuple(self)) * n
-        whole = np.floor(exact + 1e-9).astype(int)
-        whole[np.argsort(whole - exact, kind="stable")[: n - int(whole.sum())]] += 1
-        return dict(zip(CELLS, whole.tolist(), strict=True))
+def _counts(n: int) -> dict[Cell, int]:
+    """How many of n items each cell gets: rounded down, the rest to those that lost most by it."""
+    exact = np.array([SHARES[cell.pathway] for cell in CELLS]) * n
+    whole = np.floor(exact + 1e-9).astype(int)
+    whole[np.argsort(whole - exact, kind="stable")[: n - int(whole.sum())]] += 1
+    return dict(zip(CELLS, whole.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -78,14 +62,14 @@ def most_items() -> int:
     return len(the_language().facts) * len(WORDINGS)
 
 
-def planted_items(n: int, shares: Shares | None = None, seed: int = 0) -> list[PlantedItem]:
+def planted_items(n: int, seed: int = 0) -> list[PlantedItem]:
     """Draws n items, in random order."""
-    language, counts = the_language(), (shares or Shares()).counts(max(n, 0))
+    language, counts = the_language(), _counts(max(n, 0))
     sizes = {pathway: max(counts[Cell(pathway, True)], counts[Cell(pathway, False)]) for pathway in PATHWAYS}
     if n < 1 or 2 * sum(sizes.values()) > most_items():
         raise UserError(
-            f"Planted items: {n:,} cannot be drawn; 1 to {most_items():,} are possible with equal shares of "
-            f"true and false (fewer with unequal ones), because no question is asked twice."
+            f"Planted items: {n:,} cannot be drawn; 1 to {most_items():,} are possible, because no question is asked "
+            f"twice."
         )
     rng = np.random.default_rng([seed, 0])
     pairs = iter(_pairs(language, sum(sizes.values()), rng))

@@ -190,12 +190,6 @@ def recovery(curve: SampledCurve) -> Estimate:
     return _estimate(curve, curve.value[-1] - curve.value.min(), abs(high.min()), abs(low.min()))
 
 
-def fall(curve: SampledCurve) -> Estimate:
-    """How far the trough lies below the first layer; never below zero."""
-    low, high = curve.relative_to(0).band
-    return _estimate(curve, curve.value[0] - curve.value.min(), abs(high.min()), abs(low.min()))
-
-
 def plateau(curve: SampledCurve, within: float = FLAT) -> Estimate:
     """The first layer from which on the curve stays within some points of its last value.
 

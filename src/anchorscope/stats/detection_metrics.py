@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, expit, logit
-from scipy.stats import norm
+from scipy.special import digamma, expit, logit, ndtri
 
 from anchorscope.stats.estimate import LEVEL, percentile_interval
 
@@ -310,5 +309,5 @@ def auroc_interval(value: float, samples: Floats, spread: float = 0.0) -> tuple[
         low, high = percentile_interval(samples)
         return float(low), float(high)
     error = float(np.sqrt(np.nanvar(samples) + REFIT * spread**2))
-    middle, reach = logit(value), norm.isf((1 - LEVEL) / 2) * error / (value * (1 - value))
+    middle, reach = logit(value), -ndtri((1 - LEVEL) / 2) * error / (value * (1 - value))
     return float(expit(middle - reach)), float(expit(middle + reach))

@@ -93,7 +93,6 @@ from anchorscope.probes.crossfit import (
     refit_logits,
     score_clean,
 )
-from anchorscope.progress import Silent
 from anchorscope.result_tables import (
     confidence,
     counts_frame,
@@ -467,10 +466,7 @@ def part_tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
             if name.startswith("items/")
         },
     )
-    given = with_log_probs([item.answer for item in run.used_items], run["log-probs"])
-    confidences = np.array([np.mean(answer.log_probs) if answer.log_probs else np.nan for answer in given])
-    fits = replace(job.fits, progress=Silent())  # they are part of one line
-    tests = evidence_tests(parts, stored, run["null-scores"], run.used_items, confidences, run.weights, fits)
+    tests = evidence_tests(parts, stored, run["null-scores"], run.weights)
     tables = {
         "evidence_parts": pl.concat([parts_frame(parts), source_frame(parts, _stored_sources(run))]),
         "evidence_items": evidence_items_frame(parts),

@@ -15,7 +15,7 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from anchorscope.catalogue import CONTROLS, INTERVENTIONS, METHODS
+from anchorscope.catalogue import CONTROLS, INTERVENTIONS
 from anchorscope.evidence.draws import Draws, areas, estimates, ratio
 from anchorscope.recipe import read_recipe
 from anchorscope.report.recovery_chart import RECOVERY_SCHEMA
@@ -279,14 +279,6 @@ MAIN_WAYS = {
 """The way of doing each experiment that stands for it."""
 SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected")
 """Rules whose confusion the page shows: those by which a run sorts its items."""
-_METHODS = (
-    *METHODS,
-    "single",
-    "single heads",
-    "question_to_answer, loss",
-    "question_to_answer, log_odds",
-    "share, log_odds",
-)
 BIASED = 0.1
 """A rule whose recall differs by more than this between true and false answers, interval and all, follows the label."""
 
@@ -305,10 +297,7 @@ def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
         of_rule = rules.filter(pl.col("rule_or_variant") == rule)
         if of_rule.height:
             lines.append(f"The {rule} rule {_recall_words(of_rule)}")
-    best = _best(rules)
-    if best is not None:
-        lines.append(best)
-    return [*lines, *_methods(recovery), *_controls(recovery)]
+    return [*lines, *_controls(recovery)]
 
 
 def _controls(recovery: pl.DataFrame) -> list[str]:
@@ -323,25 +312,6 @@ def _controls(recovery: pl.DataFrame) -> list[str]:
         f"Of {areas.height} controls, which should tell nothing, {telling.height} have an AUC that differs from 0.5"
         + (f": {named}." if named else ".")
     ]
-
-
-def _methods(recovery: pl.DataFrame) -> list[str]:
-    """How far the experiments themselves get, free of any line, within true and within false answers."""
-    areas = recovery.filter((pl.col("quantity") == "auc") & pl.col("rule_or_variant").is_in(_METHODS))
-    areas = areas.filter(pl.col("experiment") != "baseline")
-    lines = []
-    for truth in ("true", "false"):
-        of_truth = areas.filter(pl.col("truth") == truth).sort("value", descending=True)
-        if not of_truth.height:
-            continue
-        first, last = of_truth.row(0, named=True), of_truth.row(-1, named=True)
-        guessing = of_truth.filter(pl.col("ci_low") <= 0.5).height
-        lines.append(
-            f"Free of any line and within {truth} answers, {guessing} of {of_truth.height} experiments do not tell the "
-            f"pathways apart better than guessing; the best is {_way(first)} with an AUC of {_interval(first)}, the "
-            f"worst {_way(last)} with {_interval(last)}."
-        )
-    return lines
 
 
 def _recall_words(rows: pl.DataFrame) -> str:
@@ -374,20 +344,6 @@ def _verdict(bias: dict[str, float | None]) -> str:
     if low >= -BIASED and high <= BIASED:
         return "it does not follow the label"
     return "whether it follows the label is undecided"
-
-
-def _best(rules: pl.DataFrame) -> str | None:
-    """The rule that finds most of both pathways, in the answers where it does worst."""
-    accuracy = rules.filter((pl.col("quantity") == "balanced_accuracy") & (pl.col("truth") != "all"))
-    worst = accuracy.group_by("rule_or_variant", maintain_order=True).agg(pl.col("value").min(), pl.len())
-    worst = worst.filter(pl.col("len") == 2).sort("value", descending=True, maintain_order=True)
-    if not worst.height:
-        return None
-    name, value, _ = worst.row(0)
-    return (
-        f"Of all rules tried, {name!r} does best where it does worst: a balanced accuracy of at least "
-        f"{number(100 * value, 1)} % within true and within false answers."
-    )
 
 
 def _way(row: dict[str, object]) -> str:

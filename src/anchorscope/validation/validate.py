@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from anchorscope.files import PARTIAL, files_below, new_folder, replacing, writa
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
 from anchorscope.planted import planted_model_folder
-from anchorscope.planted.items import PlantedItem, Shares, json_lines, planted_items
+from anchorscope.planted.items import PlantedItem, json_lines, planted_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.page_sections import Section
@@ -54,8 +54,6 @@ class Options:
 
     items: int = 1200
     """Planted items."""
-    shares: Shares = field(default_factory=Shares)
-    """How many of each kind."""
     evidence: tuple[str, ...] = RATED
     """Experiments to rate; `all` for all that can be."""
     seed: int = 0
@@ -95,7 +93,7 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
         }
     )
     device = checked_device(choose_device(options.device))
-    planted = planted_items(options.items, options.shares, options.seed)
+    planted = planted_items(options.items, options.seed)
     if not is_run(out / "run"):
         ours = f"{DATASET}.jsonl"  # all that is there before the run has its own marker
         with writable(out):
@@ -179,7 +177,6 @@ def _page(
 ) -> Validation:
     manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
     model = manifest["model"]
-    shares = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in asdict(options.shares).items())
     return Validation(
         title="The planted model",
         summary=summary_sentences,
@@ -188,7 +185,7 @@ def _page(
         facts={
             "model": f"{model['architecture']}, {model['n_layers']} layers, {model['d_model']} wide, "
             f"{model['parameters']:,} parameters, fingerprint {model['fingerprint'][:16]}",
-            "items": f"{len(items.ids):,} ({shares}), seed {options.seed}",
+            "items": f"{len(items.ids):,}, seed {options.seed}",
             "called right by the probe": f"{int(items.correct.sum()):,}",
             "the run": "run/report.html",
         },
@@ -199,12 +196,11 @@ def _page(
 
 def _command(options: Options, out: str) -> str:
     """What repeats it."""
-    shares = ",".join(f"{name.replace('_', '-')}={share:g}" for name, share in asdict(options.shares).items())
     sizes = ",".join(map(str, options.world_items))
     replicas = "" if options.replicas is None else f" --replicas {options.replicas}"
     worlds = "" if options.worlds == tuple(WORLDS) else f" --worlds {','.join(options.worlds)}"
     return (
-        f"anchorscope validate --items {options.items} --shares {shares} --evidence {','.join(options.evidence)} "
+        f"anchorscope validate --items {options.items} --evidence {','.join(options.evidence)} "
         f"--seed {options.seed} --bootstrap {options.bootstrap} --world-items {sizes}{replicas}{worlds} "
         f"--out {shlex.quote(out)}"
     )

@@ -27,9 +27,8 @@ from anchorscope.evidence.sources import (
     run_sources,
     solve_sources,
     source_names,
-    source_needs,
 )
-from anchorscope.evidence_parts.parts import EvidenceItems
+from anchorscope.evidence_parts.parts import EvidenceItems, needs_by_name
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_states
 from anchorscope.items import Item
@@ -192,7 +191,7 @@ def world(n: int = 600) -> tuple[torch.Tensor, dict[tuple[str, str], torch.Tenso
 def test_needs_and_parts_of_two_sources_whose_evidence_is_known() -> None:
     clean, views, items = world()
     stored = solve_sources(clean, views, ("context", "answer"), items, "cpu", Silent())
-    needs = source_needs(stored)
+    needs = needs_by_name(stored)
     assert needs[SOURCE]["context"].need().value == pytest.approx([0.5], abs=0.1)
     assert needs[SPAN]["context"].need().value == pytest.approx([0.0], abs=0.05)
     parts = pair_parts(needs, "context,answer")

@@ -11,14 +11,12 @@ from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
 from anchorscope.planted import planted_model_folder
-from anchorscope.planted.items import PlantedItem, Shares, planted_items
+from anchorscope.planted.items import PlantedItem, planted_items
 from anchorscope.planted.language import CELLS, RIGHT_VERDICT, WRONG_VERDICT, the_language
 from anchorscope.spans.locate import ItemTokens, locate_all
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.stats.auc import auc
 from train_planted_model import GOAL, HEADS, LAYERS, WIDTH, make_tokenizer
-
-EQUAL = Shares(*[1 / 6] * 6)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +26,7 @@ def planted() -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def items() -> list[PlantedItem]:
-    return planted_items(600, EQUAL, seed=11)
+    return planted_items(600, seed=11)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +100,7 @@ def test_every_kind_of_item_is_judged_right(planted: LanguageModel, located, ite
     found = verdicts(planted, located, cut=False) > 0
     for cell in CELLS:
         inside = [at for at, one in enumerate(items) if (one.pathway, one.truthful) == (cell.pathway, cell.truthful)]
-        assert len(inside) == 100
+        assert len(inside) >= 60
         assert float((found[inside] == cell.truthful).mean()) >= GOAL, cell.name
 
 

@@ -50,7 +50,6 @@ def test_a_deep_trough_is_found_where_it_is(layers, data, depth, seed):
     assert found.depth.value == pytest.approx(-depth)
     assert holds(found.depth, -depth)
     assert holds(shape.recovery(curve), depth + end)
-    assert holds(shape.fall(curve), depth)
     assert shape.first(curve).value == pytest.approx(0.0, abs=1e-9)
     assert holds(shape.last(curve), end)
     assert shape.range_within(curve).value == pytest.approx(depth)
