@@ -80,13 +80,8 @@ class StateImplementations:
             row = Row(work, name, setting=self.tuned[name])
             try:
                 rows[name] = reference.compare(row, _run(self.implementations[name], work, reference.part))
-            except CannotDo as error:
-                rows[name] = replace(row, note=str(error))
-                continue
             except Exception as error:
-                if not is_foreign(name):
-                    raise
-                rows[name] = replace(row, note=f"fails here with {type(error).__name__}: {str(error)[:160]}")
+                rows[name] = replace(row, note=_explain_failure(name, error))
                 continue
             parts[name] = self._choose_affordable(name, work)
             runs[name] = lambda name=name: _run(self.implementations[name], work, parts[name])  # type: ignore[misc]
@@ -120,16 +115,8 @@ class StateImplementations:
             self.rates[name] = implementation.tokens("knockout", part) / (time.perf_counter() - began)
             self.implementations[name] = implementation
             self.setting.say(f"{name}: {self.tuned[name]}")
-        except CannotDo as error:
-            self.missing[name] = str(error)
         except Exception as error:
-            reason = (str(error).splitlines() or [""])[0][:160]
-            if is_out_of_memory(error):
-                self.missing[name] = f"memory does not suffice ({reason})"
-            elif is_foreign(name):  # another library's failure is reported, and the others go on
-                self.missing[name] = f"fails here with {type(error).__name__}: {reason}"
-            else:
-                raise
+            self.missing[name] = _explain_failure(name, error)
 
     def _choose_affordable(self, name: str, work: str) -> Workload:
         """As many items as one repeat has time for: whole batches, or a part of one, but never very few."""
@@ -141,6 +128,18 @@ class StateImplementations:
     def _batch(self, implementation: Implementation) -> int:
         """Items that an implementation runs together; ours makes its own batches from all."""
         return int(getattr(implementation, "size", len(self.workload.items)))
+
+
+def _explain_failure(name: str, error: Exception) -> str:
+    """Why an implementation has no numbers: too little memory, or another library's failure; ours is raised again."""
+    reason = (str(error).splitlines() or [""])[0][:160]
+    if isinstance(error, CannotDo):
+        return str(error)
+    if is_out_of_memory(error):
+        return f"memory does not suffice ({reason})"
+    if not is_foreign(name):
+        raise error
+    return f"fails here with {type(error).__name__}: {reason}"
 
 
 def _run(implementation: Implementation, work: str, workload: Workload) -> Tensor:

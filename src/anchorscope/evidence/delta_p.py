@@ -1,14 +1,10 @@
 """ΔP curves: how much probability an item's true label loses at every layer, on average over a pathway's items.
 
-One curve per intervention, assignment, group and truth label, each with a bootstrap interval over groups, conditional
-on the fitted probes.
-
-The `corrected` assignment takes away the shift that a cut gives to all items. Cutting the question moves all of a
-probe's log-odds towards "false". One number s per fold and layer undoes that: the one for which the share of items
-with log-odds − s > 0 after the cut equals the share with log-odds > 0 before it. Labels are not used. Every draw of
-the bootstrap estimates its own shifts, for membership (at the reference layer, under the knockout) and for ΔP (at
-every layer, under every intervention); so an item near the line is in one group in some draws and in the other in the
-rest.
+One curve per intervention, assignment, group and truth label, with a bootstrap interval over groups, conditional on the
+fitted probes. The `corrected` assignment removes the shift that a cut gives to all items: one number s per fold and
+layer, for which the share of items with log-odds − s > 0 after the cut equals the share with log-odds > 0 before it.
+Every draw estimates its own shifts, for membership (reference layer, knockout) and for ΔP (every layer and
+intervention); so an item near the line changes its group from draw to draw.
 """
 
 import math

@@ -1,18 +1,11 @@
-"""States and numbers of items in further runs, for detectors and for controls of the parts.
+"""Further runs of the items: numbers and states that detectors read, and controls of the parts.
 
-Detectors read numbers beside states: how sure the model is of its answer, as it is and under the knockout and the
-random cut; what it says when asked whether the answer is true; how far sampled answers agree. States under strengthened
-attention have it multiplied by 1 + α before the softmax, to the question's exact tokens or from the answer's tokens to
-its earlier ones (α = −1 is the knockout, α = 0 the clean run).
+Detectors read the answer's log-probabilities, clean and under both cuts; P(True), the log-odds of "True" where the
+model is asked whether its answer is true; how far sampled answers agree (self-consistency; semantic entropy over
+clusters of answers that the grader accepts for each other); states under attention multiplied by 1 + α before the
+softmax.
 
-P(True): the model is shown the question with its own answer, in the same prompt, and asked whether that is true. The
-score is log P(True) − log P(False), each summed over the spellings that are one token. Self-consistency is the share of
-samples equal to the answer after the grader's folding. Semantic entropy is the entropy, in nats, of the shares of
-clusters: connected components of "says the same" (equal after folding, or accepted by the grader for each other).
-
-In the answer alone, and in random weights, there should be little to find: what a probe reads there it knows without
-the model's knowledge. The resample cut puts another item's key words into the question, so that the text has no hole; a
-paraphrased question should leave all of the evidence where it is.
+Controls read the answer alone, random weights, another item's key words put in (no hole is left), a paraphrase.
 """
 
 import math

@@ -1,15 +1,11 @@
-"""How much of the signal there is, how much survives an intervention, and what the probe knows beyond simpler things.
+"""How much signal there is, how much survives an intervention, and what the probe knows beyond simpler baselines.
 
-`transfer`: the clean probe on the states under an intervention, low where the signal is lost or merely rotated (on
-clean states: the probe's own score). `refit`: a probe trained out of fold on those states, what is still linearly
-readable. `within-relation`: pairs of the same relation only. The best of thirty layers is a maximum and flatters the
-probe, so the headline is `nested`: every fold scored at its own reference layer, which the inner folds of the others
-chose; `nested-refit` and `nested-within-relation` are read at the same layers.
+`transfer`: the clean probe on the states under an intervention. `refit`: a probe trained out of fold on those states.
+`within-relation`: pairs of the same relation only. The best of thirty layers flatters a probe, so the headline is
+`nested`: every fold at its own reference layer, which the inner folds of the others chose.
 
-What a probe must beat, scored on its own folds: the relation alone, the words alone, the model's own confidence. Two
-scores of the same items rise and fall together from draw to draw, so "better than every baseline" is judged by the
-interval of the paired difference. `auc_beyond_confidence` asks what the probe *adds*: the AUC of probe and confidence
-together, less that of confidence alone.
+Baselines, on the probe's own folds: the relation alone, the words alone, the model's confidence. Differences are paired
+over draws. `auc_beyond_confidence` is the AUC of probe and confidence together, less that of confidence alone.
 """
 
 from collections.abc import Mapping, Sequence

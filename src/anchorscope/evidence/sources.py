@@ -1,14 +1,9 @@
-"""Sources: spans of a prompt with a name, and how much of the evidence needs each of them (docs/sources.md).
+"""Sources: named spans of a prompt, and how much of the evidence needs each of them (docs/sources.md).
 
-Where a prompt has passages (`context`, `context[1]` …) or `thinking` beside the `question`, each of them is cut: its
-tokens are hidden from all that comes after. The state at the answer's end, with the source cut, is the view of
-need(source); of the answer itself, which ends the text, it is the state before it begins. As a control a random span of
-the template's tokens, as long as the source, is cut in its place. Of two sources, both views side by side give four
-parts, as of question and answer.
-
-Numbers of single items, none of which knows a label: how far the cut moves the state and the probe's log-odds, how much
-of the answer's probability it takes (`context_used`), how much attention the source receives, and how many of the
-answer's words stand in the source.
+Where a prompt has passages (`context`, `context[1]` …) or `thinking`, each source's tokens are hidden from all that
+follows: the state at the answer's end is then the view of need(source). Of the answer itself it is the state before it
+begins. As a control a random span of the template, as long as the source, is cut. Numbers of single items (how far the
+cut moves state and log-odds, `context_used`, attention, word overlap) use no label.
 """
 
 from collections.abc import Mapping, Sequence

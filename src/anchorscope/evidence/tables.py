@@ -282,7 +282,8 @@ def first_curves(
 
 
 def _frame(rows: Iterable[Record]) -> pl.DataFrame:
-    return pl.DataFrame(list(rows), infer_schema_length=None)
+    """A missing value is null in the tables, never NaN."""
+    return pl.DataFrame(list(rows), infer_schema_length=None).with_columns(pl.selectors.float().fill_nan(None))
 
 
 def _pathway_tables(
@@ -330,7 +331,7 @@ def _curve_rows(curve: Curve, evidence: Evidence, place: Record) -> list[Record]
     }
     layers = zip(curve.delta_p, curve.ci_low, curve.ci_high, strict=True)
     return [
-        {**common, "layer": layer, "delta_p": _number(value), "ci_low": _number(low), "ci_high": _number(high)}
+        {**common, "layer": layer, "delta_p": float(value), "ci_low": float(low), "ci_high": float(high)}
         for layer, (value, low, high) in enumerate(layers)
     ]
 
@@ -431,18 +432,9 @@ def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> 
 
 
 def _score_row(score: Score, evidence: Evidence, place: Record) -> Record:
-    numbers = {name: _number(value) if isinstance(value, float) else value for name, value in vars(score).items()}
-    return {"model": evidence.model, **place, **numbers}
+    return {"model": evidence.model, **place, **vars(score)}
 
 
 def _summary_row(row: SummaryRow, place: Record) -> Record:
-    numbers = {
-        name: _number(value) if isinstance(value, float) else value for name, value in vars(row.estimate).items()
-    }
-    of_row = {name: value for name, value in vars(row).items() if name != "estimate"}
-    return {**place, **of_row, **numbers}
-
-
-def _number(value: float) -> float | None:
-    """A missing value is null in the tables, never NaN."""
-    return float(value) if np.isfinite(value) else None
+    columns = {name: getattr(row, name) for name in ("quantity", "assignment", "intervention", "group")}
+    return {**place, **columns, **vars(row.estimate)}

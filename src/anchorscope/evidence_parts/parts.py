@@ -1,10 +1,7 @@
 """Four parts of a probe's evidence that sum to one, from three views of the same run (docs/evidence-parts.md).
 
-| view | what it has seen |
-|---|---|
-| `cut` | question and answer, at the answer's end, with the question's key words cut |
-| `before-answer` | the question, clean, before the answer begins |
-| `both` | the two side by side |
+Views: `cut`, the state at the answer's end with the question's key words cut; `before-answer`, the clean state before
+the answer begins; `both` side by side.
 
     together        need(both)                         only question and answer together tell it: the match
     question        need(cut) − need(both)             the question tells it before any answer

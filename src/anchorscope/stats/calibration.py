@@ -1,28 +1,18 @@
-"""From a detector's log-odds to a probability that can be taken at its word, and to a threshold with a promise.
+"""From a detector's log-odds to a calibrated probability (Platt scaling), and to a threshold with a guarantee.
 
-Platt scaling is slope · log-odds + intercept. It holds for data in which as many answers are true as where it was
-fitted; under a prior shift (true answers among themselves and false ones among themselves look the same, but another
-share is true) Bayes' rule adds a constant to the log-odds.
+**From which probability on may answers be accepted**, if at most a given share of them may be false? Candidates are
+tried from the strictest to the laxest (learn then test, fixed sequence). Each passes if so few false answers would be
+seen with a probability of at most delta, were the error rate above the risk (exact binomial test); the first failure
+ends the search. For answers drawn like the calibration answers, none of which fitted anything, the error rate among
+accepted ones is then at most `risk` with probability 1 − delta. Nothing is promised on other data.
 
-**From which probability on may answers be accepted**, if at most a given share of the accepted ones may be false?
-Candidates are tried from the strictest to the laxest (learn then test, with a fixed sequence): each passes if, were
-the error rate above the risk, so few false ones among those accepted would be seen with a probability of at most delta
-(exact binomial test). The first candidate that fails ends the search, so nothing has to be paid for their number.
+**Another prevalence.** Under a prior shift the odds that an accepted answer is false change by a known factor: the same
+test is made at the risk that corresponds to the wanted one.
 
-**What is promised.** For answers drawn as the calibration answers were (independent, and none of them used to fit
-detector or calibration; one per question), the error rate among accepted answers is at most `risk`, with probability
-1 − delta over the draw of the calibration answers. Each test is exact, as candidates are order statistics of the
-calibration probabilities; so is the sequence if the error rate rises above `risk` once and stays there as the threshold
-falls, which is what it does with a useful score. Nothing is promised on other data.
-
-**Another prevalence.** Under a prior shift the odds of an accepted answer to be false change by a known factor: the
-same exact test is done on the same counts, at the risk that corresponds to the wanted one. (Weighted counts with an
-effective sample size come out far too low where no false answer was accepted.)
-
-**Weights within a class**, as of answers that were balanced within relations, are no prior shift. There each candidate
-is tested by a bet: with y = weight · (false − risk) of an accepted answer and 0 of any other, the product of 1 − λy
-over all answers is 1 at most in the mean if the weighted error rate is above the risk, whatever λ between 0 and
-1 / largest y; so is the mean over several λ. It exceeds 1 / delta with a probability of at most delta (Ville, Markov).
+**Weights within a class**, as of answers balanced within relations, are no prior shift. There each candidate is tested
+by a bet: with y = weight · (false − risk) of an accepted answer and 0 of any other, the product of 1 − λy has a mean of
+at most 1 if the weighted error rate is above the risk, for any λ between 0 and 1 / largest y; so has the mean over
+several λ. It exceeds 1 / delta with a probability of at most delta (Ville, Markov).
 """
 
 from dataclasses import dataclass

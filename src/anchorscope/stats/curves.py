@@ -1,15 +1,12 @@
 """Curves along the layers with their bootstrap draws: what a statement about whole curves needs.
 
-**One curve.** An interval at every single layer says nothing about "the lowest of 30 layers", which is picked after
-the numbers are seen. So a curve has one band that holds the true curve in all layers at once in 95 of 100 samples (the
-sup-t band): value ± c · s, where s is the bootstrap's spread at that layer and c the 95th percentile, over the draws,
-of the farthest that any layer strays in units of its s. What depends on a layer that is named beforehand (the first,
-the last) has a percentile interval; what is looked for along the curve is read off the band. A layer is an estimate
-too: its ends are the first and last layer that the draws allow. Infinity means "at no layer".
+**One curve** has a band that holds the true curve in all layers at once in 95 of 100 samples (sup-t): value ± c · s,
+with s the bootstrap's spread at a layer and c the 95th percentile, over the draws, of the largest deviation in units of
+s. What is looked for along a curve ("the lowest of 30 layers") is read off the band; a value at a layer that is named
+beforehand has a percentile interval. Infinity means "at no layer".
 
-**Several curves** of different questions are independent, but equal seeds may have given them equal draws: the draws
-of each are put in an order of their own first. Noise makes curves lie farther apart and change places more often than
-they truly do, so intervals come from a band over all pairs of curves at once, or have the noise's share taken out.
+**Several curves** of different questions are independent, but equal seeds may have given them equal draws: each one's
+are put in an order of their own. Intervals come from a band over all pairs at once, or have the noise's share removed.
 """
 
 import math

@@ -1,18 +1,12 @@
-"""How good a detector's scores are: order (AUPRC, ROC curve), what is left after abstaining (risk–coverage, PRR), and
-whether its probabilities can be taken at their word (Brier score, calibration error, reliability diagram).
+"""How good a detector's scores are: order (AUPRC, ROC), risk after abstaining (risk–coverage, PRR), calibration.
 
-A score is higher for an answer that is more likely true. All measures take `scores` [item], `truthful` [item] and
-`weights` [..., item] (none: 1 each), give one number per vector of weights, NaN where it is not defined, and share
-three properties: an item of weight 2 counts as two items, the order of the items does not matter, and where scores
-are equal the measure is its mean over the orders of the equal ones (AUPRC: they are flagged together).
+A score is higher for an answer that is more likely true. Measures take `scores` [item], `truthful` [item] and `weights`
+[..., item] (none: 1 each), and give one number per vector of weights, NaN where it is undefined. An item of weight 2
+counts as two, and equal scores give the mean over their orders (AUPRC: they are flagged together). Items are sorted
+once: every measure of order is a function of two running sums, so a draw of the bootstrap is a row of weights.
 
-Items are sorted once, as weights don't change their order: every measure of order is a function of two running sums,
-the weight of all items and of the truthful ones from the highest score down. A draw of the bootstrap is a row of
-weights.
-
-A detector flags false answers, so the positive class of AUPRC and of the ROC curve is "not truthful". Coverage is the
-share of answers that are accepted, best first; risk is the share of false ones among these. The calibration error of a
-finite sample is above 0 even for a perfect probability (docs/metrics.md).
+A detector flags false answers: the positive class of AUPRC and ROC is "not truthful". Coverage is the share of accepted
+answers, best first; risk is the share of false ones among them.
 """
 
 from collections.abc import Callable

@@ -14,13 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
-from scipy.stats import binomtest
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from anchorscope.evidence_parts.need import Share
 from anchorscope.evidence_parts.parts import (
-    BEFORE,
-    BOTH,
     CUT,
     NEEDS_QUESTION,
     PARTS,
@@ -28,7 +25,6 @@ from anchorscope.evidence_parts.parts import (
     EvidenceItems,
     EvidenceSolver,
     evidence_parts,
-    side_by_side,
 )
 from anchorscope.evidence_parts.principal import default_directions, principal_states
 from anchorscope.progress import Progress, Silent
@@ -88,8 +84,12 @@ def run_worlds(
     for size in sizes:
         usual = SIZES[min(SIZES, key=lambda known: abs(known - size))]
         for name in names:
-            values = _measure_world(WORLDS[name], truths[name], size, replicas or usual, device, seed)
-            marks.append(mark_world(name, size, truths[name], values))
+            batches = [
+                measure_batch(WORLDS[name], truths[name], size, start, number, device, seed)
+                for start in range(0, replicas or usual, AT_ONCE)
+                for number in [min(AT_ONCE, (replicas or usual) - start)]
+            ]
+            marks.append(mark_world(name, size, truths[name], join_batches(batches)))
             listener.advance(1)
     listener.finish()
     return WorldResults(truths, tuple(marks))
@@ -97,16 +97,6 @@ def run_worlds(
 
 Values = dict[tuple[str, str], list[float]]
 """One number per replica, by quantity and part."""
-
-
-def _measure_world(
-    world: World, truth: Truth, n_items: int, replicas: int, device: str | torch.device, seed: int
-) -> Values:
-    batches = [
-        measure_batch(world, truth, n_items, start, min(AT_ONCE, replicas - start), device, seed)
-        for start in range(0, replicas, AT_ONCE)
-    ]
-    return join_batches(batches)
 
 
 def measure_batch(
@@ -135,11 +125,7 @@ def measure_replicas(
         principal_states(view, default_directions(*view.shape[1:]), device) for view in views
     )
     solver = EvidenceSolver(clean, items, device, Silent())
-    needs = {
-        CUT: solver.terms(cut, CUT),
-        BEFORE: solver.terms(before, BEFORE),
-        BOTH: solver.terms(side_by_side(before, cut, device), BOTH),
-    }
+    needs = solver.needs(cut, before)
     shares = evidence_parts(needs)
     half_widths = {part: share.half_width(*items.levels) for part, share in shares.items()}
     spoken = np.all([half_widths[part] <= _WIDEST for part in PARTS], axis=0)
@@ -187,11 +173,13 @@ def _mean(values: Sequence[float], is_rate: bool) -> Estimate:
         return Estimate(np.nan, np.nan, np.nan, 0, "no replica with a share that may be reported")
     value = float(numbers.mean())
     if is_rate:
+        from scipy.stats import binomtest  # only here: it takes half a second
+
         low, high = binomtest(int(numbers.sum()), n).proportion_ci(LEVEL, method="wilson")
         return Estimate(value, float(low), float(high), n, "share of replicas, Wilson's interval")
     if n == 1:
         return Estimate(value, np.nan, np.nan, 1, "one replica")
-    half = float(student.ppf((1 + LEVEL) / 2, n - 1) * numbers.std(ddof=1) / np.sqrt(n))
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2) * numbers.std(ddof=1) / np.sqrt(n))
     return Estimate(value, value - half, value + half, n, "mean over replicas, Student's interval")
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from anchorscope.evidence_parts.parts import ANSWER, EITHER, NEEDS_ANSWER, NEEDS_QUESTION, QUESTION, TOGETHER
+from anchorscope.evidence_parts.parts import NEEDS_ANSWER, NEEDS_QUESTION, four_parts
 from anchorscope.stats.auc import auc
 
 WIDTH = 120
@@ -217,15 +217,8 @@ def find_truth(world: World, rng: np.random.Generator, n_items: int = N_ENDLESS)
     cut, before = features.cut[0], features.before[0]
     needs_question, needs_answer = _linear_need(z, cut, labels), _linear_need(z, before, labels)
     together = _linear_need(z, np.concatenate([cut, before], axis=-1), labels)
-    parts = {
-        TOGETHER: together,
-        QUESTION: needs_question - together,
-        ANSWER: needs_answer - together,
-        EITHER: 1 - needs_question - needs_answer + together,
-        NEEDS_QUESTION: needs_question,
-        NEEDS_ANSWER: needs_answer,
-    }
-    return Truth(parts, float(auc(z, labels)))
+    needs = {NEEDS_QUESTION: needs_question, NEEDS_ANSWER: needs_answer}
+    return Truth(four_parts(needs_question, needs_answer, together) | needs, float(auc(z, labels)))
 
 
 def _best_probe(states: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArray[np.float64]:
