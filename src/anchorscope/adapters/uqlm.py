@@ -4,10 +4,8 @@ json.dump({"data": result.data, "metadata": result.metadata}, file)  # in uqlm's
 score_file("runs/mine/detectors/auto", "in.json", "out.json")      # in ours
 UQResult(json.load(file)).to_df()                                    # there again, with the columns `SCORES`
 
-uqlm needs transformers below 5 and NumPy below 2, so it lives in an environment of its own, and files go between.
-Reading and writing them needs the standard library only and works on either side. A result (`UQResult`) is a dictionary
-of `data`, lists with one entry per prompt, and `metadata`; its `to_dict()` has lost the prompts (0.6.7 takes them
-out of the dictionary that it was made of).
+uqlm needs transformers below 5 and NumPy below 2, so files go between two environments; reading and writing them needs
+the standard library only. A result's `to_dict()` has lost the prompts (0.6.7), so `data` and `metadata` are written.
 """
 
 import json

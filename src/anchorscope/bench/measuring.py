@@ -1,9 +1,8 @@
 """What a benchmark measures and how: items, seconds and peak memory, and the rows they fill.
 
-Every implementation gets token sequences with a common beginning, and keys to cut from all later queries; states are
-read at the last token. Real items are questions with answers, half of them another question's, so that probes have two
-labels. Synthetic items are `shared` random tokens followed by `own` ones, of which 4 … 9 are cut; the last is one of 16
-tokens, every other of which means "true".
+Items are token sequences with a common beginning, and keys to cut from all later queries; states are read at the last
+token. Real items are questions with answers, half of them another question's. Synthetic ones are random tokens, whose
+last is one of 16, every other of which means "true".
 """
 
 import ctypes

@@ -1,9 +1,8 @@
 """A whole benchmark: load, measure the machine, time all implementations of every work, show the table.
 
-For states (knockout, single layers), every implementation is tuned, checked on a few items against the plain loop in
-float32, then timed in turns with the others. Slow ones run fewer items: rates are compared. Greedy answers are compared
-with transformers' own `generate`. Probes race a scikit-learn loop: both standardise on the training folds, work in
-float32 and stop at the same gradient; objective and held-out AUC are compared.
+For states, every implementation is tuned, checked on a few items against the plain loop in float32, then timed in turns
+with the others; slow ones run fewer items. Greedy answers are compared with transformers' own `generate`. Probes race a
+scikit-learn loop with the same standardisation, precision and tolerance; objective and held-out AUC are compared.
 """
 
 import copy

@@ -1,11 +1,9 @@
 """Mediation (activation patching): states of the key words exchanged between a true and a false item, layer by layer.
 
-The knockout removes the key words; here, at the entry of one layer, the residual states of the exact question tokens
-are replaced by those of a partner of the same relation and opposite truth. *Necessity*: the true member gets the false
-one's states; which share of the pair's difference in log-odds at l* does it lose? *Sufficiency*: the false member gets
-the true one's; which share does it gain? Controls: a donor that is as true as the target, and the partner's states of
-as many other tokens. A pair has the same relation, as many exact question tokens, and no subject or question in common;
-no item is in two.
+At the entry of one layer, the states of the exact question tokens are replaced by those of a partner of the same
+relation, as many exact tokens and opposite truth. *Necessity*: which share of the pair's difference in log-odds at l*
+does the true member lose? *Sufficiency*: which share does the false one gain? Controls: a donor that is as true as the
+target, and the partner's states of as many other tokens. No item is in two pairs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Saliency: how much the probe's verdict depends on the attention that the answer pays to the question's exact tokens.
 
-S = Σ |A · ∂L/∂A|, over all layers up to the item's own reference layer l*, all heads, all queries of the answer and all
-keys in E_Q (`question_to_answer`). A is the attention weight after the softmax; the probe is that of the item's own
-fold. `share` is the sum over the keys in E_Q divided by that over all.
-
-L is the probe's log-odds (`log_odds`), or its cross-entropy with the true label (`loss`), as in the paper. S(loss) =
-P(wrong label) · S(log_odds): an item of which the probe is sure has an S(loss) near zero, whatever its pathway.
+S = Σ |A · ∂L/∂A|, over layers up to the item's reference layer l*, heads, queries of the answer and keys in E_Q
+(`question_to_answer`); A is the attention after the softmax. `share` divides it by the sum over all keys. L is the
+probe's log-odds (`log_odds`), or its cross-entropy with the true label (`loss`), as in the paper: S(loss) = P(wrong
+label) · S(log_odds), near zero where the probe is sure, whatever the pathway.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Self-awareness: can a linear probe tell from clean states which pathway an item will take?
 
-The probe uses the folds of the truth probes, and only scores items whose group it never saw. Where pathways correlate
-with the label, telling true from false gives a high AUC; so the AUC among answers of the same label decides, beside the
-label itself and the truth probe's margin (an item near the line flips easily). `auc_below` reads the layer just below
-the lowest one that assigned any pathway, which took no part in the assignment.
-
-Intervals hold for the probes as fitted. For the null, pathways are permuted among items of one fold and label, and
-probes fitted again; where items of a group go together, that null is too narrow.
+The probe uses the folds of the truth probes. Where pathways correlate with the label, telling true from false gives a
+high AUC; so the AUC among answers of the same label decides, beside the label itself and the truth probe's margin.
+`auc_below` reads the layer just below the lowest one that assigned any pathway. For the null, pathways are permuted
+among items of one fold and label, and probes fitted again; where items of a group go together, it is too narrow.
 """
 
 from __future__ import annotations

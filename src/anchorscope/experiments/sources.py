@@ -169,10 +169,6 @@ EXPERIMENT = Experiment(
 )
 
 
-def _rows(findings: Findings) -> pl.DataFrame:
-    return statistics(findings, "sources")
-
-
 def _needs_source(rows: pl.DataFrame) -> section.Said | None:
     name = "thinking" if "context" not in (names := rows["variant"].to_list()) and "thinking" in names else "context"
     gap = find(rows, measure="need", aspect="difference", variant=name)
@@ -201,7 +197,7 @@ _KIND = section.Key("group", "passage", {kind: kind for kind in KINDS})
 SECTION = section.SectionSpec(
     slug="sources",
     title="Sources: passage, thinking, memory",
-    rows=_rows,
+    rows=lambda findings: statistics(findings, "sources"),
     asks="How much of the evidence needs each source, and which answers would have come without it?",
     careful="A long cut removes more than a short one: read the difference to a random span of equal length. "
     "Long answers are not in scope.",

@@ -1,9 +1,8 @@
-"""How well each experiment of a finished run finds what was planted: AUCs, recalls, where the label gets in the way.
+"""How well each experiment of a finished run finds what was planted: AUCs and recalls, overall and within truth.
 
-All is read from the run folder; each experiment gives a number that is larger where more depends on the question.
-Items of both pathways have no right answer and are left out of AUCs and recalls, as are items that the probe calls
-wrong. Every number is given over all items and within true and within false answers: a rule that sorts by the label
-looks fair over all of them.
+Each experiment gives a number that is larger where more depends on the question. Items of both pathways have no right
+answer and are left out, as are items that the probe calls wrong. A rule that sorts by the label looks fair over all
+items, so every number is also given within true and within false answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +33,6 @@ _TAKEN = {
     ("layers", "delta_p_reference_sum"),
     ("heads", "delta_p_reference_sum"),
 }
-_LOW_IS_QUESTION = ("delta_p_reference_sum",)
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ def _values(run: Path, items: Items) -> list[Score]:
         if (experiment, quantity) not in _TAKEN:
             continue
         values = _over_items(rows, "value", items)
-        if quantity in _LOW_IS_QUESTION:
+        if quantity == "delta_p_reference_sum":  # low where the item depends on the question
             values = -values
         name = variant if quantity in ("pathway_log_odds", "delta_p_reference_sum") else f"{quantity}, {variant}"
         scores.append(Score(experiment, name, values))
@@ -263,20 +261,8 @@ def confusion_table(items: Items, scores: Sequence[Score]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CONFUSION_SCHEMA, orient="row")
 
 
-MAIN_WAYS = {
-    "knockout": "knockout",
-    "exact-tokens": "subject",
-    "template": "template",
-    "edges": "direct",
-    "zeroing": "zeroing",
-    "patching": "patch-same",
-    "answer-only": "answer-template",
-    "saliency": "share, log_odds",
-    "self-awareness": "corrected",
-    "layers": "single",
-    "rules": "corrected",
-}
-"""The way of doing each experiment that stands for it."""
+MAIN_WAYS = {"saliency": "share, log_odds", "rules": "corrected"}
+"""The way of doing an experiment that stands for it, where it is not the first."""
 SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected")
 """Rules whose confusion the page shows: those by which a run sorts its items."""
 BIASED = 0.1

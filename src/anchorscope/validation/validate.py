@@ -4,11 +4,10 @@ The run is an ordinary one, with the ordinary recipe and the ordinary run folder
 weights are ours. What comes out is read from that folder. The harder worlds, which have no model, come after it.
 """
 
-import contextlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,21 +97,9 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
         ours = f"{DATASET}.jsonl"  # all that is there before the run has its own marker
         with writable(out):
             refuse_foreign(out, [ours, f"{ours}{PARTIAL}", "run"])
-    with new_folder(out), _taken_back(questions, out / "run"):
+    with new_folder(out):
         _plant(questions, planted, fresh and is_run(out / "run"))
         return _validate(out, options, recipe, device, fresh, listener)
-
-
-@contextlib.contextmanager
-def _taken_back(questions: Path, run: Path) -> Iterator[None]:
-    """Where not even a run came about, the questions that were written for it go again."""
-    were_there = questions.exists()
-    try:
-        yield
-    except (UserError, OSError):
-        if not were_there and not is_run(run):
-            questions.unlink(missing_ok=True)
-        raise
 
 
 def _validate(

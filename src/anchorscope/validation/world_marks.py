@@ -1,10 +1,8 @@
 """The parts in all worlds, by the code that a run uses: bias, coverage and false alarms, over replicas.
 
-Replicas of a world are solved together, as the layers of a model are; they share labels, groups and halves. A world is
-passed where every part is off by at most 0.03 on average, intervals hold the truth at least 93 times in 100, and what
-is not there is claimed at most 5 times in 100: a match in worlds without one, and a difference to the control where cut
-and control are alike. Replicas whose intervals are wider than the whole scale count as not spoken of, as in a report.
-Few replicas can miss a mark by chance; the number is beside every rate.
+A world is passed where every part is off by at most 0.03 on average, intervals hold the truth at least 93 times in 100,
+and what is not there (a match, or a difference to an equal control) is claimed at most 5 times in 100. Replicas whose
+intervals are wider than the scale are left out, as in a report. Few replicas can miss a mark by chance.
 """
 
 from collections.abc import Sequence

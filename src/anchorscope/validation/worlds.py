@@ -1,12 +1,10 @@
-"""Worlds whose parts are known: states are drawn, with evidence for the label in known places, and nothing else.
+"""Worlds whose parts are known: states with evidence for the label in known places, and nothing else.
 
-Every item's clean state holds a question feature, an answer feature and a match, each the label times a strength plus
-noise, among directions that tell nothing. The state before the answer has the question's feature, the state with the
-key words cut has the answer's, and neither has the match, which is the product of two signs: one in the question, one
-in the answer. Each state shares some of the nuisance with the clean one. A control cut takes nuisance only. Worlds
-differ in where the evidence is and in what makes it hard to attribute.
-
-The truth is what an endless sample would give: the best linear probe, and need(V) by least squares.
+A clean state holds a question feature, an answer feature and a match, each the label times a strength plus noise, among
+directions that tell nothing. The state before the answer has the question's feature, the state with the key words cut
+has the answer's, and neither has the match: the product of a sign in the question and one in the answer. Each state
+shares some nuisance with the clean one; a control cut takes nuisance only. The truth is what an endless sample would
+give: the best linear probe, and need(V) by least squares.
 """
 
 from dataclasses import dataclass, replace

@@ -40,14 +40,3 @@ def test_the_number_of_items_until_a_limit(way: object, at_once: int, monkeypatc
     assert found.dtype == torch.int64
     assert (found.numpy() == wanted).all()
     assert (wanted.min(), wanted.max()) == (0, 500)
-
-
-def test_chunks_hold_every_row_once_and_no_more_numbers_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = torch.empty((5, 10), device="meta")  # any device that is no CPU
-    monkeypatch.setattr(product, "_AT_ONCE", 4 * 5 * 10)
-    rows = np.arange(11)
-    found = [rows[part] for part in product.row_chunks(11, 5, elsewhere)]
-    assert [len(part) for part in found] == [4, 4, 3]
-    assert np.concatenate(found).tolist() == rows.tolist()
-    assert [part.stop - part.start for part in product.row_chunks(3, 1000, elsewhere)] == [1, 1, 1]
-    assert [part.stop - part.start for part in product.row_chunks(3, 5, torch.empty(5, 10))] == [1, 1, 1]

@@ -17,7 +17,7 @@ from anchorscope.evidence.delta_p import (
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.measured import GROUPS, Measured, noise_at_reference
 from anchorscope.stats.estimate import group_weights
-from evidence_synthetic import exact_measured, half_lose_their_signal, permuted, random_measured, sigmoid
+from evidence_synthetic import exact_measured, half_lose_their_signal, random_measured, sigmoid
 
 Q, A = GROUPS
 Keyed = dict[tuple[str, str], Curve]
@@ -172,35 +172,3 @@ def test_intervals_are_those_of_whole_groups() -> None:
     assert (curve.ci_low[0], curve.ci_high[0]) == pytest.approx(ends)
     assert curve.delta_p[0] == pytest.approx(np.mean(ends))
     assert (curve.n, curve.n_groups) == (8, 2)
-
-
-@pytest.mark.parametrize("make", WAYS)
-@pytest.mark.parametrize("seed", [0, 3])
-def test_the_order_of_the_items_does_not_matter(make: object, seed: int) -> None:
-    measured = random_measured(seed=seed)
-    order = np.random.default_rng(seed).permutation(len(measured.labels))
-    weights = drawn(measured)
-    for intervention in ("knockout", "none"):
-        first = keyed(make(measured, intervention, weights))  # type: ignore[operator]
-        second = keyed(make(permuted(measured, order), intervention, weights.take(order)))  # type: ignore[operator]
-        for key, curve in first.items():
-            for name in ("delta_p", "ci_low", "ci_high"):
-                assert getattr(second[key], name) == pytest.approx(getattr(curve, name), abs=1e-4)
-            assert (second[key].n, second[key].n_groups) == (curve.n, curve.n_groups)
-
-
-@pytest.mark.parametrize("make", WAYS)
-def test_an_empty_group_has_no_curve_and_crashes_nothing(make: object) -> None:
-    measured = random_measured()
-    still = replace(measured, after={**measured.after, "knockout": measured.before.copy()})
-    wrong = replace(measured, before=np.where(measured.labels, -1.0, 1.0) * np.ones_like(measured.before))
-    for case, empty, full in ((still, [Q], [A]), (wrong, [Q, A], [])):
-        curves = keyed(make(case, "knockout", drawn(case)))  # type: ignore[operator]
-        for group in empty:
-            for truth in TRUTHS:
-                curve = curves[group, truth]
-                assert (curve.n, curve.n_groups) == (0, 0)
-                assert np.isnan([curve.delta_p, curve.ci_low, curve.ci_high]).all()
-                assert len(curve.delta_p) == case.n_layers
-        for group in full:
-            assert np.isfinite(curves[group, "all"].delta_p).all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence.draws import Draws, _interval_by_sorting, resampling, total
+from anchorscope.evidence.draws import Draws, _interval_by_sorting, total
 from anchorscope.stats.estimate import percentile_interval
 
 WEIGHTS = np.random.default_rng(0).poisson(1, (30, 8)).astype(np.float32)
@@ -51,24 +51,3 @@ def test_sorting_on_a_device_gives_the_same_interval_to_the_last_bit(dtype: torc
         assert found.dtype == np.float64
         np.testing.assert_array_equal(found, end)
     assert np.isnan(wanted[0][1, 2])
-
-
-def fail_while_resampling() -> None:
-    with resampling(torch.device("cpu")):
-        assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (1, "highest")
-        raise ZeroDivisionError
-
-
-def test_settings_of_torch_come_back_even_after_a_mistake() -> None:
-    before = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    torch.set_num_threads(2)
-    torch.set_float32_matmul_precision("medium")
-    try:
-        with pytest.raises(ZeroDivisionError):
-            fail_while_resampling()
-        assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (2, "medium")
-        with resampling(torch.device("cuda")):
-            assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (2, "highest")
-    finally:
-        torch.set_num_threads(before[0])
-        torch.set_float32_matmul_precision(before[1])

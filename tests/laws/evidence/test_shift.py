@@ -29,12 +29,6 @@ def matching_shift(before: np.ndarray, after: np.ndarray, weights: np.ndarray) -
     return product.matching_shift(*layer, as_draws(weights))[0].numpy()
 
 
-@given(SCORES, DISTINCT)
-def test_the_share_called_true_is_the_same_before_and_after(before: np.ndarray, after: np.ndarray) -> None:
-    (shift,) = matching_shift(before, after, ONES)
-    assert (after - shift > 0).sum() == (before > 0).sum()
-
-
 @given(WHOLE, WHOLE)
 def test_the_share_is_the_same_in_single_precision(before: np.ndarray, after: np.ndarray) -> None:
     (shift,) = matching_shift(before, after, ONES.astype(np.float32))

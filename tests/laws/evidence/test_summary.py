@@ -65,18 +65,6 @@ def test_shares_of_groups_and_of_true_answers_where_half_lose_their_signal() -> 
     assert summary("mean_probability_after").value == pytest.approx(0.5)
 
 
-def test_a_common_shift_shows_in_the_plain_rows_and_not_in_the_corrected_ones() -> None:
-    still, moved = Summary(half_lose_their_signal()), Summary(half_lose_their_signal(shift=-3))
-    assert moved("true_share", assignment="plain", group=Q).value == 1.0
-    assert moved("true_share", assignment="plain", group=A).value == 0.0
-    for quantity in ("group_share", "true_share", "delta_p_reference"):
-        for group in (Q, A):
-            columns = {"assignment": "corrected", "group": group}
-            assert moved(quantity, **columns).value == pytest.approx(still(quantity, **columns).value, abs=1e-9)
-    assert moved("kappa", assignment="corrected").value == still("kappa", assignment="corrected").value
-    assert moved("mean_probability_after").value < 0.2
-
-
 def test_rows_agree_with_a_slow_count() -> None:
     measured = random_measured(seed=13)
     summary, calls = Summary(measured), plain_calls(measured)
@@ -117,14 +105,3 @@ def test_rows_at_the_reference_layer_are_the_curves_where_all_folds_share_it(ass
                 interval = [curve.delta_p[2], curve.ci_low[2], curve.ci_high[2]]
                 assert [found.value, found.ci_low, found.ci_high] == pytest.approx(interval, abs=1e-4)
                 assert found.n == curve.n
-
-
-def test_empty_groups_give_no_number_and_no_crash() -> None:
-    measured = random_measured()
-    wrong = replace(measured, before=np.where(measured.labels, -1.0, 1.0) * np.ones_like(measured.before))
-    summary = Summary(wrong)
-    for assignment in ("plain", "corrected"):
-        assert np.isnan(summary("group_share", assignment=assignment, group=Q).value)
-        assert summary("true_share", assignment=assignment, group=Q).n == 0
-        assert np.isnan(summary("null_share", assignment=assignment).value)
-    assert np.isnan(summary("delta_p_reference", assignment="plain", intervention="random", group=A).value)

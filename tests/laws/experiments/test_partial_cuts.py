@@ -59,16 +59,6 @@ def test_the_first_draw_is_the_mean_over_the_members_that_see_the_cut(inputs: Ex
         assert total == pytest.approx(change[seen].sum(), abs=1e-2)
 
 
-def test_changes_are_those_of_the_true_labels_probability(inputs: ExperimentInputs) -> None:
-    scored = cut_from(inputs, 0).scored
-    for place in (0, 17, 101):
-        item = scored.items[place]
-        layer, label = inputs.reference[item], inputs.measured.labels[item]
-        after, before = scored.logits[layer, place], inputs.measured.before[0, layer, item]
-        wanted = 100 * (true_label_probability(after, label) - true_label_probability(before, label))
-        assert scored.at_reference(inputs)[place] == pytest.approx(wanted)
-
-
 def test_a_shift_of_all_items_alike_is_no_effect(inputs: ExperimentInputs) -> None:
     moved = Scored(np.arange(inputs.n), inputs.measured.before[0] - 1.5)
     effects = CutEffects(inputs, PartialCut("single", range(2, 3)), moved)

@@ -1,7 +1,5 @@
 """Saliency: what is measured is what its definition says, and what is said of it finds what was planted and no more."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -10,9 +8,9 @@ from torch import Tensor
 
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import ALL, saliency
-from anchorscope.evidence.measured import Calls, true_label_probability
+from anchorscope.evidence.measured import true_label_probability
 from anchorscope.experiments.experiment import ExperimentInputs
-from anchorscope.experiments.saliency import EXPERIMENT, LOG_ODDS, LOSS, analyse, measure_flow, wrong_probability
+from anchorscope.experiments.saliency import LOG_ODDS, analyse, measure_flow, wrong_probability
 from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs, only, planted
 from partial_cuts_synthetic import tiny_inputs
@@ -78,26 +76,6 @@ def test_both_losses_and_the_share_are_what_the_definition_says(
     assert wrong == pytest.approx(1 - true_label_probability(clean, small.measured.labels), abs=1e-5)
 
 
-def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(small: ExperimentInputs) -> None:
-    small = replace(small, setting=replace(small.setting, most_items=40))
-    found = EXPERIMENT.run(small)
-    assert {(one.quantity, one.variant) for one in found.values} == {
-        ("question_to_answer", LOSS),
-        ("question_to_answer", LOG_ODDS),
-        ("share", LOG_ODDS),
-    }
-    for values in found.values:
-        assert values.items.tolist() == small.some_items().tolist()
-        assert (values.values > 0).all()
-    for row in found.statistics:
-        estimate = row.estimate
-        assert estimate.ci_low <= estimate.value <= estimate.ci_high, row
-        assert 0 < estimate.n <= 40
-        assert estimate.method
-        assert row.p_value is None or 0 <= row.p_value <= 1
-    assert EXPERIMENT.run(small).statistics == found.statistics
-
-
 # What is said of it.
 
 
@@ -139,12 +117,3 @@ def test_no_flow_at_all_gives_reasons_and_no_row_of_zeros(inputs: ExperimentInpu
     found = analyse(inputs, np.zeros(N), np.full(N, np.nan))
     assert found.statistics == ()
     assert "auc: the score is the same for all items" in found.missing
-
-
-def test_areas_count_the_items_that_are_compared_with_any() -> None:
-    inputs = make_inputs(n=N, truth_signal=6.0, resamples=100)
-    labels = inputs.measured.labels
-    inputs.__dict__["calls"] = Calls(np.ones(N, bool), planted(N)[1] & labels)  # every false answer hangs on itself
-    found = analyse(inputs, 10.0 ** np.random.default_rng(6).normal(size=N), shares())
-    assert only(found, "auc_within_truth", variant=LOG_ODDS).estimate.n == labels.sum()
-    assert only(found, "auc", variant=LOG_ODDS).estimate.n == N

@@ -30,13 +30,6 @@ def test_counts_the_pairs_of_one_stratum(seed: int, n: int, n_strata: int) -> No
     assert auc(scores, labels, strata) == pytest.approx(wanted, nan_ok=True)
 
 
-def test_strata_are_weighted_by_their_pairs() -> None:
-    scores = np.array([1.0, 0.0, 0.0, 1.0, 1.0])
-    labels = np.array([True, False, True, False, False])
-    strata = np.array([0, 0, 1, 1, 1])
-    assert auc(scores, labels, strata) == pytest.approx((1 * 1.0 + 2 * 0.0) / 3)  # 1 pair won, 2 pairs lost
-
-
 def test_many_rows_at_once_equal_one_by_one() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(3, 4, 30))

@@ -140,19 +140,6 @@ def test_perfect_and_useless_scores():
     assert np.isnan(measured("prr", none, np.ones(10, bool)))
 
 
-def test_all_metrics_are_the_single_ones():
-    rng = np.random.default_rng(2)
-    scores, truthful, weights = rng.normal(size=50), rng.random(50) < 0.5, rng.random((4, 50))
-    probability = 1 / (1 + np.exp(-scores))
-    found = metrics.all_metrics(probability, truthful, weights, scores)
-    assert tuple(found) == metrics.METRICS
-    for name, measure in (("brier", brier), ("ece", ece)):
-        assert found[name] == pytest.approx(measure(probability, truthful, weights)), name
-    accuracy = metrics.accuracy_at_coverage(scores, truthful, weights)
-    for place, name in enumerate(metrics.METRICS[5:]):
-        assert found[name] == pytest.approx(accuracy[:, place]), name
-
-
 @pytest.mark.parametrize(
     ("call", "told"),
     [
