@@ -263,28 +263,12 @@ class Curve:
     ci_high: Floats
     n: int
     n_groups: int
+    samples: Tensor
+    """In every draw, [layer, draw]: a reading of a curve's shape needs all layers of a draw together."""
 
 
 Means = dict[tuple[str, str], Tensor]
 """Mean ΔP [layer, draw] per group and truth label; the first draw is the sample itself."""
-
-
-def knockout_samples(corrected: Corrected, sums: CellSums, draws: Draws) -> dict[tuple[str, str], Floats]:
-    """The whole groups' curves in every draw, [layer, draw], per assignment and group.
-
-    A reading of a curve's shape (where it is lowest, from where on it is flat) needs all layers of a draw together.
-    """
-    measured = corrected.measured
-    by_assignment: dict[str, Means] = {
-        "plain": _means(plain_calls(measured), measured, KNOCKOUT, "full", draws),
-        "cross-fitted": _cross_fitted_means(measured, KNOCKOUT, draws),
-        "corrected": _corrected_means(sums),
-    }
-    return {
-        (assignment, group): means[group, "all"].cpu().numpy()
-        for assignment, means in by_assignment.items()
-        for group in GROUPS
-    }
 
 
 def plain_curves(measured: Measured, intervention: str, draws: Draws, move: int = 0) -> list[Curve]:
@@ -296,13 +280,15 @@ def plain_curves(measured: Measured, intervention: str, draws: Draws, move: int 
 def cross_fitted_curves(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
     """One half's probe assigns and the other's measures, then the other way round; the two curves averaged."""
     calls = [plain_calls(measured, assigner) for assigner in ("a", "b")]
-    return _curves("cross-fitted", calls, _cross_fitted_means(measured, intervention, draws), measured, intervention)
+    first, second = (_means(calls[half], measured, intervention, "ba"[half], draws) for half in range(2))
+    means = {cell: (samples + second[cell]) / 2 for cell, samples in first.items()}
+    return _curves("cross-fitted", calls, means, measured, intervention)
 
 
 def corrected_curves(corrected: Corrected, intervention: str, sums: CellSums) -> list[Curve]:
     """Curves with the common shift taken away."""
-    calls = [corrected.sample()]
-    return _curves("corrected", calls, _corrected_means(sums), corrected.measured, intervention)
+    means = {(group, truth): curve_samples(sums, group, truth) for group in GROUPS for truth in TRUTHS}
+    return _curves("corrected", [corrected.sample()], means, corrected.measured, intervention)
 
 
 def _curves(
@@ -317,7 +303,7 @@ def _curves(
         items = [np.unique(ran[members]) for members in inside]  # an item with several donors is one item
         n = round(sum(map(len, items)) / len(items))
         n_groups = round(sum(len(np.unique(measured.groups[some])) for some in items) / len(items))
-        curves.append(Curve(intervention, assignment, group, truth, *estimates(samples), n, n_groups))
+        curves.append(Curve(intervention, assignment, group, truth, *estimates(samples), n, n_groups, samples))
     return curves
 
 
@@ -337,15 +323,3 @@ def _means(calls: Calls, measured: Measured, intervention: str, probe: str, draw
         for group in GROUPS
         for truth in TRUTHS
     }
-
-
-def _cross_fitted_means(measured: Measured, intervention: str, draws: Draws) -> Means:
-    first, second = (
-        _means(plain_calls(measured, assigner), measured, intervention, meter, draws)
-        for assigner, meter in (("a", "b"), ("b", "a"))
-    )
-    return {cell: (samples + second[cell]) / 2 for cell, samples in first.items()}
-
-
-def _corrected_means(sums: CellSums) -> Means:
-    return {(group, truth): curve_samples(sums, group, truth) for group in GROUPS for truth in TRUTHS}

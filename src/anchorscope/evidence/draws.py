@@ -43,17 +43,14 @@ class Draws:
 
     @property
     def device(self) -> torch.device:
-        """Where the computing is done."""
         return self.counts.device
 
     def take(self, items: Indices | NDArray[np.bool_]) -> "Draws":
-        """The same for some of the items."""
         if items.dtype != np.bool_ and np.array_equal(items, np.arange(len(self.counts))):
             return self  # all of them: nothing to copy
         return Draws(self.counts[self.to_device(items)])
 
     def to_device(self, array: NDArray[np.generic]) -> Tensor:
-        """An array on the device."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     def numbers(self) -> Tensor:

@@ -47,11 +47,9 @@ class Measured:
 
     @property
     def n_layers(self) -> int:
-        """Number of layers."""
         return int(self.before.shape[1])
 
     def probe(self, name: str) -> int:
-        """Index of a probe."""
         return self.probes.index(name)
 
     def at_reference(self, intervention: str, probe: str = "full", move: int = 0) -> tuple[Floats, Floats]:

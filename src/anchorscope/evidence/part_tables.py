@@ -71,7 +71,6 @@ class PartsOfDataset:
         return [name for name in self.needs if not name.startswith(f"{RANDOM} ")]
 
     def random_draws(self) -> list[str]:
-        """Every draw of the random cut."""
         return [name for name in self.needs if name == RANDOM or name.startswith(f"{RANDOM} ")]
 
     def _headline_needs(self, intervention: str) -> Needs:
@@ -83,7 +82,6 @@ class PartsOfDataset:
         }
 
     def method(self, intervention: str) -> str:
-        """How a share was made."""
         levels = "groups and relations" if len(self.items_of(intervention).levels) > 1 else "groups"
         beside = f", mean of {len(self.random_draws())} random cuts" if intervention == RANDOM else ""
         if intervention == RESAMPLE:

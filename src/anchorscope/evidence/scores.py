@@ -70,7 +70,6 @@ class Scored:
     draws: Draws
 
     def take(self, items: NDArray[np.int64]) -> "Scored":
-        """The same for some of the items."""
         return Scored(self.labels[items], self.groups[items], self.strata[items], self.draws.take(items))
 
 

@@ -253,6 +253,6 @@ def source_frame(parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating
 
 def need_of_items(terms: Terms, inside: NDArray[np.bool_], band: Sequence[int]) -> Share:
     """need(V) of some of the items, over the band; the interval is that of the measured items alone."""
-    sums = (term[:, inside] for term in terms[:4])
-    own = Terms(*sums, np.zeros_like(terms.taught[:, inside]), np.zeros_like(terms.by_split))
+    lost, left, had, label = (term[:, inside] for term in terms[:4])
+    own = Terms(lost, left, had, label, np.zeros_like(terms.taught[:, inside]), np.zeros_like(terms.by_split))
     return own.need().mean_over(band)

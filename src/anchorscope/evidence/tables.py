@@ -24,7 +24,6 @@ from anchorscope.evidence.delta_p import (
     correct_shift,
     corrected_curves,
     cross_fitted_curves,
-    knockout_samples,
     plain_curves,
     reference_samples,
 )
@@ -265,19 +264,19 @@ def first_curves(
     weights: NDArray[np.floating],
 ) -> pl.DataFrame:
     """The plain and the corrected curves of one place, from whatever interventions there are so far."""
-    evidence = Evidence(model, dataset, (), (), (), (), (), (), variants, {place: measured}, {}, place, weights)
+    where: Record = {"model": model, "dataset": dataset, "site": place[0], "position": place[1]}
     with resampling(torch.device("cpu")):
         draws = Draws.of(weights, "cpu")
         corrected = correct_shift(measured, draws)
-        curves = [
-            curve
+        rows = [
+            row
             for intervention in measured.after
             for curve in (
                 *plain_curves(measured, intervention, draws),
                 *corrected_curves(corrected, intervention, cell_sums(corrected, intervention)),
             )
+            for row in _curve_rows(curve, where, variants)
         ]
-    rows = [row for curve in curves for row in _curve_rows(curve, evidence, _place(evidence, place))]
     return _frame(rows).select(CURVE_COLUMNS)
 
 
@@ -293,42 +292,31 @@ def _pathway_tables(
     measured, place = evidence.places[where], _place(evidence, where)
     corrected = correct_shift(measured, draws)
     sums = {intervention: cell_sums(corrected, intervention) for intervention in measured.after}
-    curves = [
-        row
-        for intervention in measured.after
+    curves, samples = list[Record](), list[Record]()
+    for intervention in measured.after:
         for curve in (
             *plain_curves(measured, intervention, draws),
             *cross_fitted_curves(measured, intervention, draws),
             *corrected_curves(corrected, intervention, sums[intervention]),
-        )
-        for row in _curve_rows(curve, evidence, place)
-    ]
-    drawn = knockout_samples(corrected, sums[KNOCKOUT], draws) if where == evidence.headline else {}
-    samples: list[Record] = [
-        {**place, "assignment": assignment, "group": group, "layer": layer, "delta_p": pl.Series(row, dtype=pl.Float32)}
-        for (assignment, group), of_layers in drawn.items()
-        for layer, row in enumerate(of_layers)
-    ]
+        ):
+            curves += _curve_rows(curve, place, evidence.variants)
+            if where == evidence.headline and curve.intervention == KNOCKOUT and curve.truth == "all":
+                of_group = {**place, "assignment": curve.assignment, "group": curve.group}
+                samples += [
+                    {**of_group, "layer": layer, "delta_p": pl.Series(row, dtype=pl.Float32)}
+                    for layer, row in enumerate(curve.samples.cpu().numpy())
+                ]
     summary = [_summary_row(row, place) for row in summarise(corrected, sums)]
     return curves, samples, summary, _pathway_frames(evidence, corrected, place)
 
 
 def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Record:
-    return {"dataset": evidence.dataset, "site": where[0], "position": where[1]}
+    return {"model": evidence.model, "dataset": evidence.dataset, "site": where[0], "position": where[1]}
 
 
-def _curve_rows(curve: Curve, evidence: Evidence, place: Record) -> list[Record]:
-    common = {
-        "model": evidence.model,
-        **place,
-        "intervention": curve.intervention,
-        "variant": evidence.variants[curve.intervention],
-        "assignment": curve.assignment,
-        "group": curve.group,
-        "truth": curve.truth,
-        "n": curve.n,
-        "n_groups": curve.n_groups,
-    }
+def _curve_rows(curve: Curve, place: Record, variants: Mapping[str, str]) -> list[Record]:
+    names = ("intervention", "assignment", "group", "truth", "n", "n_groups")
+    common = {**place, **{name: getattr(curve, name) for name in names}, "variant": variants[curve.intervention]}
     layers = zip(curve.delta_p, curve.ci_low, curve.ci_high, strict=True)
     return [
         {**common, "layer": layer, "delta_p": float(value), "ci_low": float(low), "ci_high": float(high)}
@@ -345,7 +333,7 @@ def _reference_rows(evidence: Evidence, draws: Draws) -> list[Record]:
         for shift in (-quarter, 0, quarter)
         for curve in plain_curves(measured, KNOCKOUT, draws, move=shift)
         if curve.truth == "all"
-        for row in _curve_rows(curve, evidence, _place(evidence, evidence.headline))
+        for row in _curve_rows(curve, _place(evidence, evidence.headline), evidence.variants)
     ]
 
 
@@ -373,7 +361,7 @@ def _place_scores(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> l
         for intervention, logits in evidence.refits.items():
             ran = measured.ran[intervention]
             both(intervention, "refit", "nested-refit", logits, scored.take(ran), ran)
-    return [_score_row(score, evidence, _place(evidence, where)) for score in scores]
+    return [_place(evidence, where) | vars(score) for score in scores]
 
 
 def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Record]]:
@@ -397,9 +385,7 @@ def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Rec
         rows += beyond_permuted(intervention, again, null, scored)
     nowhere, headline = _place(evidence, (None, None)), _place(evidence, evidence.headline)
     scores = [
-        _score_row(
-            baseline_score(kind, values, scored), evidence, headline if kind == PROBE_AND_CONFIDENCE else nowhere
-        )
+        (headline if kind == PROBE_AND_CONFIDENCE else nowhere) | vars(baseline_score(kind, values, scored))
         for kind, values in (simpler | joined).items()
     ]
     return scores, [_summary_row(row, headline) for row in rows]
@@ -429,10 +415,6 @@ def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> 
         )
         for assignment, probe, calls in ways
     ]
-
-
-def _score_row(score: Score, evidence: Evidence, place: Record) -> Record:
-    return {"model": evidence.model, **place, **vars(score)}
 
 
 def _summary_row(row: SummaryRow, place: Record) -> Record:

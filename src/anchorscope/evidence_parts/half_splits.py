@@ -40,7 +40,6 @@ class Halves:
 
     @property
     def n_splits(self) -> int:
-        """Number of splits."""
         return len(self.first)
 
     @property
@@ -96,7 +95,6 @@ class CleanEvidence(NamedTuple):
         return torch.where(first, self.by_probe[:, :, 1], self.by_probe[:, :, 0])
 
     def take(self, problems: slice) -> "CleanEvidence":
-        """The same of some problems."""
         return CleanEvidence(*(part[problems] for part in self))
 
     def to(self, device: torch.device) -> "CleanEvidence":

@@ -80,7 +80,6 @@ class Terms(NamedTuple):
         return Share(value[:, 0], of_items + self.taught, self.by_split)
 
     def take(self, problems: slice) -> "Terms":
-        """The same of some problems."""
         return Terms(*(part[problems] for part in self))
 
 

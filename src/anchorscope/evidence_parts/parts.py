@@ -60,7 +60,6 @@ class EvidenceItems:
         return len(self.labels) >= FEWEST_ANSWERS and len(np.unique(self.groups)) >= FEWEST_GROUPS
 
     def take(self, some: NDArray[np.integer]) -> "EvidenceItems":
-        """Some of the items."""
         relations, ids = ([names[index] for index in some] for names in (self.relations, self.item_ids))
         return EvidenceItems(self.labels[some], self.groups[some], relations, ids, self.seed)
 
@@ -142,13 +141,11 @@ class EvidenceSolver:
         self.evidence: CleanEvidence = clean_evidence(clean, items.halves, items.labels, device, progress, title)
 
     def terms(self, view: Float[Tensor, "problem item direction"], name: str, problems: slice = slice(None)) -> Terms:
-        """The terms of one view."""
         items, title = self.items, f"evidence: {name}{self.name}"
         evidence = self.evidence.take(problems)
         return view_terms(evidence, view, items.halves, items.labels, self.device, self.progress, title)
 
     def needs(self, cut: Tensor, before: Tensor, problems: slice = slice(None)) -> dict[str, Terms]:
-        """The terms of all three views."""
         return {
             CUT: self.terms(cut, CUT, problems),
             BEFORE: self.terms(before, BEFORE, problems),

@@ -44,7 +44,6 @@ class Calibration:
     """Share of true answers where it was fitted."""
 
     def probability(self, log_odds: ArrayLike) -> Floats:
-        """Probability of "truthful"."""
         return expit(self.slope * np.asarray(log_odds, np.float64) + self.intercept)
 
 
@@ -65,14 +64,9 @@ class Threshold:
     prevalence: float | None = None
     """Share of true answers that the promise is for; None: that of the calibration answers."""
 
-    @property
-    def reachable(self) -> bool:
-        """Whether any answer may be accepted."""
-        return self.probability is not None
-
 
 def threshold_at_risk(
-    probability: ArrayLike, truthful: ArrayLike, risk: float, weights: ArrayLike | None = None, delta: float = DELTA
+    probability: ArrayLike, truthful: ArrayLike, risk: float, weights: ArrayLike | None = None
 ) -> Threshold:
     """The laxest threshold on these probabilities [item] that keeps the risk.
 
@@ -80,13 +74,13 @@ def threshold_at_risk(
     """
     from scipy.stats import binom  # only here: it takes a second, and no score needs it
 
-    ranked = _Ranked.of(probability, truthful, risk, weights, delta)
+    ranked = _Ranked.of(probability, truthful, risk, weights)
     n, labels, mass = len(ranked.probability), ranked.truthful, ranked.mass
-    sizes, passes = np.arange(n + 1), ranked.passes(risk, delta)
+    sizes, passes = np.arange(n + 1), ranked.passes(risk)
     if ranked.bets:
-        first = sizes[_capital_at(sizes, labels, mass, risk) >= 1 / delta]
+        first = sizes[_capital_at(sizes, labels, mass, risk) >= 1 / DELTA]
     else:
-        first = sizes[binom.cdf(_FIRST_ERRORS, sizes, ranked.tested_risk(risk)) <= delta]
+        first = sizes[binom.cdf(_FIRST_ERRORS, sizes, ranked.tested_risk(risk)) <= DELTA]
     places = np.unique(np.linspace(first[0], n, _CANDIDATES).astype(int)) if len(first) else np.zeros(0, int)
     # Accepted are those above the answer at a place; behind the last place, all.
     accepted = ranked.accepted_above(places)
@@ -98,24 +92,24 @@ def threshold_at_risk(
             break
         best = (ranked.above(place), int(number))
     if best is None:
-        return Threshold(risk, delta, None, 0.0, n, ranked.prevalence)
-    return Threshold(risk, delta, best[0], ranked.coverage(best[1]), n, ranked.prevalence)
+        return Threshold(risk, DELTA, None, 0.0, n, ranked.prevalence)
+    return Threshold(risk, DELTA, best[0], ranked.coverage(best[1]), n, ranked.prevalence)
 
 
 def threshold_at_coverage(
-    probability: ArrayLike, truthful: ArrayLike, coverage: float, weights: ArrayLike | None = None, delta: float = DELTA
+    probability: ArrayLike, truthful: ArrayLike, coverage: float, weights: ArrayLike | None = None
 ) -> Threshold:
     """Accepts this share of the answers, the most probable ones; its risk is the lowest, in whole per cent up to 50 %,
     that the test of `threshold_at_risk` allows. As the number of answers is fixed beforehand, one test is enough."""
-    ranked = _Ranked.of(probability, truthful, coverage, weights, delta)
+    ranked = _Ranked.of(probability, truthful, coverage, weights)
     n = len(ranked.probability)
     place = np.array([min(n, int(np.ceil(coverage * n)))])
     number = int(ranked.accepted_above(place)[0])
     for risk in np.arange(1, 51) / 100:
-        if ranked.passes(float(risk), delta)[number]:
+        if ranked.passes(float(risk))[number]:
             found = ranked.above(int(place[0]))
-            return Threshold(float(risk), delta, found, ranked.coverage(number), n, ranked.prevalence)
-    return Threshold(0.5, delta, None, 0.0, n, ranked.prevalence)
+            return Threshold(float(risk), DELTA, found, ranked.coverage(number), n, ranked.prevalence)
+    return Threshold(0.5, DELTA, None, 0.0, n, ranked.prevalence)
 
 
 @dataclass(frozen=True)
@@ -129,11 +123,9 @@ class _Ranked:
     """Share of true answers by weight; None where no weights are given."""
 
     @classmethod
-    def of(
-        cls, probability: ArrayLike, truthful: ArrayLike, share: float, weights: ArrayLike | None, delta: float
-    ) -> "_Ranked":
-        if not 0 < share < 1 or not 0 < delta < 1:
-            raise ValueError(f"risk and delta lie between 0 and 1; found {share:.4g} and {delta:.4g}")
+    def of(cls, probability: ArrayLike, truthful: ArrayLike, share: float, weights: ArrayLike | None) -> "_Ranked":
+        if not 0 < share < 1:
+            raise ValueError(f"a risk or coverage lies between 0 and 1; found {share:.4g}")
         claimed, labels = np.asarray(probability, np.float64), np.asarray(truthful, bool)
         if len(claimed) and not (claimed.min() >= 0 and claimed.max() <= 1):
             raise ValueError(f"a probability lies between 0 and 1; found {claimed.min():.4g} to {claimed.max():.4g}")
@@ -154,14 +146,14 @@ class _Ranked:
             return risk
         return _equal_risk(risk, float(self.truthful.mean()), self.prevalence)
 
-    def passes(self, risk: float, delta: float) -> NDArray[np.bool_]:
+    def passes(self, risk: float) -> NDArray[np.bool_]:
         """Whether the first 0 … n answers pass the test of a risk."""
         from scipy.stats import binom
 
         if self.bets:
-            return np.asarray(_capital(self.truthful, self.mass, risk) >= 1 / delta)
+            return np.asarray(_capital(self.truthful, self.mass, risk) >= 1 / DELTA)
         errors = np.append(0, np.cumsum(~self.truthful))
-        return np.asarray(binom.cdf(errors, np.arange(len(errors)), self.tested_risk(risk)) <= delta)
+        return np.asarray(binom.cdf(errors, np.arange(len(errors)), self.tested_risk(risk)) <= DELTA)
 
     def accepted_above(self, places: NDArray[Any]) -> NDArray[np.int64]:
         """How many answers are more probable than those at some places; all behind the last."""

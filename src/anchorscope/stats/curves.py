@@ -55,7 +55,6 @@ class SampledCurve:
 
     @property
     def n_layers(self) -> int:
-        """How many layers it has."""
         return len(self.value)
 
     @property
@@ -136,25 +135,11 @@ class Trough:
     """The same from 0 (first layer) to 1 (last)."""
 
 
-@dataclass(frozen=True)
-class Decline:
-    """The way from the first value down to the trough."""
-
-    onset: Estimate
-    """The last layer before the trough that is still near the first value."""
-    length: Estimate
-    """Layers from there to the trough."""
-    relative: Estimate
-    """The same as a share of the depth."""
-
-
 def first(curve: SampledCurve) -> Estimate:
-    """The value at the first layer."""
     return at_layer(curve, 0)
 
 
 def last(curve: SampledCurve) -> Estimate:
-    """The value at the last layer."""
     return at_layer(curve, curve.n_layers - 1)
 
 
@@ -208,13 +193,9 @@ def plateau(curve: SampledCurve, within: float = FLAT) -> Estimate:
 def separation(below: SampledCurve, above: SampledCurve, by: float = APART) -> Estimate:
     """The first layer from which on one curve lies below another (drawn together) to the end; infinity where it never
     does. The ends are the earliest layer from which this may be so and the first from which it is at 95% confidence."""
-    return stays_below(below - above, -by)
-
-
-def stays_below(curve: SampledCurve, threshold: float) -> Estimate:
-    """The first layer from which on the curve lies below a threshold to the end; infinity where the end does not."""
+    curve = below - above
     low, high = curve.band
-    value, possible, certain = (_from_here_on(line < threshold) for line in (curve.value, low, high))
+    value, possible, certain = (_from_here_on(line < -by) for line in (curve.value, low, high))
     return _estimate(curve, value, possible, certain)
 
 
@@ -244,20 +225,17 @@ def volatility(curve: SampledCurve) -> Estimate:
     return Estimate(value, low, high, curve.n, POINTWISE)
 
 
-def decline(curve: SampledCurve, near: float = MIN_FALL) -> Decline:
-    """From the last layer that is still near the first value to the trough; no length where it never falls so far.
+def decline(curve: SampledCurve, near: float = MIN_FALL) -> Estimate:
+    """Layers from the last one that is still near the first value to the trough; none where it never falls so far.
 
     The onset's ends come from the band, the trough's from the layers that may be the lowest.
     """
     bottom = lowest_layer(curve)
     away = curve.relative_to(0)
     low, high = away.band
-    value = _last_up_to(away.value >= -near, bottom.value)
+    onset = _last_up_to(away.value >= -near, bottom.value)
     earliest, latest = _last_up_to(low >= -near, bottom.ci_low), _last_up_to(high >= -near, bottom.ci_high)
-    onset = _estimate(curve, value, earliest, latest)
-    shortest, longest = max(0.0, bottom.ci_low - latest), bottom.ci_high - earliest
-    length = _estimate(curve, bottom.value - value, shortest, longest)
-    return Decline(onset, length, _relative(length, curve))
+    return _estimate(curve, bottom.value - onset, max(0.0, bottom.ci_low - latest), bottom.ci_high - earliest)
 
 
 def _from_here_on(fits: NDArray[np.bool_]) -> float:
@@ -395,7 +373,6 @@ def mean_of(parts: Sequence[Estimate]) -> Estimate:
 
 
 def difference_of(first: Estimate, second: Estimate) -> Estimate:
-    """first − second."""
     below = _aside([first.value - first.ci_low, second.ci_high - second.value])
     above = _aside([first.ci_high - first.value, second.value - second.ci_low])
     return _combined(first.value - second.value, below, above, min(first.n, second.n))

@@ -64,22 +64,24 @@ def test_the_promise_is_kept_and_is_not_idle(world):
     rng = np.random.default_rng(7)
     new = draw(rng, 100_000)
     found = [threshold_at_risk(*draw(rng, 400), risk) for _ in range(SPLITS)]
-    kept = [not one.reachable or _true_risk(one, *new) <= risk for one in found]
+    kept = [one.probability is None or _true_risk(one, *new) <= risk for one in found]
     assert np.mean(kept) >= 0.9
     assert np.mean([one.coverage for one in found]) > 0.08
     for one in found[:20]:
-        assert one.coverage == pytest.approx((new[0] >= one.probability).mean() if one.reachable else 0.0, abs=0.08)
+        assert one.coverage == pytest.approx(
+            (new[0] >= one.probability).mean() if one.probability is not None else 0.0, abs=0.08
+        )
 
 
 def test_a_risk_that_no_threshold_keeps_is_not_reachable():
     rng = np.random.default_rng(8)
     # Scores that say nothing.
     found = [threshold_at_risk(rng.random(400), rng.random(400) < 0.6, 0.2) for _ in range(SPLITS)]
-    assert np.mean([not one.reachable for one in found]) >= 0.9
-    nothing = next(one for one in found if not one.reachable)
+    assert np.mean([one.probability is None for one in found]) >= 0.9
+    nothing = next(one for one in found if one.probability is None)
     assert (nothing.probability, nothing.coverage, nothing.n) == (None, 0.0, 400)
-    assert not threshold_at_risk(np.ones(5), np.ones(5, bool), 0.05).reachable  # too few to prove anything
-    assert not threshold_at_risk([], [], 0.05).reachable
+    assert threshold_at_risk(np.ones(5), np.ones(5, bool), 0.05).probability is None  # too few to prove anything
+    assert threshold_at_risk([], [], 0.05).probability is None
 
 
 def test_the_promise_at_another_prevalence():
@@ -96,8 +98,8 @@ def test_the_promise_at_another_prevalence():
 
     new = drawn(200_000, 0.1)
     found = [threshold_at_risk(*at_prevalence(*drawn(600, 0.5), 0.1)) for _ in range(SPLITS)]
-    assert np.mean([not one.reachable or _true_risk(one, *new) <= 0.25 for one in found]) >= 0.9
-    reached = [one for one in found if one.reachable]
+    assert np.mean([one.probability is None or _true_risk(one, *new) <= 0.25 for one in found]) >= 0.9
+    reached = [one for one in found if one.probability is not None]
     assert len(reached) > SPLITS / 2
     accepted = np.mean([(new[0] >= one.probability).mean() for one in reached])
     assert np.mean([one.coverage for one in reached]) == pytest.approx(accepted, rel=0.1)
@@ -110,7 +112,7 @@ def test_what_is_accepted_passes_the_bound_of_clopper_and_pearson(rows, risk):
     said, truthful = np.array([row[0] for row in rows]) / 20, np.array([row[1] for row in rows])
     found = threshold_at_risk(said, truthful, risk)
     assert found.n == len(rows)
-    if not found.reachable:
+    if found.probability is None:
         return
     accepted = said >= found.probability
     errors, n = int((~truthful[accepted]).sum()), int(accepted.sum())
@@ -176,7 +178,7 @@ def test_the_promise_holds_where_answers_stand_for_few_or_many_by_relation():
         for one, into in ((found, kept), (before, plain)):
             accepted = probability >= (2.0 if one.probability is None else one.probability)
             into.append(not accepted.any() or (~truthful[accepted]).mean() <= 0.3)
-        reached.append(found.reachable)
+        reached.append(found.probability is not None)
     assert np.mean(kept) >= 0.9
     assert np.mean(plain) < 0.5
     assert np.mean(reached) > 0.5

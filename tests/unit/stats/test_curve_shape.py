@@ -100,11 +100,9 @@ def test_curves_that_meet_again_separate_only_after_that():
 def test_a_decline_runs_from_its_onset_to_the_trough():
     values = np.array([0.0, 0, 0, -10, -20, -30, -40, -20, -20])
     found = shape.decline(drawn(values, 0.1))
-    assert [found.onset.value, found.onset.ci_low, found.onset.ci_high] == [2, 2, 2]
-    assert [found.length.value, found.length.ci_low, found.length.ci_high] == [4, 4, 4]
-    assert found.relative.value == 0.5
-    assert shape.decline(drawn(np.zeros(9), 0.1)).length.value == 0  # it never falls, so nothing lasts
-    assert shape.decline(drawn(values, 15.0)).length.ci_low == 0
+    assert [found.value, found.ci_low, found.ci_high] == [4, 4, 4]  # from layer 2 to layer 6
+    assert shape.decline(drawn(np.zeros(9), 0.1)).value == 0  # it never falls, so nothing lasts
+    assert shape.decline(drawn(values, 15.0)).ci_low == 0
 
 
 def test_one_and_two_layers():
@@ -112,7 +110,7 @@ def test_one_and_two_layers():
     assert shape.trough(one).layer.ci_high == shape.trough(one).relative.value == 0
     assert shape.recovery(one).ci_high == shape.plateau(one).ci_high == 0
     assert math.isnan(shape.volatility(one).value)
-    assert shape.decline(one).length.ci_high == 0
+    assert shape.decline(one).ci_high == 0
     two = drawn([0.0, -30.0], 1.0)
     assert shape.trough(two).layer.ci_low == 1
     assert math.isnan(shape.volatility(two).value)
@@ -153,7 +151,7 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
         shape.first(some),
         shape.last(some),
         shape.range_within(some),
-        shape.decline(some).length,
+        shape.decline(some),
         shape.separation(some, curve),
     ]
     for one in found:
@@ -173,7 +171,7 @@ def test_a_group_without_items_has_no_shape():
         shape.recovery(empty),
         shape.plateau(empty),
         shape.volatility(empty),
-        shape.decline(empty).onset,
+        shape.decline(empty),
         shape.range_within(empty),
     ):
         assert math.isnan(one.value)
@@ -214,8 +212,7 @@ def test_intervals_cover_the_truth(name):
         "volatility": shape.volatility,
         "size": shape.range_within,
         "last": shape.last,
-        "onset": lambda c: shape.decline(c).onset,
-        "length": lambda c: shape.decline(c).length,
+        "decline": shape.decline,
     }
     known = {quantity: find(exact).value for quantity, find in quantities.items()}
     covered = dict.fromkeys([*quantities, "band"], 0)

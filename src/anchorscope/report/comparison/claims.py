@@ -144,7 +144,7 @@ def _with_size(measure: Callable[[SampledCurve], Estimate]) -> Measure:
 _GAP_HIGHEST = _of_groups(lambda q, a: _extreme(_from_layer(q - a, _third(q)), highest=True))
 _GAP_LATE = _of_groups(lambda q, a: _mean(_from_layer(q - a, 2 * _third(q))))
 _TROUGH = _of_q(lambda q: shape.trough(q).relative)
-_DECLINE = _with_size(lambda q: shape.decline(q).length)
+_DECLINE = _with_size(shape.decline)
 _LOWEST = "Of the Q-Anchored curves that of {} is lowest on average from a third of the depth on"
 _DEPTH = "share of the depth"
 CLAIMS: dict[str, Claim] = {
