@@ -28,7 +28,7 @@ _SPREAD, _MARGIN = 6, 8  # standard deviations, and some places more, in which a
 
 def shifts(before: Floats, after: Floats, folds: NDArray[np.integer], n_folds: int, draws: Draws) -> Tensor:
     """s of every layer and fold in every draw, [layer, fold, draw], from log-odds [layer, item]."""
-    found = torch.full(
+    by_fold = torch.full(
         (len(after), n_folds, draws.counts.shape[1]),
         math.nan,
         device=draws.device,
@@ -37,8 +37,8 @@ def shifts(before: Floats, after: Floats, folds: NDArray[np.integer], n_folds: i
     for fold in np.unique(folds):
         inside = np.flatnonzero(folds == fold)
         clean, cut = (draws.to_device(log_odds[:, inside]) for log_odds in (before, after))
-        found[:, fold] = matching_shift(clean, cut, draws.take(inside))
-    return found
+        by_fold[:, fold] = matching_shift(clean, cut, draws.take(inside))
+    return by_fold
 
 
 def matching_shift(before: Tensor, after: Tensor, draws: Draws) -> Tensor:
@@ -54,18 +54,18 @@ def matching_shift(before: Tensor, after: Tensor, draws: Draws) -> Tensor:
     share = torch.where(high > low, high / (high - low), 1.0)
     between = new_high - share * (new_high - new_low)
     # Where all items are called alike, the outermost one keeps its distance from zero.
-    found = torch.where(high.isinf(), new_low - low, torch.where(low.isinf(), new_high - high, between))
-    return found.to(after.dtype)
+    shift = torch.where(high.isinf(), new_low - low, torch.where(low.isinf(), new_high - high, between))
+    return shift.to(after.dtype)
 
 
 def _first_drawn(scores: Tensor, inside: Tensor, draws: Draws) -> Tensor:
     """The largest score inside, [layer, draw], among the items that are drawn; −∞ where there is none."""
     ranked, order = torch.where(inside, scores, -math.inf).sort(dim=1, descending=True)
     # A draw leaves out a third of the items: one of the first few is nearly always there.
-    one = draws.counts.new_ones((1, len(scores), draws.counts.shape[1]))
-    (places,) = number_until(draws.counts, order[:, :_FEW], one)
+    limit = draws.counts.new_ones((1, len(scores), draws.counts.shape[1]))
+    (places,) = number_until(draws.counts, order[:, :_FEW], limit)
     if bool((places == _FEW).any()):
-        (places,) = number_until(draws.counts, order, one)
+        (places,) = number_until(draws.counts, order, limit)
     return _padded(ranked).gather(1, places)
 
 
@@ -78,12 +78,12 @@ def _around(scores: Tensor, positive: Tensor, draws: Draws) -> tuple[Tensor, Ten
     counts = draws.counts
     called_true = positive.to(counts.dtype) @ counts  # how many in each draw
     n, middle = len(counts), positive.sum(dim=1, keepdim=True)
-    place = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=order.device).expand_as(order))
-    other = (positive != (place < middle)).sum(dim=1).max()  # each of these moves the place by its weight − 1
+    rank = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=order.device).expand_as(order))
+    other = (positive != (rank < middle)).sum(dim=1).max()  # each of these moves the place by its weight − 1
     width = min(n, 2 * math.ceil(_SPREAD * math.sqrt(int(other)) + _MARGIN))
     while True:
         first = (middle - width // 2).clamp(0, n - width)
-        base = (place < first).to(counts.dtype) @ counts
+        base = (rank < first).to(counts.dtype) @ counts
         window = order.gather(1, first + torch.arange(width, device=order.device))
         # The first place by which all true calls are spent, and the first at which there are more items than that.
         rest = called_true - base
@@ -196,19 +196,19 @@ def _members(corrected: Corrected, ran: Indices, fold: int) -> _Members:
     for group, truth in CELLS:
         candidates = corrected.correct[ran] & (measured.labels[ran] == truth) & (measured.folds[ran] == fold)
         within = np.flatnonzero(candidates)
-        here = draws.to_device(ran[within])
-        inside = corrected.flipped[here] if group == GROUPS[0] else ~corrected.flipped[here]
+        members = draws.to_device(ran[within])
+        inside = corrected.flipped[members] if group == GROUPS[0] else ~corrected.flipped[members]
         some = inside.any(dim=1)
         items.append(within[some.cpu().numpy()])
         cells.append(slice(start, start := start + len(items[-1])))
-        counts.append(draws.counts[here[some]] * inside[some])
+        counts.append(draws.counts[members[some]] * inside[some])
     return _Members(np.concatenate(items), cells, torch.cat(counts))
 
 
 def _probability_sums(log_odds: Tensor, shift: Tensor, members: _Members) -> Tensor:
     """Sums of the probability of "truthful" after a shift [layer, draw], [cell, layer, draw]."""
     counts = members.counts.to(log_odds.dtype)
-    found = log_odds.new_zeros((len(CELLS), *shift.shape))
+    sums = log_odds.new_zeros((len(CELLS), *shift.shape))
     indicator = log_odds.new_zeros((len(CELLS), len(counts)))
     for cell, where in enumerate(members.cells):
         indicator[cell, where] = 1
@@ -223,8 +223,8 @@ def _probability_sums(log_odds: Tensor, shift: Tensor, members: _Members) -> Ten
             torch.div(counts, table, out=table)
         else:
             table = torch.sigmoid(log_odds[rows, :, None] - shift[rows, None]) * counts
-        found[:, rows] = (indicator @ table).transpose(0, 1)
-    return found * odds_shift if near else found
+        sums[:, rows] = (indicator @ table).transpose(0, 1)
+    return sums * odds_shift if near else sums
 
 
 def of_group(sums: Sequence[Tensor], group: str, truth: str) -> Tensor:
@@ -315,9 +315,9 @@ def _means(calls: Calls, measured: Measured, intervention: str, probe: str, draw
     totals, numbers = [], []
     for group, truth in CELLS:
         inside = calls.members(group)[ran] & (labels == truth)
-        drawn = draws.take(ran[inside])
-        totals.append(drawn.sums(delta[inside]))
-        numbers.append(drawn.numbers())
+        sample = draws.take(ran[inside])
+        totals.append(sample.sums(delta[inside]))
+        numbers.append(sample.numbers())
     return {
         (group, truth): ratio(of_group(totals, group, truth), of_group(numbers, group, truth))
         for group in GROUPS

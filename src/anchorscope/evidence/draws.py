@@ -92,8 +92,8 @@ def ratio(part: Tensor, whole: Tensor) -> Tensor:
 def estimates(samples: Tensor) -> tuple[Floats, Floats, Floats]:
     """Value and percentile interval of a statistic [..., draw]."""
     if samples.device.type == "cpu" or samples[..., 0].numel() < _FEW_ROWS:
-        drawn = samples.cpu().numpy()
-        return drawn[..., 0], *percentile_interval(drawn[..., 1:], axis=-1)
+        values = samples.cpu().numpy()
+        return values[..., 0], *percentile_interval(values[..., 1:], axis=-1)
     return samples[..., 0].cpu().numpy(), *_interval_by_sorting(samples[..., 1:])
 
 
@@ -105,14 +105,14 @@ def estimate(samples: Tensor, n: int, method: str) -> Estimate:
 
 def _interval_by_sorting(resamples: Tensor) -> tuple[Floats, Floats]:
     """`percentile_interval` of [..., resample] with the sorting done on the device; the same to the last bit."""
-    known = resamples.isfinite()
-    ranked = torch.where(known, resamples, math.inf).double().sort(dim=-1).values
-    number = known.sum(dim=-1)
-    place = (1 - LEVEL) / 2 * (number - 1).double()
-    outer = place.long().clamp(min=0)
+    finite = resamples.isfinite()
+    ranked = torch.where(finite, resamples, math.inf).double().sort(dim=-1).values
+    number = finite.sum(dim=-1)
+    position = (1 - LEVEL) / 2 * (number - 1).double()
+    outer = position.long().clamp(min=0)
     inner = torch.minimum(outer + 1, number - 1).clamp(min=0)
     wanted = torch.stack([outer, inner, (number - 1 - inner).clamp(min=0), (number - 1 - outer).clamp(min=0)], dim=-1)
-    ends = torch.cat([ranked.gather(-1, wanted), (place - outer)[..., None]], dim=-1).cpu().numpy()
+    ends = torch.cat([ranked.gather(-1, wanted), (position - outer)[..., None]], dim=-1).cpu().numpy()
     low, low_next, high_next, high, share = np.moveaxis(np.where(np.isfinite(ends), ends, np.nan), -1, 0)
     return low + share * (low_next - low), high + share * (high_next - high)
 

@@ -72,26 +72,26 @@ def run_clean(
     # The last token before an answer is read here, and predicts the answer's first one: it must not be shared.
     first = min(located.prefix_length, *(item.located.answer_start - 1 for item in items))
     sequences = [
-        replace(one, read_at=(*one.read_at, one.answer_start - 1))
-        for one in (item.sequence(positions) for item in items)
+        replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
+        for sequence in (item.sequence(positions) for item in items)
     ]
     work = planner.states("clean states", sequences, located.input_ids[:first], compiled=compiled)
-    places = [(position, one) for position in range(len(positions)) for one in range(len(SITES))]
+    places = [(position, number) for position in range(len(positions)) for number in range(len(SITES))]
     keep = (*places, (len(positions), site))
-    found = run_states(executor, replace(work, keep=(keep,), log_probs=supplied, attention=edges), progress)
-    (clean,) = found.variants
+    ran = run_states(executor, replace(work, keep=(keep,), log_probs=supplied, attention=edges), progress)
+    (clean,) = ran.variants
     assert clean.states is not None, "a pass that keeps states returns them"
     states = clean.states[: len(places)].unflatten(0, (len(positions), len(SITES)))
-    log_probs = [found.log_probs.get(index, ()) for index in range(len(items))]
-    attention = [found.attention[index] for index in range(len(items))]
+    log_probs = [ran.log_probs.get(index, ()) for index in range(len(items))]
+    attention = [ran.attention[index] for index in range(len(items))]
     return CleanRun(CleanStates(states, log_probs), attention, clean.states[len(places) :])
 
 
 def with_log_probs(answers: Sequence[Answer], log_probs: Sequence[tuple[float, ...]]) -> list[Answer]:
     """Answers that were given elsewhere come without log-probabilities: those of the clean pass take their place."""
     return [
-        replace(answer, log_probs=known) if answer.log_probs is None and known else answer
-        for answer, known in zip(answers, log_probs, strict=True)
+        replace(answer, log_probs=own) if answer.log_probs is None and own else answer
+        for answer, own in zip(answers, log_probs, strict=True)
     ]
 
 
@@ -161,12 +161,13 @@ def measure(
     """
     effects: dict[str, Effect] = {}
     states: dict[str, Tensor] = {}
-    for one in passes:
-        rewritten = [run.item for run in one.planned[0].runs] if one.planned[0].intervention.rewrite else None
-        kept = [tuple(keep(runs.intervention)) if runs.intervention.keeps_states else () for runs in one.planned]
-        work = replace(one.work, probes=scoring.probes(rewritten), keep=tuple(kept))
-        found = run_states(executor, work, progress)
-        for runs, part in zip(one.planned, found.variants, strict=True):
+    for planned_pass in passes:
+        planned = planned_pass.planned
+        rewritten = [run.item for run in planned[0].runs] if planned[0].intervention.rewrite else None
+        places = [tuple(keep(runs.intervention)) if runs.intervention.keeps_states else () for runs in planned]
+        work = replace(planned_pass.work, probes=scoring.probes(rewritten), keep=tuple(places))
+        ran = run_states(executor, work, progress)
+        for runs, part in zip(planned, ran.variants, strict=True):
             if runs.intervention.draw == 0:
                 effects[runs.intervention.name] = _effect(runs, part, setting)
             if part.states is not None:
@@ -257,9 +258,9 @@ def measured_places(
                 folds=splits.folds,
                 probes=splits.probes,
                 before=clean[:, q, s].transpose(1, 2, 0),
-                after={one.intervention: one.logits[:, q, s].transpose(1, 2, 0) for one in effects},
-                ran={one.intervention: one.items for one in effects},
-                n_cut={one.intervention: one.n_cut for one in effects},
+                after={effect.intervention: effect.logits[:, q, s].transpose(1, 2, 0) for effect in effects},
+                ran={effect.intervention: effect.items for effect in effects},
+                n_cut={effect.intervention: effect.n_cut for effect in effects},
                 reference=probe_sets[f"{site}/{position}"].reference,
             )
     return places

@@ -222,13 +222,13 @@ def semantic_entropy(samples: Sequence[str]) -> float:
 
 def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -> dict[str, Column]:
     """Self-consistency and semantic entropy of the first few sampled answers, and of all."""
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for n in SAMPLES:
         few = [list(texts[:n]) for texts in samples]
         shares = [self_consistency(item.answer.text, texts) for item, texts in zip(items, few, strict=True)]
-        found[f"self_consistency_{n}"] = np.array(shares)
-        found[f"semantic_entropy_{n}"] = np.array([semantic_entropy(texts) for texts in few])
-    return found
+        columns[f"self_consistency_{n}"] = np.array(shares)
+        columns[f"semantic_entropy_{n}"] = np.array([semantic_entropy(texts) for texts in few])
+    return columns
 
 
 def boosted_states(

@@ -162,8 +162,8 @@ def beyond_baselines(
         if scores is not None and CONFIDENCE in simpler:
             joined[f"{kind}+confidence"] = join(scores, simpler[CONFIDENCE], scored.labels, scored.strata)
     every = {"nested": nested, **simpler, **joined}
-    drawn = areas(np.stack(list(every.values())), scored.labels, scored.strata, scored.draws)
-    samples = dict(zip(every, drawn, strict=True))
+    areas_by_kind = areas(np.stack(list(every.values())), scored.labels, scored.strata, scored.draws)
+    samples = dict(zip(every, areas_by_kind, strict=True))
     n = len(scored.labels)
     rows = []
     for kind in simpler:

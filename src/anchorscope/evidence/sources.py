@@ -119,7 +119,7 @@ def run_sources(
         }
         for name in names
     }
-    found: dict[tuple[str, str], SourceRun] = {}
+    runs: dict[tuple[str, str], SourceRun] = {}
     log_probs = np.zeros(len(items))
     for how, chosen, prefix in ((SOURCE, cuts, shared), (SPAN, spans, shared[:1])):
         variants = [CLEAN, *(Variant(chosen[name]) for name in names)]
@@ -137,8 +137,8 @@ def run_sources(
             states[:, part.items] = part.states[0].to(clean.dtype)
             log_odds[:, part.items] = part.logits[:, 0, 0, 0].T
             cut_log_probs[part.items] = _mean_log_probs(part.answers)
-            found[how, name] = SourceRun(states, log_odds, cut_log_probs)
-    return found, log_probs
+            runs[how, name] = SourceRun(states, log_odds, cut_log_probs)
+    return runs, log_probs
 
 
 def _mean_log_probs(answers: AnswerStats) -> Column:

@@ -236,8 +236,8 @@ def evidence_tables(
             places.append(_pathway_tables(evidence, draws, where))
             scores += _place_scores(evidence, draws, where)
             progress.advance(1)
-        found, paired = _baselines(evidence, draws)
-        scores += found
+        baselines, paired = _baselines(evidence, draws)
+        scores += baselines
         reference = _reference_rows(evidence, draws)
     progress.advance(1)
     progress.finish()

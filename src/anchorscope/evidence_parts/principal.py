@@ -64,8 +64,8 @@ def principal_directions(
         offset = -(data.mean * scaled).sum(-1) - (data.scale.center * weight).sum(-1)
         return weight.flip(1).cpu(), offset.flip(1).cpu()
 
-    found = _decomposed(states, directions, torch.device(device), as_map)
-    return Directions(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+    maps = _decomposed(states, directions, torch.device(device), as_map)
+    return Directions(*(torch.cat(parts) for parts in zip(*maps, strict=True)))
 
 
 def principal_states(
@@ -83,12 +83,12 @@ def principal_states(
 
     listener = progress or Silent()
     listener.start("principal directions", len(states))
-    found = []
+    chunks = []
     for chunk in _decomposed(states, directions, torch.device(device), project):
-        found.append(chunk)
+        chunks.append(chunk)
         listener.advance(len(chunk))
     listener.finish()
-    return torch.cat(found)
+    return torch.cat(chunks)
 
 
 def _decomposed(

@@ -101,13 +101,13 @@ def _pairs(language: Language, n: int, rng: np.random.Generator) -> list[_Pair]:
     """
     facts = list(language.facts)
     order = rng.permutation(len(facts))
-    found = []
+    pairs = []
     for number in range(n):
         subject, relation = facts[order[number % len(facts)]]
         first = number + 2 * (number // len(facts))
         true, false = (WORDINGS[at % len(WORDINGS)] for at in (first, first + 1))
-        found.append(_Pair(subject, relation, (true, false)))
-    return found
+        pairs.append(_Pair(subject, relation, (true, false)))
+    return pairs
 
 
 def _wrong_objects(language: Language, pairs: Sequence[_Pair], rng: np.random.Generator) -> list[str]:
@@ -118,12 +118,12 @@ def _wrong_objects(language: Language, pairs: Sequence[_Pair], rng: np.random.Ge
         places = [at for at, pair in enumerate(pairs) if pair.relation == relation]
         dealt = rng.permutation(places).tolist()
         for _ in range(_TRIES):
-            clashes = [here for here, at in enumerate(places) if right[dealt[here]] == right[at]]
+            clashes = [index for index, at in enumerate(places) if right[dealt[index]] == right[at]]
             if not clashes:
                 break
-            for here in clashes:
+            for index in clashes:
                 other = int(rng.integers(len(places)))
-                dealt[here], dealt[other] = dealt[other], dealt[here]
+                dealt[index], dealt[other] = dealt[other], dealt[index]
         for at, source in zip(places, dealt, strict=True):
             given[at] = right[source]
     # Of a handful of pairs all may have the same object: then any other one has to do.

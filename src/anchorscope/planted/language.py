@@ -87,10 +87,10 @@ class Language:
 
     def words(self) -> list[str]:
         """All words that a question, an answer or a verdict may hold, each once."""
-        said = [word for wording in WORDINGS for word in re.findall(r"\w+", re.sub(r"{\w+}", "", wording))]
+        wording_words = [word for wording in WORDINGS for word in re.findall(r"\w+", re.sub(r"{\w+}", "", wording))]
         phrases = [word for kind in _CLASSES for phrase in self.phrases[kind] for word in phrase.split()]
         own = [*self.subjects, *self.relations, *self.objects, *self.fillers, *phrases]
-        return list(dict.fromkeys([*said, *own, RIGHT_VERDICT, WRONG_VERDICT]))
+        return list(dict.fromkeys([*wording_words, *own, RIGHT_VERDICT, WRONG_VERDICT]))
 
 
 @cache
@@ -108,7 +108,7 @@ def the_language() -> Language:
     for relation in relations:
         dealt = rng.permutation(np.resize(np.arange(len(objects)), len(subjects)))
         facts |= {(subject, relation): objects[at] for subject, at in zip(subjects, dealt.tolist(), strict=True)}
-    frozen = {kind: tuple(found) for kind, found in phrases.items()}
+    frozen = {kind: tuple(words_of_kind) for kind, words_of_kind in phrases.items()}
     return Language(subjects, relations, objects, fillers, frozen, facts)
 
 

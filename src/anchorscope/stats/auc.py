@@ -46,8 +46,8 @@ def auc(
                 np.take(sums, stop, axis=0, out=taken, mode="clip")  # any other mode makes a copy
                 wins[row] += np.einsum("id,id->d", taken, true_weights) / len(stops)
         pairs += true_weights.sum(axis=0, dtype=np.float64) * false_weights.sum(axis=0, dtype=np.float64)
-    found = np.divide(wins, pairs, out=np.full(wins.shape, np.nan), where=pairs > 0)
-    return found.reshape(*scores.shape[:-1], weights.shape[1])
+    areas = np.divide(wins, pairs, out=np.full(wins.shape, np.nan), where=pairs > 0)
+    return areas.reshape(*scores.shape[:-1], weights.shape[1])
 
 
 def running_sums(weights: Floats, orders: Iterable[NDArray[np.integer]]) -> Iterator[Floats]:

@@ -107,8 +107,8 @@ def threshold_at_coverage(
     number = int(ranked.accepted_above(place)[0])
     for risk in np.arange(1, 51) / 100:
         if ranked.passes(float(risk))[number]:
-            found = ranked.above(int(place[0]))
-            return Threshold(float(risk), DELTA, found, ranked.coverage(number), n, ranked.prevalence)
+            least = ranked.above(int(place[0]))
+            return Threshold(float(risk), DELTA, least, ranked.coverage(number), n, ranked.prevalence)
     return Threshold(0.5, DELTA, None, 0.0, n, ranked.prevalence)
 
 

@@ -161,9 +161,9 @@ def trough(curve: SampledCurve) -> Trough:
 
 def lowest_layer(curve: SampledCurve) -> Estimate:
     """The layer of the lowest value; the ends are the outermost layers of those that may be the lowest."""
-    place = float(np.argmin(curve.value))
-    candidates = np.append(np.flatnonzero(curve.may_be_lowest), place)
-    return _estimate(curve, place, candidates.min(), candidates.max(), LOWEST)
+    lowest = float(np.argmin(curve.value))
+    candidates = np.append(np.flatnonzero(curve.may_be_lowest), lowest)
+    return _estimate(curve, lowest, candidates.min(), candidates.max(), LOWEST)
 
 
 def recovery(curve: SampledCurve) -> Estimate:
@@ -216,11 +216,11 @@ def volatility(curve: SampledCurve) -> Estimate:
     """
     if curve.n_layers < 3 or not curve.known:
         return _estimate(curve, math.nan, math.nan, math.nan, POINTWISE)
-    bends, drawn = _bends(curve.value), _bends(curve.whole)
-    noise = drawn.var(axis=0, ddof=1).mean()
-    found = curve.estimate((bends**2).mean() - noise, (drawn**2).mean(axis=1) - 2 * noise)
-    _, unseen = percentile_interval(((drawn - bends) ** 2).mean(axis=1) - noise)
-    ends = found.value, found.ci_low, max(found.ci_high, float(unseen))
+    bends, drawn_bends = _bends(curve.value), _bends(curve.whole)
+    noise = drawn_bends.var(axis=0, ddof=1).mean()
+    squares = curve.estimate((bends**2).mean() - noise, (drawn_bends**2).mean(axis=1) - 2 * noise)
+    _, unseen = percentile_interval(((drawn_bends - bends) ** 2).mean(axis=1) - noise)
+    ends = squares.value, squares.ci_low, max(squares.ci_high, float(unseen))
     value, low, high = (math.sqrt(max(0.0, end)) for end in ends)
     return Estimate(value, low, high, curve.n, POINTWISE)
 
@@ -256,9 +256,9 @@ def _bends(curves: NDArray[Any]) -> NDArray[Any]:
     return curves[..., 1:-1] - (curves[..., :-2] + curves[..., 2:]) / 2
 
 
-def _relative(found: Estimate, curve: SampledCurve) -> Estimate:
+def _relative(layers: Estimate, curve: SampledCurve) -> Estimate:
     depth = max(1, curve.n_layers - 1)
-    return Estimate(found.value / depth, found.ci_low / depth, found.ci_high / depth, found.n, found.method)
+    return Estimate(layers.value / depth, layers.ci_low / depth, layers.ci_high / depth, layers.n, layers.method)
 
 
 def _estimate(curve: SampledCurve, value: float, low: float, high: float, method: str = SIMULTANEOUS) -> Estimate:
@@ -278,8 +278,8 @@ def side_by_side(curves: Sequence[SampledCurve]) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(_SEED)
     draws = min(len(curve.whole) for curve in curves)
     orders = [rng.permutation(len(curve.whole))[:draws] for curve in curves]
-    drawn = [curve.whole[order] for curve, order in zip(curves, orders, strict=True)]
-    return np.stack([curve.value for curve in curves]), np.stack(drawn, axis=1)
+    samples = [curve.whole[order] for curve, order in zip(curves, orders, strict=True)]
+    return np.stack([curve.value for curve in curves]), np.stack(samples, axis=1)
 
 
 def lowest_curve(curves: Sequence[SampledCurve], first: int) -> tuple[int, Estimate]:
@@ -287,11 +287,11 @@ def lowest_curve(curves: Sequence[SampledCurve], first: int) -> tuple[int, Estim
 
     The ends come from a band over all pairs at once, as the lowest is picked after the numbers are seen.
     """
-    value, drawn = (part[..., first:].mean(axis=-1, keepdims=True) for part in side_by_side(curves))
-    place, n = int(np.argmin(value)), _items(curves)
-    low, high = _gap_bands(value, drawn)
-    ends = [end[place, np.arange(len(curves)) != place].min() for end in (low, high)]
-    return place, Estimate(float(np.ptp(np.sort(value[:, 0])[:2])), float(ends[0]), float(ends[1]), n, SIMULTANEOUS)
+    value, samples = (part[..., first:].mean(axis=-1, keepdims=True) for part in side_by_side(curves))
+    lowest, n = int(np.argmin(value)), _items(curves)
+    low, high = _gap_bands(value, samples)
+    ends = [end[lowest, np.arange(len(curves)) != lowest].min() for end in (low, high)]
+    return lowest, Estimate(float(np.ptp(np.sort(value[:, 0])[:2])), float(ends[0]), float(ends[1]), n, SIMULTANEOUS)
 
 
 def crossing(curves: Sequence[SampledCurve], first: int) -> Estimate:
@@ -300,19 +300,19 @@ def crossing(curves: Sequence[SampledCurve], first: int) -> Estimate:
     A pair changes places by x if one lies x below the other at some layer and x above it at another; the pair with the
     largest x counts. The ends come from a band over all pairs and layers at once.
     """
-    value, drawn = (part[..., first:] for part in side_by_side(curves))
+    value, samples = (part[..., first:] for part in side_by_side(curves))
     gaps, n = value[None] - value[:, None], _items(curves)
-    low, high = _gap_bands(value, drawn)
-    found, least, most = (
+    low, high = _gap_bands(value, samples)
+    crossed, least, most = (
         float(np.minimum(above.max(axis=-1), above.max(axis=-1).T).clip(min=0.0).max()) for above in (gaps, low, high)
     )
-    return Estimate(found, least, most, n, SIMULTANEOUS)
+    return Estimate(crossed, least, most, n, SIMULTANEOUS)
 
 
 def spread(curves: Sequence[SampledCurve], layer: int) -> Estimate:
     """How far the highest curve lies above the lowest at a layer; the ends come from a band over all pairs at once."""
-    value, drawn = (part[..., [layer]] for part in side_by_side(curves))
-    low, high = _gap_bands(value, drawn)
+    value, samples = (part[..., [layer]] for part in side_by_side(curves))
+    low, high = _gap_bands(value, samples)
     nearest = np.maximum(0.0, np.maximum(low, -high)).max()
     return Estimate(float(np.ptp(value)), float(nearest), float(high.max()), _items(curves), SIMULTANEOUS)
 
@@ -322,10 +322,10 @@ def closing(curves: Sequence[SampledCurve], before: slice) -> Estimate:
 
     Nearness is the root mean square distance of two curves, the noise's share taken out as in `volatility`.
     """
-    value, drawn = side_by_side(curves)
+    value, samples = side_by_side(curves)
     first, second = np.triu_indices(len(curves), 1)
-    gaps, drawn_gaps = value[second] - value[first], drawn[:, second] - drawn[:, first]
-    noise = drawn_gaps.var(axis=0, ddof=1) if len(drawn) > 1 else np.zeros_like(gaps)
+    gaps, drawn_gaps = value[second] - value[first], samples[:, second] - samples[:, first]
+    noise = drawn_gaps.var(axis=0, ddof=1) if len(samples) > 1 else np.zeros_like(gaps)
 
     def change(squares: Floats) -> Floats:
         parts = squares[..., before].mean(axis=(-2, -1)), squares[..., -1].mean(axis=-1)
@@ -333,7 +333,7 @@ def closing(curves: Sequence[SampledCurve], before: slice) -> Estimate:
         return found
 
     found = float(change(gaps**2 - noise))
-    if len(drawn) < FEWEST_DRAWS:
+    if len(samples) < FEWEST_DRAWS:
         return Estimate(found, math.nan, math.nan, _items(curves), POINTWISE)
     low, high = percentile_interval(change(drawn_gaps**2 - 2 * noise))
     return Estimate(found, float(low), float(high), _items(curves), POINTWISE)
@@ -343,13 +343,13 @@ def _items(curves: Sequence[SampledCurve]) -> int:
     return min(curve.n for curve in curves)
 
 
-def _gap_bands(value: Floats, drawn: Floats) -> tuple[Floats, Floats]:
+def _gap_bands(value: Floats, samples: Floats) -> tuple[Floats, Floats]:
     """Both ends of second − first per pair and layer, [first, second, layer], for all of them at once."""
     number, layers = value.shape
     first, second = np.triu_indices(number, 1)
     gaps = SampledCurve(
         (value[second] - value[first]).reshape(-1),
-        (drawn[:, second] - drawn[:, first]).reshape(len(drawn), len(first) * layers),  # there may be no draw at all
+        (samples[:, second] - samples[:, first]).reshape(len(samples), len(first) * layers),  # there may be no draw
         0,
     )
     low, high = (np.zeros((number, number, layers)) for _ in range(2))

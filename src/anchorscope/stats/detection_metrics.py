@@ -109,15 +109,15 @@ class ReliabilityBins:
     @property
     def error(self) -> Floats:
         """Expected calibration error: mean of |mean probability − rate|, by mass, [...]."""
-        known = np.isfinite(self.mass).all(axis=-1)
+        defined = np.isfinite(self.mass).all(axis=-1)
         gaps = np.where(self.mass > 0, np.abs(self.probability - self.rate) * self.mass, 0.0)
-        return np.where(known, gaps.sum(axis=-1), np.nan)
+        return np.where(defined, gaps.sum(axis=-1), np.nan)
 
 
 def brier(probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None) -> Floats:
     """Mean squared difference of probability and truth (1 or 0)."""
-    said, so = np.asarray(probability, np.float64), np.asarray(truthful, np.float64)
-    return _weighted_mean((said - so) ** 2, weights)
+    claimed, so = np.asarray(probability, np.float64), np.asarray(truthful, np.float64)
+    return _weighted_mean((claimed - so) ** 2, weights)
 
 
 def ece(
@@ -146,17 +146,17 @@ def reliability_bins(
     Bins of equal mass hold equal shares of the weight; an item on an edge belongs to both in proportion, and so do
     items of equal probability. Bins of equal width are (lower, upper], the first one with its lower edge.
     """
-    said = np.asarray(probability, np.float64)
-    if len(said) and (said.min() < 0 or said.max() > 1):
-        raise ValueError(f"a probability lies between 0 and 1; found {said.min():.4g} to {said.max():.4g}")
-    parts = _by_width(said, truthful, weights, bins) if equal_width else _by_mass(said, truthful, weights, bins)
+    claimed = np.asarray(probability, np.float64)
+    if len(claimed) and (claimed.min() < 0 or claimed.max() > 1):
+        raise ValueError(f"a probability lies between 0 and 1; found {claimed.min():.4g} to {claimed.max():.4g}")
+    parts = _by_width(claimed, truthful, weights, bins) if equal_width else _by_mass(claimed, truthful, weights, bins)
     mass, true, said_sum = np.moveaxis(parts, -2, 0)
     whole = mass.sum(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         return ReliabilityBins(said_sum / mass, true / mass, mass / whole)
 
 
-def _by_mass(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
+def _by_mass(claimed: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
     """Weight, true weight and weight × probability, [..., 3, bin]."""
     edges = np.linspace(0, 1, bins + 1)
 
@@ -164,16 +164,16 @@ def _by_mass(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins:
         # The running sums come from high to low.
         return np.stack([np.diff(one, axis=1)[:, ::-1] for one in sums.at(edges)], axis=1)
 
-    return per_row(parts, said, truthful, weights)
+    return per_row(parts, claimed, truthful, weights)
 
 
-def _by_width(said: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
+def _by_width(claimed: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
     edges = np.linspace(0, 1, bins + 1)
-    place = np.maximum(np.searchsorted(edges, said, side="left") - 1, 0)
-    within = (place[:, None] == np.arange(bins)).astype(np.float64)
-    given = np.ones(len(said)) if weights is None else np.asarray(weights, np.float64)
+    bin_of = np.maximum(np.searchsorted(edges, claimed, side="left") - 1, 0)
+    within = (bin_of[:, None] == np.arange(bins)).astype(np.float64)
+    given = np.ones(len(claimed)) if weights is None else np.asarray(weights, np.float64)
     so = np.asarray(truthful, np.float64)
-    return np.stack([(given * value) @ within for value in (np.ones_like(said), so, said)], axis=-2)
+    return np.stack([(given * value) @ within for value in (np.ones_like(claimed), so, claimed)], axis=-2)
 
 
 def _weighted_mean(values: Floats, weights: ArrayLike | None) -> Floats:
@@ -250,21 +250,21 @@ def _area(sums: Running) -> Floats:
     t/g per k, and T − A t/g times the sum of 1/k: a difference of harmonic numbers, and these are digamma(k + 1).
     """
     n = sums.total[:, -1:]
-    kept = n - np.floor(n + 1e-9)
-    total = np.maximum(sums.total, kept)
+    rest = n - np.floor(n + 1e-9)
+    total = np.maximum(sums.total, rest)
     share = sums.share
     area = np.einsum("rp,rp->r", share, np.diff(total, axis=1))
     base = sums.true[:, :-1] - sums.total[:, :-1] * share
     area += np.einsum("rp,rp->r", base, np.diff(digamma(total + 1), axis=1))
-    return _ratio(area, (n - kept)[:, 0])
+    return _ratio(area, (n - rest)[:, 0])
 
 
 def _oracle_area(sums: Running) -> Floats:
     """The same where all true answers come first: 1 as long as they last, then T / k."""
     n, true = sums.total[:, -1], sums.true[:, -1]
-    kept = n - np.floor(n + 1e-9)
-    first = np.maximum(true, kept)
-    return _ratio(first - kept + true * (digamma(n + 1) - digamma(first + 1)), n - kept)
+    rest = n - np.floor(n + 1e-9)
+    first = np.maximum(true, rest)
+    return _ratio(first - rest + true * (digamma(n + 1) - digamma(first + 1)), n - rest)
 
 
 def _accuracy_at(sums: Running, shares: Floats) -> Floats:
@@ -274,13 +274,13 @@ def _accuracy_at(sums: Running, shares: Floats) -> Floats:
 
 def _flagged(sums: Running, grid: Floats) -> Floats:
     """Share of false answers flagged, [row, point], where so large a share of the true ones is."""
-    found = np.full((len(sums.total), len(grid)), np.nan)
+    flagged = np.full((len(sums.total), len(grid)), np.nan)
     true, false = sums.true[:, -1:] - sums.true[:, ::-1], sums.false[:, -1:] - sums.false[:, ::-1]
     for row in np.flatnonzero((true[:, -1] > 0) & (false[:, -1] > 0)):
-        here, height = true[row] / true[row, -1], false[row] / false[row, -1]
-        last = np.append(here[1:] != here[:-1], True)  # of a vertical piece only the top is wanted
-        found[row] = np.interp(grid, here[last], height[last])
-    return found
+        rate, height = true[row] / true[row, -1], false[row] / false[row, -1]
+        last = np.append(rate[1:] != rate[:-1], True)  # of a vertical piece only the top is wanted
+        flagged[row] = np.interp(grid, rate[last], height[last])
+    return flagged
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

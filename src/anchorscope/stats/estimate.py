@@ -34,12 +34,12 @@ def percentile_interval(
     last = np.moveaxis(samples, axis, -1)
     rows = last.reshape(-1, last.shape[-1]).astype(np.float64)
     ends = np.full((2, len(rows)), np.nan)
-    known = np.isfinite(rows)
-    whole = known.all(axis=1)
+    finite = np.isfinite(rows)
+    whole = finite.all(axis=1)
     if whole.any():
         ends[:, whole] = _central(rows[whole])
-    for row in np.flatnonzero(~whole & known.any(axis=1)):  # few need to be looked at one by one
-        ends[:, row] = _central(rows[row, known[row]])
+    for row in np.flatnonzero(~whole & finite.any(axis=1)):  # few need to be looked at one by one
+        ends[:, row] = _central(rows[row, finite[row]])
     low, high = ends.reshape(2, *last.shape[:-1])
     return low, high
 
@@ -47,11 +47,11 @@ def percentile_interval(
 def _central(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Both ends along the last axis, as NumPy's percentiles are defined; without all their cases, in half the time."""
     n = samples.shape[-1]
-    place = (1 - LEVEL) / 2 * (n - 1)
-    inner, outer = min(int(place) + 1, n - 1), int(place)
+    position = (1 - LEVEL) / 2 * (n - 1)
+    inner, outer = min(int(position) + 1, n - 1), int(position)
     ranked = np.partition(samples, [outer, inner, n - 1 - inner, n - 1 - outer], axis=-1)
-    low = ranked[..., outer] + (place - outer) * (ranked[..., inner] - ranked[..., outer])
-    high = ranked[..., n - 1 - outer] + (place - outer) * (ranked[..., n - 1 - inner] - ranked[..., n - 1 - outer])
+    low = ranked[..., outer] + (position - outer) * (ranked[..., inner] - ranked[..., outer])
+    high = ranked[..., n - 1 - outer] + (position - outer) * (ranked[..., n - 1 - inner] - ranked[..., n - 1 - outer])
     return low, high
 
 
@@ -59,12 +59,12 @@ def group_weights(groups: NDArray[np.integer], resamples: int, rng: np.random.Ge
     """How often each item's group is drawn, [resample, item]."""
     _, member = np.unique(groups, return_inverse=True)
     n_groups = int(member.max()) + 1 if len(member) else 0
-    drawn = (
+    times = (
         rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=resamples)
         if n_groups
         else np.zeros((resamples, 0))
     )
-    return drawn[:, member].astype(np.float32)
+    return times[:, member].astype(np.float32)
 
 
 def kappa(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -81,10 +81,10 @@ def kappa(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Each p-value times the tests that are at least as large, never below a smaller one's; NaN counts as no test."""
-    known = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    ranked = sorted((p, index) for index, p in enumerate(p_values) if not math.isnan(p))
     corrected = [math.nan] * len(p_values)
     largest = 0.0
-    for rank, (p, place) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * p))
-        corrected[place] = largest
+    for rank, (p, index) in enumerate(ranked):
+        largest = max(largest, min(1.0, (len(ranked) - rank) * p))
+        corrected[index] = largest
     return corrected

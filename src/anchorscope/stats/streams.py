@@ -25,12 +25,12 @@ def stream(seed: int, purpose: str, *names: str) -> np.random.Generator:
 def priorities(seed: int, purpose: str, names: Sequence[str]) -> Priorities:
     """A random number of 64 bits for each name; those with the smallest are drawn first."""
     start = hashlib.blake2b(f"{seed}{_BETWEEN}{purpose}{_BETWEEN}".encode(), digest_size=8)
-    found = np.empty(len(names), dtype=np.uint64)
-    for place, name in enumerate(names):
-        one = start.copy()
-        one.update(name.encode())
-        found[place] = int.from_bytes(one.digest(), "little")
-    return found
+    numbers = np.empty(len(names), dtype=np.uint64)
+    for index, name in enumerate(names):
+        digest = start.copy()
+        digest.update(name.encode())
+        numbers[index] = int.from_bytes(digest.digest(), "little")
+    return numbers
 
 
 def unnamed(seed: int, purpose: str, number: int) -> Priorities:

@@ -80,7 +80,7 @@ def run_worlds(
     truths = {name: find_truth(WORLDS[name], stream(seed, "world truth", name), endless) for name in names}
     marks = []
     for size in sizes:
-        usual = SIZES[min(SIZES, key=lambda known: abs(known - size))]
+        usual = SIZES[min(SIZES, key=lambda usual_size: abs(usual_size - size))]
         for name in names:
             batches = [
                 measure_batch(WORLDS[name], truths[name], size, start, number, device, seed)
@@ -116,7 +116,7 @@ def measure_replicas(
 ) -> dict[tuple[str, str], np.ndarray]:
     """Bias, coverage and claims of every part, [replica]."""
     n_items = len(states.labels)
-    names = [str(place) for place in range(n_items)]
+    names = [str(index) for index in range(n_items)]
     items = EvidenceItems(states.labels, states.groups, [None] * n_items, names, seed)
     views = (states.clean, states.before, states.cut, states.control)
     clean, before, cut, control = (
