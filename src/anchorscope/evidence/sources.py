@@ -3,9 +3,9 @@
 Where a prompt has passages (`context`, `context[1]` …) or `thinking` beside the `question`, each of them is cut: its
 tokens are hidden from all that comes after. The state at the answer's end, with the source cut, is the view of
 need(source); of the answer itself, which ends the text, it is the state before it begins. As a control a random span of
-the template's tokens, as long as the source, is cut in its place. A cut leaves a hole that the model never meets, so the
-same answer is also read after another item's passages, or thinking. Of two sources, both views side by side give four
-parts, as of question and answer.
+the template's tokens, as long as the source, is cut in its place. A cut leaves a hole that the model never meets, so
+the same answer is also read after another item's passages, or thinking. Of two sources, both views side by side give
+four parts, as of question and answer.
 
 Numbers of single items, none of which knows a label: how far the cut moves the state and the probe's log-odds, how much
 of the answer's probability it takes (`context_used`), how much attention the source receives, and how many of the
