@@ -72,7 +72,7 @@ def out(folder: Path) -> Path:
 def test_every_source_has_its_rows_and_the_pair_sums_to_one(out: Path) -> None:
     parts = pl.read_csv(out / "evidence_parts.csv")
     names = ["context", "question", "context[1]", "context[2]", "thinking", "answer"]
-    for how, wanted in (("source", names), ("random-span", names[:-1])):
+    for how, wanted in (("source", names), ("random-span", names[:-1]), ("source-resample", ["context", "thinking"])):
         mine = parts.filter(pl.col("intervention") == how)
         assert set(mine["part"]) == {f"needs-{name}" for name in wanted}
         assert set(mine["layer"]) == {"band", "0", "1"}

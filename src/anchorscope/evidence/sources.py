@@ -2,8 +2,9 @@
 
 Where a prompt has passages (`context`, `context[1]` …) or `thinking`, each source's tokens are hidden from all that
 follows: the state at the answer's end is then the view of need(source). Of the answer itself it is the state before it
-begins. As a control a random span of the template, as long as the source, is cut. Numbers of single items (how far the
-cut moves state and log-odds, `context_used`, attention, word overlap) use no label.
+begins. As a control a random span of the template, as long as the source, is cut; and the same answer is read after
+another item's passages, or thinking, which leave no hole. Numbers of single items (how far the cut moves state and
+log-odds, `context_used`, attention, word overlap) use no label.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,8 @@ from anchorscope.answers.template import CONTEXT, THINKING
 from anchorscope.artefacts.schema import PART_SCHEMA
 from anchorscope.datasets.text import words
 from anchorscope.engine.capture import AnswerStats, AttentionMass
-from anchorscope.engine.sequences import CLEAN, Cut, Variant
+from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
+from anchorscope.evidence.further_runs import rewritten_states
 from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
 from anchorscope.evidence_parts.need import Share, Terms
 from anchorscope.evidence_parts.parts import (
@@ -34,6 +36,7 @@ from anchorscope.evidence_parts.parts import (
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_states
 from anchorscope.interventions.intervention import Setting
+from anchorscope.interventions.rewrites import Donors
 from anchorscope.items import Item
 from anchorscope.plan.passes import OutOfFoldProbes, Place, Planner, before_answers
 from anchorscope.progress import Progress
@@ -41,8 +44,8 @@ from anchorscope.stats.streams import stream
 
 Arrays = dict[str, NDArray[np.floating]]
 Column = Float[np.ndarray, " item"]
-SOURCE, SPAN, PAIR = "source", "random-span", "pair"
-"""The tokens of a source cut; as many others cut; two views side by side."""
+SOURCE, SPAN, EXCHANGED, PAIR = "source", "random-span", "source-resample", "pair"
+"""The tokens of a source cut; as many others cut; another item's in its place; two views side by side."""
 ANSWER = "answer"
 ITEM_NUMBERS = ("evidence-moved", "state-moved", "context-used", "attention", "overlap")
 """What is measured of every item, by source: `context-used/thinking` …"""
@@ -139,6 +142,55 @@ def run_sources(
             cut_log_probs[part.items] = _mean_log_probs(part.answers)
             runs[how, name] = SourceRun(states, log_odds, cut_log_probs)
     return runs, log_probs
+
+
+def exchanged_sources(items: Sequence[Item], name: str, setting: Setting) -> dict[int, TokenSequence]:
+    """Answers after another item's passages (`context`) or `thinking`, by item; without those that have no donor.
+
+    The donor is about another subject, of the same relation where there is one, and its text does not give the answer.
+    """
+    sources = [getattr(item.question, name) for item in items]
+    vocabularies = [set(words(text if isinstance(text, str) else " ".join(text or ()))) for text in sources]
+    orders = [Donors(items, setting, f"{EXCHANGED} {name}", same_relation) for same_relation in (True, False)]
+    chosen: dict[int, int] = {}
+    for index, item in enumerate(items):
+        own, subject = set(words(item.answer.text)), item.question.subject
+        for donor in (donor for donors in orders for donor in donors.of(index)) if sources[index] else ():
+            is_other = sources[donor] != sources[index] and (
+                subject is None or items[donor].question.subject != subject
+            )
+            if sources[donor] and is_other and not own <= vocabularies[donor]:
+                chosen[index] = donor
+                break
+    changed = [
+        replace(items[index], question=replace(items[index].question, **{name: sources[donor]}))
+        for index, donor in chosen.items()
+    ]
+    written = setting.writer().sequences(changed, [item.question.question for item in changed], setting.positions)
+    texts = dict(zip(chosen, written, strict=True))
+    return {index: text for index, text in texts.items() if setting.context is None or len(text.ids) <= setting.context}
+
+
+def run_exchanged(
+    executor: Executor,
+    planner: Planner,
+    items: Sequence[Item],
+    setting: Setting,
+    place: Place,
+    clean: Float[Tensor, "layer item d_model"],
+    progress: Progress,
+) -> dict[tuple[str, str], Float[Tensor, "layer item d_model"]]:
+    """States at the place after another item's passages, and thinking; clean ones of items without a donor."""
+    prefix = items[0].located.input_ids[: items[0].located.prefix_length]
+    views: dict[tuple[str, str], Tensor] = {}
+    for name in [name for name in source_names(items) if name in (CONTEXT, THINKING)]:
+        texts = exchanged_sources(items, name, setting)
+        if texts:
+            views[EXCHANGED, name] = states = clean.clone()
+            title = f"sources: another {name}"
+            read = rewritten_states(executor, planner, list(texts.values()), prefix, place, title, progress)
+            states[:, list(texts)] = read.to(clean.dtype)
+    return views
 
 
 def _mean_log_probs(answers: AnswerStats) -> Column:

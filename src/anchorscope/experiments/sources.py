@@ -48,7 +48,7 @@ _NEEDS = "half splits, influence over groups, mean over the band"
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    from anchorscope.evidence.sources import SOURCE, SPAN, choose_pair, pair_parts
+    from anchorscope.evidence.sources import EXCHANGED, SOURCE, SPAN, choose_pair, pair_parts
     from anchorscope.evidence_parts.parts import needs_by_name
 
     stored = inputs.sources()
@@ -63,6 +63,9 @@ def run(inputs: ExperimentInputs) -> Found:
             span = needs[SPAN][name].need().mean_over(inputs.band)
             rows.append(Statistic("need", _estimate(inputs, span), name, "random span"))
             rows.append(Statistic("need_difference", _estimate(inputs, share - span), name, "random span"))
+        if name in needs.get(EXCHANGED, {}):
+            exchanged = needs[EXCHANGED][name].need().mean_over(inputs.band)
+            rows.append(Statistic("need", _estimate(inputs, exchanged), name, "another item's"))
     for pair in (name for name in needs if "," in name):
         for part, share in pair_parts(needs, pair).items():
             rows.append(Statistic("part", _estimate(inputs, share.mean_over(inputs.band)), pair, group=part))
@@ -165,7 +168,7 @@ def _known_without(items: Sequence[Item]) -> dict[str, bool]:
 
 
 EXPERIMENT = Experiment(
-    "sources", "each source (passages, thinking, question) is hidden from all that comes after, and a random span", run
+    "sources", "each source (passages, thinking, question) is hidden from all that comes after, or exchanged", run
 )
 
 
@@ -214,6 +217,7 @@ SECTION = section.SectionSpec(
             (
                 section.value("needs it", percent, aspect="", against=None, group=None),
                 section.value("random span", percent, aspect="", against="random span"),
+                section.value("with another item's instead", percent, aspect="", against="another item's"),
                 section.value("difference", percent, aspect="difference"),
                 section.items(aspect="", against=None, group=None),
             ),

@@ -68,7 +68,7 @@ def _replaced(text: str, changes: Sequence[tuple[Span, str]]) -> str:
     return " ".join(text.split())
 
 
-class _Donors:
+class Donors:
     """Possible donors of an item in random order, which depends on the two items' names alone."""
 
     def __init__(self, items: Sequence[Item], setting: Setting, purpose: str, same_relation: bool = False) -> None:
@@ -90,7 +90,7 @@ class _Donors:
         return candidates[order[:_TRIED]].tolist()
 
 
-def _patch(items: Sequence[Item], some: Indices, setting: Setting, donors: _Donors) -> list[ItemRun]:
+def _patch(items: Sequence[Item], some: Indices, setting: Setting, donors: Donors) -> list[ItemRun]:
     made: list[tuple[int, int, str]] = []
     for index in some:
         item = items[index]
@@ -138,7 +138,7 @@ def other_words(item: Item) -> list[Span]:
 def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
     """As many other tokens, at least, replaced by the other words of other questions."""
     made, changed = [], {}
-    donors = _Donors(items, setting, "patch-control")
+    donors = Donors(items, setting, "patch-control")
     writer = setting.writer()
     prompts = build_prompts(writer.tokenizer, [items[index].question for index in some], writer.template)
     for index, prompt in zip(some, prompts, strict=True):
@@ -193,13 +193,13 @@ def _dropped(items: Sequence[Item], index: int, before: tuple[int, ...], setting
 REWRITES = (
     Intervention(
         ENTRIES["patch-same"],
-        rewrite=lambda items, some, setting: _patch(items, some, setting, _Donors(items, setting, "patch-same", True)),
+        rewrite=lambda items, some, setting: _patch(items, some, setting, Donors(items, setting, "patch-same", True)),
         variant="donor",
         why_few="their relation is not known, or no other item of it fits",
     ),
     Intervention(
         ENTRIES["patch-random"],
-        rewrite=lambda items, some, setting: _patch(items, some, setting, _Donors(items, setting, "patch-random")),
+        rewrite=lambda items, some, setting: _patch(items, some, setting, Donors(items, setting, "patch-random")),
         variant="donor",
         why_few="no other item fits",
     ),

@@ -58,6 +58,7 @@ from anchorscope.evidence.sources import (
     SOURCE,
     choose_pair,
     item_numbers,
+    run_exchanged,
     run_sources,
     solve_sources,
     source_frame,
@@ -404,7 +405,9 @@ def source_terms(run: DatasetRun) -> Arrays:
     numbers = item_numbers(items, ran, clean, log_odds, log_probs, run["attention-mass"], run.headline_band)
     if not run.evidence_items.are_enough:
         return numbers
-    views = {key: _along_directions(run, cut.states, "/".join(key)) for key, cut in ran.items()}
+    states = {key: cut.states for key, cut in ran.items()}
+    states |= run_exchanged(job.executor, job.planner, items, run.setting, job.headline, clean, job.progress)
+    views = {key: _along_directions(run, view, "/".join(key)) for key, view in states.items()}
     views[SOURCE, ANSWER] = _along_directions(run, run["before-answer"], ANSWER)
     pair, reduced = choose_pair(job.recipe.parts, names), _along_directions(run, clean, CLEAN)
     return numbers | job.fits(solve_sources, reduced, views, pair, run.evidence_items, title="sources")

@@ -14,6 +14,7 @@ from anchorscope.datasets.relations import CHANGED, STATED, UNRELATED, load_pass
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, Variant
 from anchorscope.evidence.sources import (
+    EXCHANGED,
     PAIR,
     SOURCE,
     SPAN,
@@ -22,8 +23,10 @@ from anchorscope.evidence.sources import (
     context_used,
     cut_random_span,
     cut_source,
+    exchanged_sources,
     item_numbers,
     pair_parts,
+    run_exchanged,
     run_sources,
     solve_sources,
     source_names,
@@ -31,6 +34,7 @@ from anchorscope.evidence.sources import (
 from anchorscope.evidence_parts.parts import EvidenceItems, needs_by_name
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_states
+from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import OutOfFoldProbes
@@ -137,6 +141,23 @@ def test_the_control_is_as_long_and_touches_no_source(tiny_llama: LanguageModel)
             assert len(keys) == len(item.located.source_tokens(name))
             assert taken.isdisjoint(keys)
             assert min(keys) > 0
+
+
+def test_the_same_answer_after_another_items_passage(tiny_llama: LanguageModel) -> None:
+    """Of another subject, which does not give the answer; the text is what the template writes with that passage."""
+    passages = {"a": "Lima is it.", "b": "Lima, says b.", "c": "Oslo, says c.", "d": ""}
+    asked = [replace(ASKED, item_id=key, subject=key, context=(text,) * bool(text)) for key, text in passages.items()]
+    items, template = located(tiny_llama, asked), make_template("few-shot", tiny_llama.tokenizer)
+    setting = make_setting(("final",), lambda: Writer(tiny_llama.tokenizer, template))
+    texts = exchanged_sources(items, "context", setting)
+    assert sorted(texts) == [0, 1]  # the only other passage of c gives the answer; d has none to exchange
+    for index, text in texts.items():
+        (by_hand,) = located(tiny_llama, [replace(asked[index], context=asked[2].context)])
+        assert text == by_hand.sequence(("final",))
+    (clean,) = states(tiny_llama, items, [CLEAN])
+    given = LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 4096), items, setting, (0, 2), clean, Silent()
+    moved = [float(gap.abs().max()) > 1e-4 for gap in (run_exchanged(*given)[EXCHANGED, "context"] - clean).unbind(1)]
+    assert moved == [True, True, False, False]
 
 
 def test_runs_of_every_source_and_numbers_of_every_item(tiny_llama: LanguageModel) -> None:
