@@ -1,4 +1,4 @@
-"""Figures made of panels: forests, and lines over layers or heads.
+"""Figures made of panels: forests, and lines over layers, doses or heads.
 
 A panel is configured by data: which rows, which column runs down or along, how a series is drawn. A figure has a
 row of panels per dataset; layout, titles, shared axes, legend and small print are the same for all.
