@@ -52,16 +52,16 @@ def confidence_columns(
     prefix = before_answers(_prefix(items), sequences)
     work = planner.states("confidence", sequences, prefix, (CLEAN, *cuts))
     parts = run_states(executor, replace(work, answer_stats=True), progress).variants
-    clean, knockout, random = (_given(part.answers) for part in parts)
+    clean, knockout, random = (given(part.answers) for part in parts)
     return {
         "answer_tokens": np.array([len(item.answer.ids) for item in items], dtype=np.float64),
-        "log_prob_mean": _each(clean.log_prob, clean, np.mean),
-        "log_prob_min": _each(clean.log_prob, clean, np.min),
-        "log_prob_first": _each(clean.log_prob, clean, operator.itemgetter(0)),
-        "margin_first": _each(clean.margin, clean, operator.itemgetter(0)),
-        "entropy_mean": _each(clean.entropy, clean, np.mean),
+        "log_prob_mean": per_answer(clean.log_prob, clean, np.mean),
+        "log_prob_min": per_answer(clean.log_prob, clean, np.min),
+        "log_prob_first": per_answer(clean.log_prob, clean, operator.itemgetter(0)),
+        "margin_first": per_answer(clean.margin, clean, operator.itemgetter(0)),
+        "entropy_mean": per_answer(clean.entropy, clean, np.mean),
         **{
-            f"{name}_log_prob_{part}": _each(stats.log_prob, stats, how)
+            f"{name}_log_prob_{part}": per_answer(stats.log_prob, stats, how)
             for name, stats in ((KNOCKOUT, knockout), (RANDOM, random))
             for part, how in (("mean", np.mean), ("min", np.min))
         },
@@ -77,7 +77,9 @@ def _prefix(items: Sequence[Item]) -> tuple[int, ...]:
     return items[0].located.input_ids[: items[0].located.prefix_length]
 
 
-def _each(values: Float[ndarray, " answer_token"], answers: AnswerStats, how: Callable[[ndarray], float]) -> Column:
+def per_answer(
+    values: Float[ndarray, " answer_token"], answers: AnswerStats, how: Callable[[ndarray], float]
+) -> Column:
     """One number per item, from its answer's tokens."""
     parts = np.split(np.asarray(values, dtype=np.float64), np.cumsum(answers.lengths)[:-1])
     return np.array([how(part) for part in parts], dtype=np.float64)
@@ -250,7 +252,7 @@ def boosted_states(
     sequences = [item.sequence(setting.positions) for item in items]
     work = planner.states("strengthened attention", sequences, _prefix(items), variants, compiled=compiled)
     parts = run_states(executor, replace(work, keep=((place,),) * len(variants)), progress).variants
-    return {name: _given(part.states)[0] for name, part in zip(boosts, parts, strict=True)}
+    return {name: given(part.states)[0] for name, part in zip(boosts, parts, strict=True)}
 
 
 def question_boost(item: Item, edges: str, alpha: float) -> Cut:
@@ -277,7 +279,7 @@ def clean_states_at(
     """Clean states at one place, [layer, item, d_model], of the model or of random weights of its shape."""
     work = planner.states(title, [item.sequence(setting.positions) for item in items], _prefix(items))
     work = replace(work, keep=((place,),), random_weights=random_weights)
-    return _given(run_states(executor, work, progress).variants[0].states)[0]
+    return given(run_states(executor, work, progress).variants[0].states)[0]
 
 
 QUESTION_ONLY, ANSWER_ONLY = "question only", "answer only"
@@ -310,7 +312,7 @@ def rewritten_states(
     read = [replace(sequence, read_at=(sequence.read_at[position],)) for sequence in sequences]
     first = min(sequence.read_at[0] for sequence in read)
     work = planner.states(title, read, shared_tokens(tuple(prefix[:first]), read))
-    return _given(run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0].states)[0]
+    return given(run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0].states)[0]
 
 
 def donors_of(relations: Sequence[str | None]) -> str:
@@ -349,10 +351,10 @@ def random_weight_states(
     first = min(len(_prefix(items)), *(sequence.answer_start - 1 for sequence in sequences))
     work = planner.states("random weights", sequences, _prefix(items)[:first], variants)
     work = replace(work, keep=((place, before), (place,)), random_weights=True)
-    clean, cut = (_given(part.states) for part in run_states(executor, work, progress).variants)
+    clean, cut = (given(part.states) for part in run_states(executor, work, progress).variants)
     return clean[0], cut[0], clean[1]
 
 
-def _given(part: T | None) -> T:
+def given(part: T | None) -> T:
     assert part is not None, "a pass gives what it is asked for"
     return part

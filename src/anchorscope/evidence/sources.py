@@ -20,9 +20,9 @@ from torch import Tensor
 from anchorscope.answers.template import CONTEXT, THINKING
 from anchorscope.artefacts.schema import PART_SCHEMA
 from anchorscope.datasets.text import words
-from anchorscope.engine.capture import AnswerStats, AttentionMass
+from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.evidence.further_runs import rewritten_states
+from anchorscope.evidence.further_runs import given, per_answer, rewritten_states
 from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
 from anchorscope.evidence_parts.need import Share, Terms
 from anchorscope.evidence_parts.parts import (
@@ -34,6 +34,7 @@ from anchorscope.evidence_parts.parts import (
     terms_by_name,
 )
 from anchorscope.execute.executor import Executor
+from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import run_states
 from anchorscope.interventions.intervention import Setting
 from anchorscope.interventions.rewrites import Donors
@@ -82,6 +83,17 @@ def cut_random_span(item: Item, name: str, rng: np.random.Generator) -> Cut:
     return Cut(tuple(free[start : start + length]))
 
 
+def _cuts(items: Sequence[Item], name: str, how: str, seed: int) -> dict[int, Cut]:
+    """The cuts of a source, or of random spans in its place, by item; none where an item does not have it."""
+    having = {index: item for index, item in enumerate(items) if cut_source(item, name).changes}
+    if how == SOURCE:
+        return {index: cut_source(item, name) for index, item in having.items()}
+    return {
+        index: cut_random_span(item, name, stream(seed, f"{SPAN} {name}", item.item_id))
+        for index, item in having.items()
+    }
+
+
 @dataclass(frozen=True)
 class SourceRun:
     """The items with a source cut, or with a random span in its place."""
@@ -112,34 +124,20 @@ def run_sources(
     names = source_names(items)
     sequences = [item.sequence(setting.positions) for item in items]
     shared = before_answers(items[0].located.input_ids[: items[0].located.prefix_length], sequences)
-    having = {name: [index for index, item in enumerate(items) if cut_source(item, name).changes] for name in names}
-    cuts = {name: {index: cut_source(items[index], name) for index in having[name]} for name in names}
-    spans = {
-        name: {
-            index: cut_random_span(item, name, stream(setting.seed, f"{SPAN} {name}", item.item_id))
-            for index in having[name]
-            if (item := items[index])
-        }
-        for name in names
-    }
     runs: dict[tuple[str, str], SourceRun] = {}
     log_probs = np.zeros(len(items))
-    for how, chosen, prefix in ((SOURCE, cuts, shared), (SPAN, spans, shared[:1])):
-        variants = [CLEAN, *(Variant(chosen[name]) for name in names)]
+    for how, prefix in ((SOURCE, shared), (SPAN, shared[:1])):
+        variants = [CLEAN, *(Variant(_cuts(items, name, how, setting.seed)) for name in names)]
         work = planner.states(f"sources: {how}", sequences, prefix, variants, compiled=compiled)
         work = replace(work, keep=((), *(((place,),) * len(names))), probes=probes, answer_stats=True)
         first, *parts = run_states(executor, work, progress).variants
-        assert first.answers is not None, "a pass gives what it is asked for"
         if how == SOURCE:
-            log_probs = _mean_log_probs(first.answers)
+            log_probs = _mean_log_probs(first)
         for name, part in zip(names, parts, strict=True):
-            assert part.states is not None, "a pass gives what it is asked for"
-            assert part.logits is not None, "a pass gives what it is asked for"
-            assert part.answers is not None, "a pass gives what it is asked for"
             states, log_odds, cut_log_probs = clean.clone(), clean_log_odds.copy(), log_probs.copy()
-            states[:, part.items] = part.states[0].to(clean.dtype)
-            log_odds[:, part.items] = part.logits[:, 0, 0, 0].T
-            cut_log_probs[part.items] = _mean_log_probs(part.answers)
+            states[:, part.items] = given(part.states)[0].to(clean.dtype)
+            log_odds[:, part.items] = given(part.logits)[:, 0, 0, 0].T
+            cut_log_probs[part.items] = _mean_log_probs(part)
             runs[how, name] = SourceRun(states, log_odds, cut_log_probs)
     return runs, log_probs
 
@@ -193,9 +191,9 @@ def run_exchanged(
     return views
 
 
-def _mean_log_probs(answers: AnswerStats) -> Column:
-    parts = np.split(np.asarray(answers.log_prob, dtype=np.float64), np.cumsum(answers.lengths)[:-1])
-    return np.array([part.mean() for part in parts])
+def _mean_log_probs(part: VariantPart) -> Column:
+    answers = given(part.answers)
+    return per_answer(answers.log_prob, answers, np.mean)
 
 
 def context_used(with_source: Column, without: Column) -> Column:
@@ -210,10 +208,10 @@ def answers_use(executor: Executor, planner: Planner, items: Sequence[Item], nam
     if not having:
         return used
     sequences = [items[index].sequence(("final",)) for index in having]
-    cuts = Variant({place: cut_source(items[index], name) for place, index in enumerate(having)})
+    cuts = Variant({number: cut_source(items[index], name) for number, index in enumerate(having)})
     work = planner.states(f"without the {name}", sequences, (), (CLEAN, cuts))
     parts = run_states(executor, replace(work, answer_stats=True), progress).variants
-    clean, cut = (_mean_log_probs(part.answers) for part in parts if part.answers is not None)
+    clean, cut = (_mean_log_probs(part) for part in parts)
     used[having] = context_used(clean, cut)
     return used
 

@@ -117,7 +117,6 @@ class ExperimentInputs:
 
     @property
     def n(self) -> int:
-        """Number of used items."""
         return len(self.used)
 
     @cached_property
@@ -164,7 +163,6 @@ class ExperimentInputs:
         return self.corrected.sample()
 
     def rng(self, name: str) -> np.random.Generator:
-        """Random numbers of one experiment."""
         return stream(self.setting.seed, "experiment", self.dataset, name)
 
     def some_items(self) -> NDArray[np.int64]:

@@ -96,7 +96,6 @@ class PartialCut:
 
     @property
     def first(self) -> int:
-        """The first layer that is cut: a probe below it cannot see the cut."""
         return self.layers.start
 
 

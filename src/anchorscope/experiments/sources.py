@@ -173,7 +173,8 @@ EXPERIMENT = Experiment(
 
 
 def _needs_source(rows: pl.DataFrame) -> section.Said | None:
-    name = "thinking" if "context" not in (names := rows["variant"].to_list()) and "thinking" in names else "context"
+    names = rows["variant"].to_list()
+    name = "thinking" if "thinking" in names and "context" not in names else "context"
     gap = find(rows, measure="need", aspect="difference", variant=name)
     return section.number(gap, above(gap, 0.0), section.whole_percent, f"{name}, above a random span")
 
