@@ -90,25 +90,6 @@ def run(inputs: ExperimentInputs, planted: Planted, fewest: int = 100) -> Found:
         return EXPERIMENT.run(inputs)
 
 
-class Enough(Exception):
-    """Raised by a model that was only asked what it would be given."""
-
-
-def asked_for(inputs: ExperimentInputs) -> list[Item]:
-    """The items that would be run."""
-    given: list[Item] = []
-
-    def stop(_: ExperimentInputs, items: Sequence[Item], title: str, cuts: object) -> SuppliedStates:
-        given.extend(items)
-        raise Enough(title)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matched, "run_supplied", stop)
-        with pytest.raises(Enough):
-            EXPERIMENT.run(inputs)
-    return given
-
-
 @pytest.fixture(scope="module")
 def measured(inputs: ExperimentInputs) -> tuple[Found, list[Item]]:
     """What is found where the cut takes everything, and the items that were run."""
@@ -149,17 +130,6 @@ def test_too_few_answers_have_an_area_and_no_share(inputs: ExperimentInputs) -> 
     assert only(found, "auc", variant=MATCHED).estimate.value > 0.9
     assert not [row for row in found.statistics if row.quantity == "together"]
     assert any(line.startswith("parts of the evidence of matched answers") for line in found.missing)
-
-
-def test_every_asked_question_takes_part_and_each_item_keeps_its_exact_words(inputs: ExperimentInputs) -> None:
-    items = asked_for(inputs)
-    asked = {item.item_id.rpartition(":")[0] for item in items}
-    assert asked == {item.item_id for item in inputs.items}, "used or not"
-    tokenizer = inputs.setting.writer().tokenizer
-    for item in items[:8]:
-        words = tokenizer.decode([item.located.input_ids[index] for index in item.located.question_tokens])
-        assert "stone" in words
-        assert tokenizer.decode(item.located.input_ids).endswith(f"Answer: {item.question.model_answer}")
 
 
 # The pairs.

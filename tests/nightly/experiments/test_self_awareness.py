@@ -48,11 +48,6 @@ def test_a_planted_signal_is_found_at_every_reading(knowing: tuple[ExperimentInp
             assert row.p_value == (pytest.approx(1 / (1 + PERMUTATIONS)) if suffix else None)
 
 
-def test_without_a_signal_the_probe_does_as_well_as_with_permuted_pathways() -> None:
-    found = EXPERIMENT.run(make_inputs(n=240, truth_signal=3.0, seed=4))
-    assert only(found, "auc_below_within_truth").p_value > 0.05
-
-
 def test_p_values_of_pathways_that_mean_nothing_are_spread_out() -> None:
     p_values = []
     for seed in range(10):
