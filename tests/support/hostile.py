@@ -373,7 +373,7 @@ def _run_child(case: Case, command: Callable[[], object], notes: dict[str, Path]
         os.chdir(case.user)
         for handle, path in enumerate(("/dev/null", notes["out"], notes["err"])):
             os.dup2(os.open(path, os.O_RDWR), handle)
-        sys.stdout, sys.stderr = (open(handle, "w", encoding="utf-8", closefd=False) for handle in (1, 2))
+        sys.stdout, sys.stderr = (os.fdopen(handle, "w", closefd=False) for handle in (1, 2))
         tempfile.tempdir = None
         for name, variable in (("tmp", "TMPDIR"), ("cache", "ANCHORSCOPE_CACHE")):
             (case.folder / name).mkdir(exist_ok=True)

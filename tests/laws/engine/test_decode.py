@@ -146,12 +146,6 @@ def test_log_probabilities_are_those_of_transformers(tiny: LanguageModel) -> Non
     assert found.numpy() == pytest.approx(reference(tiny), abs=1e-4)
 
 
-def test_neither_batches_nor_the_prefix_nor_little_memory_change_them(tiny_llama: LanguageModel) -> None:
-    wanted = reference(tiny_llama)
-    alone = choice_log_probs(tiny_llama, PROMPTS, NO_PREFIX, [[3], [1, 4], [0, 2]], CHOICES)
-    assert alone.numpy() == pytest.approx(wanted, abs=1e-4)
-
-
 def test_a_pass_in_shards_gives_every_prompt_its_own_numbers(tiny_llama: LanguageModel) -> None:
     work, executor = plan_choices("some", PROMPTS, CHOICES, 30), ManyWorkers(tiny_llama)
     assert work.prefix == SHARED

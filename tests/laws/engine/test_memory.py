@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from anchorscope.engine.sequences import TokenSequence
-from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import run_decoding, run_states
+from anchorscope.execute.run_passes import run_states
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import plan_decoding
 from anchorscope.progress import Silent
 from engine_cases import ERRORS, SHARED, assert_same, run, shared_prefix, with_little_memory
 from made_items import planner_of
@@ -26,22 +24,6 @@ def test_states_are_the_same_with_little_memory(
     assert part.states is not None
     assert_same(part.states[0], run(tiny_llama, items, shared_prefix(tiny_llama))[:, 8, 2].transpose(0, 1))
     assert 0 < lowered[-1] < 100
-
-
-def test_answers_are_the_same_with_little_memory(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    work = plan_decoding("answers", [item.ids for item in items], (), 6, "line", 10_000)
-    small = with_little_memory(tiny_llama, 35, ERRORS["GPU"])
-    found, wanted = (
-        run_decoding(LocalExecutor(lambda lm=lm: lm), work, Silent())  # type: ignore[misc]
-        for lm in (small, tiny_llama)
-    )
-    assert [one.ids for one in found] == [one.ids for one in wanted]
-
-
-def test_an_item_that_does_not_fit_alone_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    small = with_little_memory(tiny_llama, 0, ERRORS["GPU"])
-    with pytest.raises(UserError, match="a single item of 31 tokens"):
-        run_states(LocalExecutor(lambda: small), planner_of(tiny_llama, 1000).states("clean", items, ()), Silent())
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
