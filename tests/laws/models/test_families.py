@@ -11,7 +11,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from anchorscope import plugins
-from anchorscope.engine.forward import compute_prefix
 from anchorscope.errors import UserError
 from anchorscope.models.families import FAMILIES, Family, OneSequence
 from anchorscope.models.language_model import LanguageModel
@@ -170,18 +169,6 @@ def test_a_model_without_one_of_its_parts_is_refused(tiny_llama: LanguageModel, 
     assert part in text
 
 
-@pytest.mark.parametrize("kernel", ["flex_attention", "eager", "sdpa"])
-def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, kernel: str) -> None:
-    model = copy.deepcopy(tiny_llama.model)
-    model.set_attn_implementation(kernel)
-    lm = wrap(model, tiny_llama.tokenizer)
-    compute_prefix(lm, (5, 6, 7))
-    assert model.config._attn_implementation == kernel
-    with pytest.raises(UserError, match="has embeddings for 260 tokens"):
-        compute_prefix(lm, (5, 10**6))  # no such token
-    assert model.config._attn_implementation == kernel
-
-
 def test_the_configuration_belongs_to_the_fingerprint(tiny_llama: LanguageModel) -> None:
     tiny = tiny_llama
     # The same weights with another rotary base or window are another model.
@@ -191,13 +178,3 @@ def test_the_configuration_belongs_to_the_fingerprint(tiny_llama: LanguageModel)
     model = copy.deepcopy(tiny.model)
     model.config._name_or_path = "somewhere else"
     assert wrap(model, tiny.tokenizer).fingerprint() == tiny.fingerprint()
-
-
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
-def test_precision_belongs_to_the_fingerprint(tiny_llama: LanguageModel) -> None:
-    model = copy.deepcopy(tiny_llama.model)
-    with torch.no_grad():
-        for tensor in model.parameters():
-            tensor.copy_(tensor.to(torch.bfloat16))  # values that both precisions hold
-    exact = wrap(model, tiny_llama.tokenizer).fingerprint()
-    assert wrap(model.to(torch.bfloat16), tiny_llama.tokenizer).fingerprint() != exact

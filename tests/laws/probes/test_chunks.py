@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.models.process_settings import true_float32
 from anchorscope.probes import logistic
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.logistic import Fit, TrainingSets, fit_layers
@@ -94,14 +93,3 @@ def test_a_mistake_in_a_chunk_is_not_swallowed() -> None:
     with pytest.raises(ZeroDivisionError):
         list(in_chunks(torch.zeros(3, 1, 1), ChunkPlan(1, 1, None), CPU, lambda *_: 1 // 0))
     assert torch.get_num_threads() == threads
-
-
-def test_products_have_all_bits_whatever_the_program_allows() -> None:
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("high")
-        with true_float32():
-            assert torch.get_float32_matmul_precision() == "highest"
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)
