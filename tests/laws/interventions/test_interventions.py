@@ -29,7 +29,7 @@ from anchorscope.interventions.intervention import Intervention
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import Missing, plan_experiment
-from anchorscope.spans.locate import ItemTokens, QuestionParts
+from anchorscope.spans.locate import QuestionParts
 from made_items import make_mass, make_setting
 
 MASS = make_mass("item")
@@ -148,22 +148,6 @@ def test_without_a_shared_prefix_there_is_no_template_to_cut() -> None:
     assert names == []
     assert missing.experiment == "template"
     assert "0 of 10 questions have template tokens" in missing.reason
-
-
-def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
-    located = ItemTokens(
-        input_ids=tuple(range(20)),
-        answer_start=15,
-        question_tokens=(8, 9),
-        answer_tokens=(16, 17),
-        positions=(18, 17, 15),
-        rule="rules",
-        parts=QuestionParts((8,), (9,), (8, 9)),
-        prefix_length=6,
-    )
-    item = replace(make_item(0, (1,), 2, 4), tokens=located)
-    wanted = TokenSequence(ids=tuple(range(20)), answer_start=15, read_at=(15, 18))
-    assert item.sequence(("answer_before", "final")) == wanted
 
 
 @pytest.fixture(scope="module")

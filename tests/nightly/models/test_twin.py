@@ -174,20 +174,6 @@ def test_weights_that_change_later_are_seen() -> None:
     assert lm.twin.lm_head.weight is model.lm_head.weight
 
 
-def test_a_twin_has_parts_and_settings_of_its_own() -> None:
-    model = tiny_model("gemma3_text")
-    twin = make_twin(model, ATTENTION)
-    theirs = {id(module) for module in model.modules()}
-    assert not theirs & {id(module) for module in twin.modules()}
-    assert len({id(module.config) for module in twin.modules() if hasattr(module, "config")}) == 1
-    assert twin.config is not model.config
-    assert (twin.config._attn_implementation, model.config._attn_implementation) == (ATTENTION, "sdpa")
-    assert [id(one) for one in twin.parameters()] == [id(one) for one in model.parameters()]
-    assert [id(one) for one in twin.buffers()] == [id(one) for one in model.buffers()]
-    twin.lm_head.register_forward_hook(lambda *given: None)
-    assert not model.lm_head._forward_hooks
-
-
 def test_hooks_of_accelerate_are_left_behind_or_turned_to_the_twin() -> None:
     class Counts(ModelHook):
         """Remembers which modules it was called for."""

@@ -13,8 +13,7 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.shares import why_silent
 from small_facts import FALSE_ENDS, SYLLABLES, TRUE_ENDS, quick_options
-from tiny_models import build_tiny
-from whole_runs import quick, small_model, watching
+from whole_runs import quick, save_small_model, watching
 
 N, ALONE = 320, 6
 """Items, and how many of them have a relation of their own: no donor, and no other sentence."""
@@ -46,10 +45,7 @@ def _rows() -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     folder = tmp_path_factory.mktemp("controls")
-    lm = build_tiny("llama")
-    for part in (lm.model, lm.tokenizer):
-        part.save_pretrained(folder / "tiny-llama")
-    small_model(folder / "tiny-llama")
+    save_small_model(folder / "tiny-llama")
     questions = folder / "atlas.jsonl"  # relations of this name have other sentences
     questions.write_text("".join(json.dumps(row) + "\n" for row in _rows()), encoding="utf-8")
     options = quick_options(questions, model=str(folder / "tiny-llama"), random_cuts=1, balance="none", directions=None)
