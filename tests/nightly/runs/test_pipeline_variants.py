@@ -37,7 +37,7 @@ def test_two_datasets_stand_in_one_run(recipe: Recipe, out: Path, questions: Pat
     quick(both, run)
     for name in (name for name in TABLES if not name.endswith("safetensors")):
         frame = table(run, name)
-        assert set(frame["dataset"]) == {"facts", "more"}
+        assert set(frame["dataset"]) == ({"facts", "more"} if table(out, name).height else set())
         assert_frame_equal(frame.filter(pl.col("dataset") == "facts"), table(out, name), check_exact=True)
     assert len(json.loads((run / "manifest.json").read_text())["counts"]) == 2
 
