@@ -86,15 +86,6 @@ def test_too_few_answers_have_no_parts_but_say_how_many_there_are(out: Path) -> 
     assert {"probe", "question only", "answer only"} <= set(tests.filter(pl.col("quantity") == "auc")["group"])
 
 
-def test_large_steps_are_dropped_at_the_end_and_the_others_kept(out: Path) -> None:
-    index = json.loads((out / "index.json").read_text())["steps"]
-    dropped = {name for name, one in index.items() if one["dropped"]}
-    large = {"clean-states", "before-answer", "answer-alone", "cut-states", "principal-states"}
-    assert dropped == {f"facts/{name}" for name in large}
-    folders = {path.name.rpartition("-")[0] for path in (out / "work" / "facts").iterdir()}
-    assert folders == {name.removeprefix("facts/") for name in index if "/" in name} - large
-
-
 def test_items_hold_every_question_that_was_asked_used_or_not(out: Path) -> None:
     items = table(out, "items.parquet")
     written = {row["id"]: row for row in rows() if row["id"] != "few-shot"}

@@ -1,7 +1,6 @@
 """What the engine's tests share: items with a common beginning, one pass over them, and the definition of a cut."""
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +12,6 @@ from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 
 SHARED = (256, 81, 12, 200, 33, 7)
 """The tokens that all items begin with."""
@@ -99,22 +97,3 @@ def loses(item: TokenSequence, cut: Cut, query: int, key: int) -> bool:
 def assert_same(found: Tensor, wanted: Tensor) -> None:
     """Equal up to the order of float32 sums."""
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-
-
-def with_little_memory(lm: LanguageModel, tokens: int, make_error: Callable[[], BaseException]) -> LanguageModel:
-    """The same model on a device that holds no more than so many tokens."""
-    small = wrap(copy.deepcopy(lm.model), lm.tokenizer)
-
-    def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
-        if given[0].numel() > tokens:
-            raise make_error()
-
-    small.embedding.register_forward_pre_hook(check)
-    return small
-
-
-ERRORS = {
-    "GPU": lambda: torch.OutOfMemoryError("CUDA out of memory."),
-    "host": lambda: MemoryError(),
-    "torch on the host": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
-}

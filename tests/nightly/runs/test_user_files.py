@@ -48,23 +48,6 @@ def one_line(result: Result) -> str:
     return last
 
 
-@pytest.mark.parametrize("fresh", [[], ["--fresh"]])
-@pytest.mark.parametrize("out", ["own", "."])
-@pytest.mark.parametrize("mistake", [[], ["--dataset", "atals"], ["--seed", "5"], ["--device", "tpu"]])
-def test_a_folder_of_the_users_own_that_looks_like_a_run_is_refused_and_kept(
-    fresh: list[str], out: str, mistake: list[str], small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = (small_run.finished / "recipe.toml").read_bytes()
-    own = tmp_path / "here" if out == "." else tmp_path / "own"
-    write(own, {"recipe.toml": recipe, "report.md": b"mine", **MINE})
-    before = files_of(own)
-    line = one_line(command("run", own / "recipe.toml", "--out", "." if out == "." else own, *fresh, *mistake))
-    assert line.startswith("error: ")
-    assert "holds other things" in line or mistake
-    assert files_of(own) == before
-    assert not (own / ".lock").exists()
-
-
 @pytest.mark.parametrize("name", ["", " ", "\t"])
 @pytest.mark.parametrize("words", [["run"], ["validate"], ["compare", "a", "b"]])
 def test_an_empty_name_of_a_folder_is_one_line_and_never_this_folder(name: str, words: list[str]) -> None:
