@@ -45,10 +45,12 @@ def check_every_kind(
         Variant({index: change(cut) for index, cut in enumerate(cuts)}, layers) for change, layers in KINDS.values()
     ]
     found = together(lm, items, variants, prefix, tokens)
+    clean = {item: reference(lm.model, items[item], Cut(()), seen) for item in (0, 2)}
     for number, variant in enumerate(variants):
         for item in (0, 2):
             wanted = reference(lm.model, items[item], variant.cut(item), seen, variant.layers)
             assert_same(found[number, item], wanted)
+            assert (wanted - clean[item]).abs().max() > 1e-3  # the cut is felt
 
 
 def test_captured_states_are_those_of_the_models_own_forward_pass(

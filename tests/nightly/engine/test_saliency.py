@@ -107,19 +107,6 @@ def test_layers_with_and_without_a_window_keep_apart(mixed_windows: LanguageMode
     assert found.of("shared")[:, :, 2:].max() == 0
 
 
-def test_what_is_summed_is_what_it_says(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    values = salient(tiny, items).values
-    for index, top in enumerate(TOPS):
-        assert (values[index, :, :, top + 1 :] == 0).all()  # nothing above can change the loss
-        read = top if SITES[index % 3] != "mlp" or tiny.family.parallel is None else top - 1
-        assert (values[index, :, -1, : read + 1] > 0).all()
-    assert (values[:, :, 2] == 0).all()  # the set without keys
-    assert (values[:, :, 0] + values[:, :, 1] <= values[:, :, -1] * (1 + 1e-5)).all()
-    wrong = values[:4, 0, -1] / np.maximum(values[:4, 1, -1], 1e-30)  # the probability of the wrong label
-    assert ((wrong >= 0) & (wrong < 1)).all()
-    assert all(np.ptp(one[one > 0]) < 1e-3 for one in wrong)  # the same at every edge of an item
-
-
 def test_neither_prefix_nor_batches_matter(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     wanted = salient(tiny, items).values
     for shared, tokens in ((False, 10_000), (False, 20), (True, 45)):
