@@ -29,13 +29,6 @@ def is_end(token: int, so_far: Sequence[int]) -> bool:
     return token in ENDS
 
 
-@pytest.fixture(scope="module")
-def prompts() -> list[tuple[int, ...]]:
-    generator = torch.Generator().manual_seed(5)
-    lengths = (1, 17, 4, 9, 23, 2)
-    return [(*SHARED, *torch.randint(0, 256, (length,), generator=generator).tolist()) for length in lengths]
-
-
 def generated(lm: LanguageModel, prompt: tuple[int, ...], room: int, ends: list[int]) -> tuple[tuple[int, ...], bool]:
     """Tokens before the end, and whether there was one, by transformers: one prompt at a time, no padding."""
     ids = torch.tensor([prompt])

@@ -51,8 +51,9 @@ def write_family(file: Path, family: str, kind: Kind, seed: int = 0) -> None:
     writer.add_embedding_length(WIDTH)
     writer.add_feed_forward_length(HIDDEN)
     writer.add_head_count(4)
-    writer.add_head_count_kv(2)
+    writer.add_head_count_kv(2 if family != "gpt2" else 4)
     writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_layer_norm_eps(1e-5)
     writer.add_vocab_size(VOCABULARY)
     if family == "qwen3moe":
         writer.add_expert_count(4)
@@ -75,11 +76,23 @@ def write_family(file: Path, family: str, kind: Kind, seed: int = 0) -> None:
 
     matrix("token_embd", VOCABULARY, WIDTH)
     vector("output_norm.weight", WIDTH)
+    if family == "gpt2":
+        matrix("position_embd", 64, WIDTH)
+        vector("output_norm.bias", WIDTH)
     for layer in range(LAYERS):
         block = f"blk.{layer}."
         vector(f"{block}attn_norm.weight", WIDTH)
         vector(f"{block}ffn_norm.weight", WIDTH)
         matrix(f"{block}attn_output", WIDTH, WIDTH)
+        if family == "gpt2":
+            matrix(f"{block}attn_qkv", 3 * WIDTH, WIDTH)
+            matrix(f"{block}ffn_up", HIDDEN, WIDTH)
+            matrix(f"{block}ffn_down", WIDTH, HIDDEN)
+            for name in ("attn_norm", "ffn_norm", "attn_output", "ffn_down"):
+                vector(f"{block}{name}.bias", WIDTH)
+            vector(f"{block}attn_qkv.bias", 3 * WIDTH)
+            vector(f"{block}ffn_up.bias", HIDDEN)
+            continue
         matrix(f"{block}attn_q", WIDTH, WIDTH)
         matrix(f"{block}attn_k", WIDTH // 2, WIDTH)
         matrix(f"{block}attn_v", WIDTH // 2, WIDTH)
@@ -120,6 +133,7 @@ def bits(file: Path, dtype: torch.dtype = torch.float32) -> tuple[dict[str, byte
         *(("llama", kind) for kind in (Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q8_0)),
         *(("llama", kind) for kind in (Kind.Q2_K, Kind.Q4_K, Kind.Q6_K, Kind.IQ4_XS, Kind.IQ2_XXS)),
         ("gemma2", Kind.Q8_0),
+        ("gpt2", Kind.Q8_0),
         ("qwen3moe", Kind.Q4_K),
     ],
 )
