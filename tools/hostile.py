@@ -1,9 +1,9 @@
-"""Hostile cases by the thousand: files, folders, models, options, damage; made from seeds, run and judged.
+"""Hostile cases by the thousand: files, folders, models, options; made from seeds, run and judged.
 
     python tools/hostile.py --cases 10000 --seed 1
     python tools/hostile.py --replay question-files 17
 
-The rules, the generators and the judge are in `tests/support/hostile/`. The last line sums up; the exit code is 1 if
+The rules, the generators and the judge are in `tests/support/hostile.py`. The last line sums up; the exit code is 1 if
 any case failed, and every failure comes with the command that repeats it.
 """
 
@@ -18,8 +18,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["POLARS_MAX_THREADS"] = "1"  # thread
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-from hostile.session import replay, run_many  # after the settings above
-from hostile.stage import build, import_everything
+from hostile import build_stage, replay, run_many  # after the settings above
 
 
 def main() -> int:
@@ -29,9 +28,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
     parser.add_argument("--replay", nargs=2, metavar=("GENERATOR", "SEED"), help="one case, with all that it printed")
     given = parser.parse_args()
-    import_everything()
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
-        stage, cases = build(Path(folder).resolve() / "stage"), Path(folder).resolve() / "cases"
+        stage, cases = build_stage(Path(folder).resolve() / "stage"), Path(folder).resolve() / "cases"
         cases.mkdir()
         gc.collect()
         gc.freeze()

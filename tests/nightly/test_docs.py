@@ -7,7 +7,6 @@ here is on a list, with the reason, and its names are checked: targets, extras, 
 
 import ast
 import importlib
-import json
 import re
 import runpy
 import sys
@@ -179,40 +178,25 @@ def check_python(words: list[str]) -> None:
             assert re.search(rf"[\"']({word}|{word[2:]})[\"']", text), f"{words[1]} does not know {word}"
 
 
-def check_elsewhere(words: list[str]) -> None:
-    """It reaches for another machine, tool or index: where what runs there is our command, it has the options."""
-    ours = [place for place, word in enumerate(words) if re.fullmatch(r"anchorscope(:\w+)?", word)]
-    arguments = words[ours[-1] + 1 :] if ours and words[1] != "build" else ["--help"]
-    if arguments != ["--help"]:
-        options_exist(arguments)
-
-
-def check_curl(words: list[str]) -> None:
-    """It asks a running service: the route is one of its own."""
-    described = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
-    address = next(word for word in words if word.startswith("http://127.0.0.1:8642"))
-    assert address.removeprefix("http://127.0.0.1:8642") in described["paths"], address
-
-
-OTHER_COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "make": check_make,
-    "pip": check_pip,
-    "python": check_python,
-    "curl": check_curl,
-    **dict.fromkeys(("docker", "uv", "uvx", "ssh", "ray", "srun", "kubectl", "export"), check_elsewhere),
-    **dict.fromkeys(("inspect", "lm_eval"), check_elsewhere),
-}
-"""What is not run, and how its words are checked instead; each says why."""
+CHECKED: dict[str, Callable[[list[str]], None]] = {"make": check_make, "pip": check_pip, "python": check_python}
+"""Commands that are not run, and how their words are checked instead."""
+ELSEWHERE = ("docker", "uv", "uvx", "ssh", "ray", "srun", "kubectl", "export", "curl", "inspect", "lm_eval")
+"""Commands of other machines and tools; options of ours behind them are checked."""
 
 
 def test_every_other_command_names_what_exists() -> None:
     for place, words in COMMANDS:
-        if ours(words) is None:
-            assert words[0] in OTHER_COMMANDS, f"{place}: {words[0]} is neither run nor on the list"
-            try:
-                OTHER_COMMANDS[words[0]](words)
-            except AssertionError as error:
-                raise AssertionError(f"{place}: {error}") from error
+        if ours(words) is not None:
+            continue
+        assert words[0] in (*CHECKED, *ELSEWHERE), f"{place}: {words[0]} is neither run nor on the list"
+        own = [at for at, word in enumerate(words) if re.fullmatch(r"anchorscope(:\w+)?", word)]
+        try:
+            if words[0] in CHECKED:
+                CHECKED[words[0]](words)
+            elif own and words[1] != "build" and words[own[-1] + 1 :] not in ([], ["--help"]):
+                options_exist(words[own[-1] + 1 :])
+        except AssertionError as error:
+            raise AssertionError(f"{place}: {error}") from error
 
 
 def test_our_bench_runs_without_the_command_line_libraries(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,25 +228,16 @@ def test_options_that_prose_names_exist() -> None:
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)
 def test_every_python_example_runs(block: Block, sandbox: Sandbox, bundles: None) -> None:
-    tree = ast.parse(block.text)
     if block.page in OTHERS_LIBRARIES:
-        for node in ast.walk(tree):
+        for node in ast.walk(ast.parse(block.text)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("anchorscope"):
-                import_or_skip_library(node)
+                path = ROOT / "src" / Path(*str(node.module).split(".")).with_suffix(".py")
+                body = ast.parse(path.read_text(encoding="utf-8")).body
+                defined = {one.name for one in body if isinstance(one, ast.ClassDef | ast.FunctionDef)}
+                assert {alias.name for alias in node.names} <= defined
         return
     text = block.text.replace("layer=17", "layer=1")  # the tiny model has two layers
     exec(compile(text, str(block), "exec"), names_of_the_docs(sandbox))
-
-
-def import_or_skip_library(node: ast.ImportFrom) -> None:
-    """An adapter's names are in its source; importing it needs the library that it adapts to."""
-    path = ROOT / "src" / Path(*(node.module or "").split(".")).with_suffix(".py")
-    defined = {
-        one.name
-        for one in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(one, ast.ClassDef | ast.FunctionDef)
-    }
-    assert {one.name for one in node.names} <= defined
 
 
 def names_of_the_docs(sandbox: Sandbox) -> dict[str, Any]:

@@ -174,22 +174,6 @@ def test_a_manifest_that_was_changed_is_told(copied: Path, change: dict[str, Any
         open_finished(copied)
 
 
-@pytest.mark.parametrize("name", ["items.parquet", "effects.parquet", "curve_samples.parquet", "recipe.toml"])
-def test_a_changed_file_is_told_by_name_with_the_way_out(copied: Path, name: str) -> None:
-    (copied / name).write_bytes((copied / name).read_bytes()[:100])
-    with pytest.raises(UserError, match=rf"is damaged: {name} is not what was written .*anchorscope run"):
-        open_finished(copied)
-    (copied / name).unlink()
-    with pytest.raises(UserError, match=rf"is damaged: {name} is missing"):
-        open_finished(copied)
-
-
-def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text(json.dumps({"command": "something else"}))
-    with pytest.raises(UserError, match="not a finished run"):
-        open_finished(tmp_path)
-
-
 def test_a_folder_that_no_table_can_be_read_from_is_refused() -> None:
     with pytest.raises(UserError, match="is no UTF-8"):
         open_finished(Path("caf\udce9"))

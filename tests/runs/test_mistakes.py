@@ -21,16 +21,12 @@ from anchorscope.prepare import ask
 from anchorscope.recipe import make_recipe
 from anchorscope.steps.formats import records
 from small_facts import quick_options, rows, write_questions
+from whole_runs import files_of
 
 
 @pytest.fixture(scope="module")
 def model(save_tiny: Callable[[str], Path]) -> Path:
     return save_tiny("llama")
-
-
-def below(path: Path) -> dict[str, bytes]:
-    """Every file under a folder, with its content."""
-    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -42,12 +38,12 @@ def test_starting_over_with_a_mistake_keeps_the_run_that_is_there(
     with open_run(tmp_path / "run") as folder:
         folder.write_recipe('model = "smollm2-135m"\n')
         StepResult(folder, "facts/answers", (), MadeFrom(), records(list[int]), lambda: [1]).value  # noqa: B018
-    before = below(tmp_path / "run")
+    before = files_of(tmp_path / "run")
     options = quick_options(write_questions(tmp_path / "facts.jsonl"), model=str(model)) | change
     with pytest.raises(UserError):
         run_recipe(make_recipe(options), tmp_path / "run", fresh=True)
-    assert below(tmp_path / "run") == before
-    assert len(before) == 3 + 1  # index, recipe, lock, and one step
+    assert files_of(tmp_path / "run") == before
+    assert len(before) == 2 + 1  # index, recipe, and one step
 
 
 def test_a_cut_that_the_probe_cannot_feel_is_refused() -> None:

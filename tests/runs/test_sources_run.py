@@ -13,9 +13,8 @@ from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
 from small_facts import SYLLABLES, quick_options, write_questions
-from tiny_models import build_tiny
 from unprinted import unprinted
-from whole_runs import quick, small_model
+from whole_runs import quick, save_small_model
 
 N = 320
 
@@ -50,10 +49,7 @@ def rows() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sources")
-    lm = build_tiny("llama")
-    for part in (lm.model, lm.tokenizer):
-        part.save_pretrained(path / "tiny-llama")
-    small_model(path / "tiny-llama")
+    save_small_model(path / "tiny-llama")
     write_questions(path / "facts.jsonl", rows())
     return path
 

@@ -10,7 +10,6 @@ import importlib
 import json
 import shutil
 import webbrowser
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,9 @@ from typer.testing import CliRunner
 from anchorscope import pipeline, preview
 from anchorscope.cli.main import app
 from anchorscope.recipe import Recipe, make_recipe
+from eval_logs import log, sample
 from repo import ROOT
+from sample_files import HARNESS, json_lines
 from small_facts import liven, rows, write_questions
 
 SIZES: dict[str, Any] = {
@@ -203,40 +204,14 @@ def make_sandbox(folder: Path, model: Path) -> Sandbox:
     (folder / "questions.csv").write_text("\n".join(["question,model_answer", *lines]), encoding="utf-8")
     rest = [f'"{row["question"]}",x,{row["model_answer"]},{json.dumps(row["truthful"])}' for row in small_rows()[:60]]
     (folder / "supplied.csv").write_text("\n".join(["question,answers,model_answer,truthful", *rest]), encoding="utf-8")
-    _write_logs(folder)
+    (folder / "logs").mkdir()  # of inspect_ai, and of lm-evaluation-harness
+    samples = [
+        sample(number, row["question"], row["answers"], row["model_answer"], scores={"match": {"value": "C"}})
+        for number, row in enumerate(small_rows()[:6], start=1)
+    ]
+    (folder / "logs" / "triviaqa.eval").write_bytes(log(samples))
+    (folder / "samples_triviaqa.jsonl").write_bytes(json_lines(HARNESS))
     return box
-
-
-def _write_logs(folder: Path) -> None:
-    """What other tools have logged: a log of inspect_ai, samples of lm-evaluation-harness."""
-    (folder / "logs").mkdir()
-    samples = []
-    with zipfile.ZipFile(folder / "logs" / "triviaqa.eval", "w", zipfile.ZIP_DEFLATED) as log:
-        log.writestr("_journal/start.json", "{}")
-        for number, row in enumerate(small_rows()[:6], start=1):
-            message = {"role": "assistant", "content": row["model_answer"]}
-            sample = {
-                "id": number,
-                "epoch": 1,
-                "input": row["question"],
-                "target": row["answers"],
-                "output": {"model": "hf/tiny", "choices": [{"message": message}]},
-                "scores": {"match": {"value": "C" if row["truthful"] else "I"}},
-            }
-            log.writestr(f"samples/{number}_epoch_1.json", json.dumps(sample))
-            samples.append(
-                {
-                    "doc_id": number,
-                    "doc": {"question": row["question"]},
-                    "target": str(row["answers"]),
-                    "resps": [[row["model_answer"]]],
-                    "filtered_resps": [row["model_answer"]],
-                    "filter": "none",
-                    "exact_match": float(row["truthful"]),
-                }
-            )
-    lines = "".join(f"{json.dumps(sample)}\n" for sample in samples)
-    (folder / "samples_triviaqa.jsonl").write_text(lines, encoding="utf-8")
 
 
 def _livened(folder: Path) -> Path:

@@ -1,8 +1,6 @@
 """What the engine's tests share: items with a common beginning, one pass over them, and the definition of a cut."""
 
-import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,7 +12,6 @@ from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 
 SHARED = (256, 81, 12, 200, 33, 7)
 """The tokens that all items begin with."""
@@ -100,49 +97,3 @@ def loses(item: TokenSequence, cut: Cut, query: int, key: int) -> bool:
 def assert_same(found: Tensor, wanted: Tensor) -> None:
     """Equal up to the order of float32 sums."""
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-
-
-@dataclass(frozen=True)
-class CleanPass:
-    """What a clean pass over all items gives."""
-
-    states: Tensor
-    """[position, site, layer, item, d_model]."""
-    log_probs: tuple[tuple[float, ...], ...]
-    """Of each item: the log-probability of every token of its answer."""
-
-
-def clean_states(
-    lm: LanguageModel, items: Sequence[TokenSequence], prefix: Prefix = NO_PREFIX, tokens: int = 10_000
-) -> CleanPass:
-    """States and log-probabilities of the clean run; the last token before an answer is run here, not shared."""
-    first = min(item.answer_start for item in items) - 1
-    prefix = compute_prefix(lm, prefix.ids[: max(0, first)])
-    log_probs: dict[int, Tensor] = {}
-
-    def receive(variant: int, batch: list[int], scores: Tensor, lengths: list[int]) -> None:
-        log_probs.update(zip(batch, scores[0].split(lengths), strict=True))
-
-    states, _ = captured(lm, items, prefix, tokens=tokens, answers_of=[0], receive_answers=receive)
-    every = range(len(items))
-    scores = tuple(tuple(log_probs[index].tolist()) for index in every)
-    return CleanPass(torch.stack([states[0, index] for index in every], dim=3), scores)
-
-
-def with_little_memory(lm: LanguageModel, tokens: int, make_error: Callable[[], BaseException]) -> LanguageModel:
-    """The same model on a device that holds no more than so many tokens."""
-    small = wrap(copy.deepcopy(lm.model), lm.tokenizer)
-
-    def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
-        if given[0].numel() > tokens:
-            raise make_error()
-
-    small.embedding.register_forward_pre_hook(check)
-    return small
-
-
-ERRORS = {
-    "GPU": lambda: torch.OutOfMemoryError("CUDA out of memory."),
-    "host": lambda: MemoryError(),
-    "torch on the host": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
-}

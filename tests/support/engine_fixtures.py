@@ -7,12 +7,20 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from engine_cases import make_items
+from engine_cases import SHARED, make_items
 
 
 @pytest.fixture(scope="session")
 def items() -> list[TokenSequence]:
     return make_items()
+
+
+@pytest.fixture(scope="session")
+def prompts() -> list[tuple[int, ...]]:
+    """Prompts of different lengths with a common beginning."""
+    generator = torch.Generator().manual_seed(5)
+    lengths = (1, 17, 4, 9, 23, 2)
+    return [(*SHARED, *torch.randint(0, 256, (length,), generator=generator).tolist()) for length in lengths]
 
 
 def _two_kinds_of_layers(window: int) -> Qwen2ForCausalLM:

@@ -1,4 +1,4 @@
-"""Golden files: what commands wrote, as short readable texts, compared value by value with what they write now.
+"""Golden files: what commands wrote, as short readable texts, compared line by line with what they write now.
 
 A piece (`golden_runs.PIECES`) is a folder in `tests/golden`. A table of few rows is stored whole; of a longer one the
 files `NAME.columns.csv` (a summary of every column) and `NAME.rows.csv` (some rows) are. Names, words and whole numbers
@@ -13,9 +13,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -228,135 +229,61 @@ def _without_folders(text: str) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One place where the new text differs from the stored one."""
+    """One line that differs from the stored one."""
 
     file: str
-    place: str
+    line: int
     old: str
     new: str
-    size: float = math.inf
-    """Relative, of a number; infinite for all else."""
 
     def __str__(self) -> str:
-        """One line; of long texts the part that differs."""
-        relative = f" ({self.size:.1g} of it)" if math.isfinite(self.size) else ""
+        """In one line; of long lines the part that differs."""
         differs = next((at for at, (one, two) in enumerate(zip(self.old, self.new, strict=False)) if one != two), 0)
-        start = max(differs - 30, 0) if max(len(self.old), len(self.new)) > 80 else 0
-        old, new = (f"{'…' * bool(start)}{text[start:][:80]}" for text in (self.old, self.new))
-        return f"  {self.place}: {old} → {new}{relative}"
+        start = max(differs - 40, 0) if max(len(self.old), len(self.new)) > 100 else 0
+        old, new = (f"{'…' * bool(start)}{text[start:][:100]}" for text in (self.old, self.new))
+        return f"  line {self.line}: {old} → {new}"
 
 
 def compare_texts(old: Mapping[str, str], new: Mapping[str, str], exact: bool = False) -> list[Change]:
-    """Where the texts of a piece differ; floats by more than the tolerances, or at all where `exact`."""
-    found = []
+    """Where the texts of a piece differ; numbers by more than the tolerances, or at all where `exact`."""
+    changes = []
     for name in sorted({*old, *new}):
         if name not in old or name not in new:
-            found.append(Change(name, "file", *(("there", "missing") if name in old else ("missing", "there"))))
-        elif old[name] != new[name]:
-            same = _same_exactly if exact else _same_within_tolerance
-            places = {".csv": _table_changes, ".json": _json_changes}.get(Path(name).suffix, _line_changes)
-            found += [Change(name, *change) for change in places(old[name], new[name], same)]
-    return found
+            changes.append(Change(name, 0, *(("there", "missing") if name in old else ("missing", "there"))))
+            continue
+        absolute = WAVE if ".columns." in name or ".safetensors." in name else ABSOLUTE
+        lines = zip_longest(old[name].splitlines(), new[name].splitlines(), fillvalue="(no line)")
+        changes += [
+            Change(name, number, *pair)
+            for number, pair in enumerate(lines, 1)
+            if pair[0] != pair[1] and (exact or not _same_within_tolerance(*pair, absolute))
+        ]
+    return changes
 
 
 def report_changes(changes: list[Change], piece: str) -> str:
     """The changes in words, at most some lines per file."""
     lines = []
-    for name in dict.fromkeys(one.file for one in changes):
-        own = [one for one in changes if one.file == name]
-        sizes = [one.size for one in own if math.isfinite(one.size)]
-        largest = f", largest change of a number {max(sizes):.1g} of it" if sizes else ""
-        lines.append(f"{piece}/{name}: {len(own)} changes{largest}")
-        lines += [str(one) for one in own[: SHOWN_DIFFERENCES - 2]]
-        lines += [f"  … and {len(own) - SHOWN_DIFFERENCES + 2} more"] * (len(own) > SHOWN_DIFFERENCES - 2)
+    for name in dict.fromkeys(change.file for change in changes):
+        own = [change for change in changes if change.file == name]
+        lines += [f"{piece}/{name}: {len(own)} lines differ", *map(str, own[:SHOWN_DIFFERENCES])]
     return "\n".join(lines)
-
-
-Same = Callable[[Any, Any, float], bool]
-Places = Iterator[tuple[str, str, str, float]]
-
-
-def _table_changes(old: str, new: str, same: Same) -> Places:
-    """Header, number of rows, then every cell; a row is named by its first cell."""
-    rows = [list(csv.reader(io.StringIO(text))) for text in (old, new)]
-    headers = [one[0] if one else [] for one in rows]
-    if headers[0] != headers[1]:
-        yield "columns", ", ".join(headers[0]), ", ".join(headers[1]), math.inf
-        return
-    if len(rows[0]) != len(rows[1]):
-        yield "rows", str(len(rows[0]) - 1), str(len(rows[1]) - 1), math.inf
-    for number, (before, after) in enumerate(zip(rows[0][1:], rows[1][1:], strict=False), 1):
-        for column, one, two in zip(headers[0], before, after, strict=True):
-            values = [_as_float(text) for text in (one, two)]
-            pair = (one, two) if None in values else values
-            if not same(*pair, WAVE if column == "wave" else ABSOLUTE):
-                yield f"row {number} ({before[0]}), {column}", one, two, _relative(*pair)
-
-
-def _json_changes(old: str, new: str, same: Same) -> Places:
-    yield from _value_changes(json.loads(old), json.loads(new), same, "")
-
-
-def _value_changes(old: Any, new: Any, same: Same, place: str) -> Places:
-    if isinstance(old, dict) and isinstance(new, dict):
-        if list(old) != list(new):
-            yield f"names in {place or 'the object'}", ", ".join(old), ", ".join(new), math.inf
-        for name in (name for name in old if name in new):
-            yield from _value_changes(old[name], new[name], same, f"{place}.{name}" if place else name)
-    elif isinstance(old, list) and isinstance(new, list):
-        if len(old) != len(new):
-            yield f"length of {place}", str(len(old)), str(len(new)), math.inf
-        for number, (one, two) in enumerate(zip(old, new, strict=False)):
-            name = one.get("id") or one.get("item_id") or number if isinstance(one, dict) else number
-            yield from _value_changes(one, two, same, f"{place}[{name}]")
-    elif not same(old, new, ABSOLUTE):
-        yield place, json.dumps(old, ensure_ascii=False), json.dumps(new, ensure_ascii=False), _relative(old, new)
-
-
-def _line_changes(old: str, new: str, same: Same) -> Places:
-    before, after = old.splitlines(), new.splitlines()
-    if len(before) != len(after):
-        yield "lines", str(len(before)), str(len(after)), math.inf
-    for number, (one, two) in enumerate(zip(before, after, strict=False), 1):
-        if not same(one, two, ABSOLUTE):
-            yield f"line {number}", one, two, math.inf
-
-
-def _as_float(text: str) -> float | None:
-    """The float that a cell holds; whole numbers are compared as words."""
-    if not re.fullmatch(r"-?(\d+\.\d*(e[+-]\d+)?|\d+e[+-]\d+|inf)|nan", text):
-        return None
-    return float(text)
-
-
-def _same_exactly(old: Any, new: Any, _: float = 0) -> bool:
-    return type(old) is type(new) and (old == new or (old != old and new != new))
-
-
-def _same_within_tolerance(old: Any, new: Any, absolute: float = ABSOLUTE) -> bool:
-    """The rule for other machines: floats within the tolerances, and in sentences numbers within their last digit."""
-    if isinstance(old, float) and isinstance(new, float):
-        return math.isclose(old, new, rel_tol=RELATIVE, abs_tol=absolute) or (old != old and new != new)
-    if isinstance(old, str) and isinstance(new, str):
-        return old == new or _same_sentence(old, new)
-    return _same_exactly(old, new)
 
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?e[+-]\d+|-?\d+\.\d+")
 
 
-def _same_sentence(old: str, new: str) -> bool:
-    """Whether two texts differ only in numbers with a point, and these in the last digit or within the tolerances."""
+def _same_within_tolerance(old: str, new: str, absolute: float) -> bool:
+    """The rule for other machines: two lines differ only in numbers with a point, and these within the tolerances.
+
+    A number inside a sentence may also differ in its last digit; one that is a whole cell or value may not.
+    """
     if _NUMBER.split(old) != _NUMBER.split(new):
         return False
-    for one, two in zip(_NUMBER.findall(old), _NUMBER.findall(new), strict=True):
-        digits = 0 if "e" in one else 1.01 * 10.0 ** -len(one.partition(".")[2])
-        if abs(float(one) - float(two)) > digits and not _same_within_tolerance(float(one), float(two)):
+    for one, two in zip(_NUMBER.finditer(old), _NUMBER.finditer(new), strict=True):
+        before, after = old[: one.start()], old[one.end() :]
+        in_sentence = not (re.search(r"(^|,|: |\[|, )$", before) and re.match(r"$|,|\]|\}", after))
+        digit = 1.01 * 10.0 ** -len(one[0].partition(".")[2]) if in_sentence and "e" not in one[0] else 0.0
+        if not math.isclose(float(one[0]), float(two[0]), rel_tol=RELATIVE, abs_tol=max(absolute, digit)):
             return False
     return True
-
-
-def _relative(old: Any, new: Any) -> float:
-    if not isinstance(old, float) or not isinstance(new, float):
-        return math.inf
-    return abs(new - old) / max(abs(old), abs(new), 1e-12)

@@ -113,6 +113,8 @@ def reference_mask(item: TokenSequence, cut: Cut, window: int | None) -> Tensor:
 
 def reference(model: Any, item: TokenSequence, cut: Cut, seen: list[int | None], layers: range = range(4)) -> Tensor:
     """States at the wanted positions by eager attention with the masks written out, cut in some layers."""
+    if cut.how == "zero":
+        return zeroed_reference(model, item, cut, layers)
     masks = [reference_mask(item, cut if layer in layers else Cut(()), window) for layer, window in enumerate(seen)]
     return watch(eager(model), item.ids, masks)[list(item.read_at)]
 

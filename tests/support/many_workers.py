@@ -60,15 +60,17 @@ class ManyWorkers(Executor):
         return part
 
 
-def with_little_memory(lm: LanguageModel, tokens: int) -> tuple[LanguageModel, list[int]]:
-    """The same model on a device that holds no more than so many tokens; how many each batch had."""
+def with_little_memory(
+    lm: LanguageModel, tokens: int, make_error: Callable[[], BaseException] = torch.OutOfMemoryError
+) -> tuple[LanguageModel, list[int]]:
+    """The same model on a device that holds no more tokens than these, and how many each batch had."""
     small: LanguageModel = wrap(copy.deepcopy(lm.model), lm.tokenizer)
     seen: list[int] = []
 
     def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
         seen.append(given[0].numel())
         if given[0].numel() > tokens:
-            raise torch.OutOfMemoryError
+            raise make_error()
 
     small.embedding.register_forward_pre_hook(check)
     return small, seen

@@ -10,9 +10,8 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from run_cache import cached_run
 from small_facts import quick_options, write_questions
-from tiny_models import build_tiny
 from unprinted import unprinted
-from whole_runs import small_model
+from whole_runs import save_small_model
 
 
 def _recipe(folder: Path) -> Recipe:
@@ -20,10 +19,7 @@ def _recipe(folder: Path) -> Recipe:
 
 
 def _make(folder: Path) -> None:
-    lm = build_tiny("llama")
-    for part in (lm.model, lm.tokenizer):
-        part.save_pretrained(folder / "tiny-llama")
-    small_model(folder / "tiny-llama")
+    save_small_model(folder / "tiny-llama")
     write_questions(folder / "facts.jsonl")
     with unprinted("delta_p"):
         run_recipe(_recipe(folder), folder / "run")

@@ -8,8 +8,7 @@ import pytest
 from anchorscope.recipe import Recipe, make_recipe
 from run_cache import cached_run
 from small_facts import quick_options, write_questions
-from tiny_models import build_tiny
-from whole_runs import SmallRun, Stop, quick, small_model, stopping, tables_of
+from whole_runs import SmallRun, Stop, quick, save_small_model, stopping, tables_of
 
 
 def _recipe(folder: Path) -> Recipe:
@@ -18,10 +17,7 @@ def _recipe(folder: Path) -> Recipe:
 
 
 def _make(folder: Path) -> None:
-    lm = build_tiny("llama")
-    for part in (lm.model, lm.tokenizer):
-        part.save_pretrained(folder / "tiny-llama")
-    small_model(folder / "tiny-llama")
+    save_small_model(folder / "tiny-llama")
     write_questions(folder / "facts.jsonl")
     with stopping("facts/tables", "write"), pytest.raises(Stop):
         quick(_recipe(folder), folder / "run")

@@ -67,8 +67,7 @@ it, which asks a family only for what is listed here, and between them the five 
 their own width (Gemma 2); a learned embedding of positions, no rotary one, ungrouped heads (GPT-2); both parts of a
 block reading the same stream (GPT-NeoX); two rotary embeddings by the kind of layer, and norms only after a part
 (OLMo 3); experts that divide the tokens of a batch among them (Qwen 3 MoE). Heads that share keys, sliding windows, and
-layers that slide in turn with layers that do not are in several. `models/test_representatives.py` compares this with
-the table of families.
+layers that slide in turn with layers that do not are in several.
 
 Laws about a family itself (the same numbers as transformers', the proof at loading, decoding) are marked `every_family`
 and run over all of `TINY`."""

@@ -14,6 +14,7 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe
 from noting import Notes
 from small_facts import liven
+from tiny_models import build_tiny
 
 N_LAYERS = 2
 """Blocks of the model of whole runs: steps, files and tables are those of a model with more of them."""
@@ -46,6 +47,14 @@ def small_model(folder: Path) -> Path:
     model.config.num_hidden_layers = N_LAYERS
     model.save_pretrained(folder)
     return folder
+
+
+def save_small_model(folder: Path) -> Path:
+    """A tiny Llama with its tokenizer, on disk, made to attend more sharply."""
+    lm = build_tiny("llama")
+    for part in (lm.model, lm.tokenizer):
+        part.save_pretrained(folder)
+    return small_model(folder)
 
 
 def quick(recipe: Recipe, out: Path, **options: Any) -> list[str]:

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.errors import UserError
-from anchorscope.recipe import make_recipe, named_folder, read_recipe, to_toml
-from recipe_choices import CHOICES
+from anchorscope.options import option_of
+from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe, to_toml
 
+CHOICES = {
+    name: option_of(field).choices
+    for name, field in Recipe.model_fields.items()
+    if option_of(field).choices and field.annotation is str
+}
+"""Options that take one of a few words."""
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 SPECS = ["atlas", "popqa=a.jsonl", "triviaqa=~/x/y.csv", "hotpotqa=h.tsv", "nq=n q.jsonl", "file:my/own é.csv"]
 OPTIONS = st.fixed_dictionaries(

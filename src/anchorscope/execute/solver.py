@@ -75,12 +75,11 @@ class Solver:
         n_columns: int,
         arguments: tuple[Any, ...],
         device: torch.device,
-        memory: int | None,
         progress: Progress,
     ) -> list[T]:
         """The chunks that one process would solve, in blocks: what is solved together decides the last bits."""
         assert self.executor is not None, "this process solves all chunks as one block"
-        shape = tuple(problems.shape), n_columns, memory, problems.element_size()
+        shape = tuple(problems.shape), n_columns, problems.element_size()
         at_once = self(_plan_chunks, *shape, title=title)
         n_chunks = -(-len(problems) // at_once.problems)
         size = at_once.problems * -(-n_chunks // (2 * self.executor.n_workers))
@@ -89,7 +88,7 @@ class Solver:
 
 
 def _plan_chunks(
-    shape: tuple[int, int, int], n_columns: int, memory: int | None, itemsize: int, device: str, progress: Progress
+    shape: tuple[int, int, int], n_columns: int, itemsize: int, device: str, progress: Progress
 ) -> ChunkPlan:
     """Asked of a worker: it knows how much memory its device has."""
-    return plan_chunks(shape, n_columns, torch.device(device), memory, itemsize)
+    return plan_chunks(shape, n_columns, torch.device(device), None, itemsize)

@@ -124,7 +124,6 @@ class Solve(Protocol):
         n_columns: int,
         arguments: tuple[Any, ...],
         device: torch.device,
-        memory: int | None,
         progress: Progress,
     ) -> list[Result]:
         """What `function(problems, plan, *arguments, device=…, progress=…)` gives for blocks of chunks, in order."""
@@ -137,12 +136,11 @@ def solve_here(
     n_columns: int,
     arguments: tuple[Any, ...],
     device: torch.device,
-    memory: int | None,
     progress: Progress,
 ) -> list[Result]:
     """All chunks as one block, in this process."""
     n_problems, n_items, width = problems.shape
-    plan = plan_chunks((n_problems, n_items, width), n_columns, device, memory, problems.element_size())
+    plan = plan_chunks((n_problems, n_items, width), n_columns, device, None, problems.element_size())
     return [function(problems, plan, *arguments, device=device, progress=progress)]
 
 

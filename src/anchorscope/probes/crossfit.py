@@ -114,19 +114,18 @@ def fit_probes(
     names: Sequence[str],
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
-    memory: int | None = None,
     solve: Solve = solve_here,
 ) -> list[ProbeSet]:
     """All probes on the states, one set per site and position; `names` tell these apart in warnings.
 
-    States may be in host memory and in any precision. `memory` limits one chunk on the device, in bytes.
+    States may be in host memory and in any precision.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
     shape = splits.training.shape[:2]
     training, inner = (part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner))
     searched, notes = grid_search(
-        states, splits.labels, training, inner, torch.device(device), progress, title, memory, solve=solve
+        states, splits.labels, training, inner, torch.device(device), progress, title, solve=solve
     )
     training_sets = [f"probe {probe} fold {fold}" for probe in splits.probes for fold in range(shape[1])]
     sets = []
@@ -197,7 +196,6 @@ def fit_final_probes(
     order: Priorities,
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
-    memory: int | None = None,
     solve: Solve = solve_here,
 ) -> list[FinalProbe]:
     """One probe per place and layer that learns from all items.
@@ -208,7 +206,7 @@ def fit_final_probes(
     inner = final_inner_folds(strata, groups, order)[None]
     everyone = np.ones_like(inner, dtype=bool)
     searched, notes = grid_search(
-        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", memory, solve=solve
+        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", solve=solve
     )
     return [
         FinalProbe(

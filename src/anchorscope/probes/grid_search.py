@@ -115,7 +115,6 @@ def grid_search(
     device: torch.device,
     progress: Progress | None = None,
     title: str = "probes",
-    memory: int | None = None,
     rescale: bool = True,
     solve: Solve = solve_here,
 ) -> tuple[list[Searched], tuple[str, ...]]:
@@ -129,7 +128,7 @@ def grid_search(
     listener.start(title, n_places * n_layers)
     n_columns = len(training) * INNER_FOLDS * len(STRENGTHS)
     arguments = (labels, training, inner, rescale)
-    parts = solve(search_chunks, states.flatten(0, 1), n_columns, arguments, device, memory, listener)
+    parts = solve(search_chunks, states.flatten(0, 1), n_columns, arguments, device, listener)
     listener.finish()
     found = [searched for searched, _ in parts]
     whole = [torch.cat(fields).unflatten(0, (n_places, n_layers)) for fields in zip(*found, strict=True)]

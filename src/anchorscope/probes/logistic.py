@@ -283,16 +283,13 @@ class Fit:
 
 
 def fit_layers(
-    states: Shaped[Tensor, "problem item d_model"],
-    sets: TrainingSets,
-    device: str | torch.device = "cpu",
-    memory: int | None = None,
+    states: Shaped[Tensor, "problem item d_model"], sets: TrainingSets, device: str | torch.device = "cpu"
 ) -> Fit:
     """Fits every column on the states of every problem; the result is in host memory."""
     device = torch.device(device)
     sets = sets.to(device)
     n_problems, n_items, width = states.shape
-    plan = plan_chunks((n_problems, n_items, width), len(sets.members), device, memory, states.element_size())
+    plan = plan_chunks((n_problems, n_items, width), len(sets.members), device, None, states.element_size())
 
     @torch.no_grad()
     def fit(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:

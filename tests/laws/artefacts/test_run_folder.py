@@ -22,15 +22,10 @@ from anchorscope.errors import UserError
 from anchorscope.files import LOCK, canonical_hash, folder_beside
 from anchorscope.steps.formats import records
 from noting import Notes
+from whole_runs import files_of
 
 NUMBERS = records(list[int])
 OURS = {"index.json", ".lock"}
-
-
-def below(path: Path) -> dict[str, bytes]:
-    """Every file under a folder, with its content, but for the lock."""
-    files = {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
-    return {name: content for name, content in files.items() if name != ".lock"}
 
 
 def make(folder: RunFolder, name: str = "facts/answers", value: Any = (1,), large: bool = False) -> Any:
@@ -60,10 +55,10 @@ def finish(path: Path, files: dict[str, str] | None = None, key: str = "key") ->
 
 def refused(path: Path, match: str) -> str:
     """The one line with which a folder is refused; nothing in it is touched."""
-    before = below(path) if path.is_dir() else None
+    before = files_of(path) if path.is_dir() else None
     with pytest.raises(UserError, match=match) as told, open_run(path):
         pytest.fail("the folder was opened")
-    assert before is None or below(path) == before
+    assert before is None or files_of(path) == before
     return str(told.value)
 
 
@@ -73,7 +68,7 @@ def refused(path: Path, match: str) -> str:
 def test_the_manifest_holds_the_sha256_of_every_result_and_a_seal(tmp_path: Path) -> None:
     finish(tmp_path / "run")
     found = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    files = below(tmp_path / "run")
+    files = files_of(tmp_path / "run")
     results = {"recipe.toml", "curves.csv", "figures/delta_p.csv"}
     assert {name for name in files if not name.startswith("work/")} == {*results, "manifest.json", "index.json"}
     assert found["sha256"] == {name: hashlib.sha256(files[name]).hexdigest() for name in results}
@@ -85,7 +80,7 @@ def test_the_manifest_holds_the_sha256_of_every_result_and_a_seal(tmp_path: Path
 def test_the_index_lists_every_file_that_the_run_wrote(tmp_path: Path) -> None:
     finish(tmp_path / "run")
     index = json.loads((tmp_path / "run" / "index.json").read_text())
-    files = below(tmp_path / "run")
+    files = files_of(tmp_path / "run")
     listed = {**index["results"], **{k: v for one in index["steps"].values() for k, v in one["files"].items()}}
     assert set(listed) == set(files) - OURS
     for name, known in listed.items():
@@ -94,21 +89,12 @@ def test_the_index_lists_every_file_that_the_run_wrote(tmp_path: Path) -> None:
     assert index["leaving"] == []
 
 
-def test_a_finished_run_is_known_by_its_key_and_left_as_it_is(tmp_path: Path) -> None:
-    finish(tmp_path / "run")
-    before = below(tmp_path / "run")
-    with open_run(tmp_path / "run") as folder:
-        assert folder.is_published("key")
-        assert not folder.is_published("another")
-    assert below(tmp_path / "run") == before
-
-
 def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
     with open_run(tmp_path / "run") as folder:
         make(folder)
         make(folder, "facts/states", large=True)
         publish(folder)
-        assert len(below(folder.work)) == 1
+        assert len(files_of(folder.work)) == 1
         assert folder.steps["facts/states"].dropped
         assert make(folder, "facts/states", (5,), large=True) == [5]  # where it is needed after all, it is made again
 
@@ -116,7 +102,7 @@ def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
 def test_new_results_take_the_place_of_the_old_ones(tmp_path: Path) -> None:
     finish(tmp_path / "run", {"curves.csv": "old", "figures/heads.csv": "old"})
     told = finish(tmp_path / "run", {"curves.csv": "new", "figures/delta_p.csv": "new"}, "other")
-    files = below(tmp_path / "run")
+    files = files_of(tmp_path / "run")
     assert {name: text for name, text in files.items() if "csv" in name} == {
         "curves.csv": b"new",
         "figures/delta_p.csv": b"new",
@@ -151,7 +137,7 @@ def test_results_that_were_stopped_on_their_way_are_known_and_replaced(
     told = finish(path, again or middle, "again")
     assert told == []
     new = again or middle
-    assert {name: text.decode() for name, text in below(path).items() if name.endswith("csv")} == new
+    assert {name: text.decode() for name, text in files_of(path).items() if name.endswith("csv")} == new
     with open_run(path) as folder:
         assert folder.is_published("again")
 
@@ -231,6 +217,7 @@ def test_the_users_own_files_survive_everything(tmp_path: Path) -> None:
     path = tmp_path / "run"
     finish(path)
     mine = ("notes.txt", "figures/mine.png", "work/mine.txt", "work/facts/mine.txt", "report.md.changed-7")
+    mine += ("results.partial", "index.json.partial", "work/mine.partial")
     for name in mine:
         (path / name).write_text("mine")
     with open_run(path) as folder:
@@ -260,12 +247,6 @@ def test_a_run_of_an_older_version_is_refused_and_not_touched(tmp_path: Path) ->
     (tmp_path / "recipe.toml").write_text("seed = 3\n")
     (tmp_path / "manifest.json").write_text('{"sha256": {}}')
     assert "made by an older version" in refused(tmp_path, "can be shown and compared, but not resumed")
-
-
-def test_a_finished_run_without_its_index_is_refused_and_not_touched(tmp_path: Path) -> None:
-    finish(tmp_path / "run")
-    (tmp_path / "run" / "index.json").unlink()
-    assert "has lost its index.json" in refused(tmp_path / "run", "can be shown and compared, but not resumed")
 
 
 @pytest.mark.parametrize(
@@ -324,16 +305,6 @@ def test_a_link_in_the_place_of_a_folder_is_refused_and_not_followed(tmp_path: P
     assert sorted(elsewhere.rglob("*")) == before
 
 
-def test_files_of_others_that_look_unfinished_stay(tmp_path: Path) -> None:
-    finish(tmp_path / "run")
-    names = ("results.partial", "index.json.partial", "work/mine.partial")
-    for name in names:
-        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "run" / name).write_text("mine")
-    finish(tmp_path / "run")
-    assert all((tmp_path / "run" / name).read_text() == "mine" for name in names)
-
-
 def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     assert "--out" in refused(tmp_path / "run", "is a file, not a folder")
@@ -355,22 +326,16 @@ def unwritable() -> Iterator[Path]:
     folder.rmdir()
 
 
-def test_a_folder_that_is_not_writable_is_told(unwritable: Path) -> None:
-    for path in (unwritable, unwritable / "run"):
-        with pytest.raises(UserError, match=r"Permission denied.*--out"), open_run(path):
-            pytest.fail("the folder was opened")
-    assert list(unwritable.iterdir()) == []
-
-
-def test_a_folder_that_may_not_be_entered_is_told(unwritable: Path) -> None:
+def test_a_folder_that_may_not_be_written_or_entered_is_told(unwritable: Path) -> None:
     closed = unwritable.parent / f"{unwritable.name}-closed"
     closed.mkdir(mode=0o000)
     try:
-        for path in (closed, closed / "run"):
+        for path in (unwritable, unwritable / "run", closed, closed / "run"):
             with pytest.raises(UserError, match=r"Permission denied.*--out"), open_run(path):
                 pytest.fail("the folder was opened")
     finally:
         closed.rmdir()
+    assert list(unwritable.iterdir()) == []
 
 
 # Starting over.
@@ -379,17 +344,17 @@ def test_a_folder_that_may_not_be_entered_is_told(unwritable: Path) -> None:
 def test_starting_over_forgets_all_steps_and_keeps_the_results_until_new_ones_come(tmp_path: Path) -> None:
     path = tmp_path / "run"
     finish(path)
-    results = {name: content for name, content in below(path).items() if name != "index.json" and "work" not in name}
+    results = {name: content for name, content in files_of(path).items() if name != "index.json" and "work" not in name}
     with open_run(path) as folder:
         folder.remember("batch_tokens", 12)
         folder.forget_steps()
         assert not folder.is_published("key")
         assert folder.remembered("batch_tokens") is None
         assert make(folder, value=(7,)) == [7]
-    assert {name: below(path)[name] for name in results} == results
+    assert {name: files_of(path)[name] for name in results} == results
     read_manifest(path)
     finish(path, {"curves.csv": "new"}, "other")
-    assert below(path)["curves.csv"] == b"new"
+    assert files_of(path)["curves.csv"] == b"new"
 
 
 # Mistakes.
@@ -407,28 +372,44 @@ def _step_and_raise(folder: RunFolder, step: str, error: BaseException) -> None:
     raise error
 
 
-def test_a_mistake_before_any_answer_leaves_no_folder(tmp_path: Path) -> None:
-    stopped_by(UserError("no such model"), tmp_path / "run", "facts/questions")
-    assert not (tmp_path / "run").exists()
+def full_disk(path: Path, step: str) -> None:
+    """A run that a full disk ends in the middle of writing a step."""
+
+    def write(value: list[int], folder: Path) -> None:
+        (folder / "half").write_text("x")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space") as caught, open_run(path) as folder:  # noqa: PT012
+        if step == "facts/answers":
+            make(folder, step)
+        StepResult(folder, "facts/states", (), MadeFrom(), Format(write, list), lambda: [1]).value  # noqa: B018
+    assert str(path) in str(caught.value.filename)
 
 
-def test_a_mistake_in_an_empty_folder_leaves_it_empty(tmp_path: Path) -> None:
-    stopped_by(UserError("no such model"), tmp_path, "facts/questions")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_mistake_after_the_answers_keeps_them(tmp_path: Path) -> None:
-    stopped_by(UserError("too few"), tmp_path / "run", "facts/answers")
+@pytest.mark.parametrize("stop", [full_disk, lambda path, step: stopped_by(UserError("wrong"), path, step)])
+def test_a_mistake_or_a_full_disk_keeps_answers_and_nothing_before_them(
+    stop: Callable[[Path, str], None], tmp_path: Path
+) -> None:
+    stop(tmp_path / "a" / "b" / "run", "facts/questions")
+    assert list(tmp_path.iterdir()) == []  # not even the folders above
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    stop(tmp_path / "mine" / "run", "facts/questions")
+    (tmp_path / "empty").mkdir()
+    stop(tmp_path / "empty", "facts/questions")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["empty", "mine", "notes.txt"]
+    stop(tmp_path / "run", "facts/answers")
     with open_run(tmp_path / "run") as folder:
         assert make(folder, value=(9,)) == [1]
+    assert not list(tmp_path.rglob("*.anchorscope-partial"))
 
 
 def test_a_mistake_in_a_run_that_was_there_before_takes_nothing_away(tmp_path: Path) -> None:
     stopped_by(RuntimeError(), tmp_path / "run", "facts/questions")
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    before = below(tmp_path / "run")
+    before = files_of(tmp_path / "run")
     stopped_by(UserError("no such model"), tmp_path / "run", "facts/questions")
-    assert below(tmp_path / "run") == before
+    assert files_of(tmp_path / "run") == before
     with open_run(tmp_path / "run") as folder:  # and the folder is still a run
         assert make(folder, "facts/questions", (9,)) == [1]
 
@@ -508,43 +489,6 @@ def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("filelock.FileLock.acquire", no_locks)
     refused(tmp_path / "run", r"cannot be locked \(no locks available\)")
-
-
-# Faults of the disk.
-
-
-def failing_at(name: str, path: Path, *, answered: bool) -> None:
-    """A run that a full disk ends in the middle of writing a step."""
-    full = OSError(28, "No space left on device")
-
-    def write(value: list[int], folder: Path) -> None:
-        (folder / "half").write_text("x")
-        raise full
-
-    with pytest.raises(OSError, match="No space") as caught, open_run(path) as folder:  # noqa: PT012
-        if answered:
-            make(folder, "facts/answers")
-        StepResult(folder, name, (), MadeFrom(), Format(write, list), lambda: [1]).value  # noqa: B018
-    assert str(path) in str(caught.value.filename)
-
-
-def test_a_full_disk_before_any_answer_leaves_nothing_not_even_the_folders_above(tmp_path: Path) -> None:
-    failing_at("facts/questions", tmp_path / "a" / "b" / "run", answered=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_full_disk_after_the_answers_keeps_them(tmp_path: Path) -> None:
-    failing_at("facts/states", tmp_path / "a" / "run", answered=True)
-    with open_run(tmp_path / "a" / "run") as folder:
-        assert make(folder, "facts/answers", (9,)) == [1]
-    assert not any(one.name.endswith(".anchorscope-partial") for one in tmp_path.rglob("*"))
-
-
-def test_folders_that_were_there_and_what_lies_in_them_stay(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "mine.txt").write_text("mine")
-    failing_at("facts/questions", tmp_path / "a" / "b" / "run", answered=False)
-    assert [one.name for one in tmp_path.rglob("*")] == ["a", "mine.txt"]
 
 
 @pytest.mark.parametrize(

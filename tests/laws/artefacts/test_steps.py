@@ -15,6 +15,7 @@ from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.artefacts.step import Format, MadeFrom, Source, StepResult
 from anchorscope.steps.formats import records
 from noting import Notes
+from whole_runs import files_of
 
 NUMBERS = records(list[int])
 
@@ -41,11 +42,6 @@ def a_step(
     **made_from: Any,
 ) -> StepResult:
     return StepResult(folder, name, parents, MadeFrom(**made_from), form, work or Counted(), large)
-
-
-def below(path: Path) -> dict[str, bytes]:
-    """Every file under a folder, with its content."""
-    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
 def test_a_step_is_made_once_and_read_afterwards(tmp_path: Path) -> None:
@@ -138,11 +134,11 @@ def test_files_of_a_process_killed_before_its_index_knew_are_removed(
             a_step(folder, options={"a": 1}).value  # noqa: B018
 
     with killed(run):
-        assert len(below(tmp_path / "run" / "work")) == 1
+        assert len(files_of(tmp_path / "run" / "work")) == 1
         with open_run(tmp_path / "run") as folder:
-            assert below(folder.work) == {}
+            assert files_of(folder.work) == {}
             a_step(folder, options={"a": 2}).value  # noqa: B018
-            assert len(below(folder.work)) == 1
+            assert len(files_of(folder.work)) == 1
             assert folder.arriving == {}
 
 
@@ -158,10 +154,10 @@ def test_files_of_a_process_killed_before_it_removed_the_old_ones_are_removed(
             a_step(folder, options={"a": 2}).value  # noqa: B018
 
     with killed(run):
-        assert len(below(tmp_path / "run" / "work")) == 2
+        assert len(files_of(tmp_path / "run" / "work")) == 2
         with open_run(tmp_path / "run") as folder:
             listed = [name for record in folder.steps.values() for name in record.files]
-            assert [f"work/{name}" for name in below(folder.work)] == listed
+            assert [f"work/{name}" for name in files_of(folder.work)] == listed
             assert len(listed) == 1
 
 
@@ -196,7 +192,7 @@ def test_whatever_a_step_is_made_from_makes_it_anew_and_says_why(
     (line,) = told.lines
     assert line.startswith("facts/one is made again: ")
     assert re.search(why, line)
-    assert len(below(tmp_path / "run" / "work")) == 1  # the old result is gone
+    assert len(files_of(tmp_path / "run" / "work")) == 1  # the old result is gone
     with open_run(tmp_path / "run", told) as folder:
         assert a_step(folder, work=Counted([3]), **{**whole, **change}).value == [2]
         assert folder.events == told.lines
@@ -225,16 +221,10 @@ def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(tmp_path: 
 # Damage.
 
 
-def _flip(place: Path) -> None:
-    content = bytearray(place.read_bytes())
-    content[len(content) // 2] ^= 1
-    place.write_bytes(content)
-
-
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
-        (_flip, "is not what was written"),
+        (lambda place: place.write_bytes(place.read_bytes()[::-1]), "is not what was written"),
         (lambda place: place.write_bytes(place.read_bytes()[:-2]), "bytes instead of"),
         (lambda place: place.write_bytes(b""), "has 0 bytes instead of"),
         (Path.unlink, "is missing"),

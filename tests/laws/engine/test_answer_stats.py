@@ -8,9 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from anchorscope.engine import forward
 from anchorscope.engine.capture import STATISTICS
+from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Patch, TokenSequence, Variant
+from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from engine_cases import SHARED, captured, make_cuts, make_items, shared_prefix
 from hf_reference import reference_logits, windows
@@ -47,13 +50,13 @@ def stats(
 
 def by_transformers(lm: LanguageModel, item: TokenSequence, cut: Cut) -> np.ndarray:
     """The definitions, one token at a time."""
-    told = torch.log_softmax(reference_logits(lm.model, item, cut, windows(lm.model)).double(), -1)
-    found = []
-    for place in range(item.answer_start, len(item.ids)):
-        here, token = told[place - 1], item.ids[place]
-        others = torch.cat((here[:token], here[token + 1 :]))
-        found.append([float(here[token]), float(here[token] - others.max()), float(-(here.exp() * here).sum())])
-    return np.array(found).reshape(-1, len(STATISTICS)).T
+    log_probs = torch.log_softmax(reference_logits(lm.model, item, cut, windows(lm.model)).double(), -1)
+    rows = []
+    for position in range(item.answer_start, len(item.ids)):
+        row, token = log_probs[position - 1], item.ids[position]
+        others = torch.cat((row[:token], row[token + 1 :]))
+        rows.append([float(row[token]), float(row[token] - others.max()), float(-(row.exp() * row).sum())])
+    return np.array(rows).reshape(-1, len(STATISTICS)).T
 
 
 @pytest.mark.parametrize("edges", ["all", "direct"])
@@ -61,13 +64,44 @@ def test_statistics_are_those_of_an_eager_reference_clean_and_cut(
     tiny: LanguageModel, answered: list[TokenSequence], edges: str
 ) -> None:
     cuts = {index: make_cuts(answered, edges)[index] for index in (0, 2, 4)}
-    found = stats(tiny, answered, [CLEAN, Variant(cuts)], shared_prefix(tiny))
-    assert set(found) == {*((0, item) for item in range(5)), *((1, item) for item in cuts)}
-    for (variant, index), one in found.items():
-        wanted = by_transformers(tiny, answered[index], cuts[index] if variant else NO_CUT)
-        assert one.shape == wanted.shape == (len(STATISTICS), LENGTHS_OF_ANSWERS[index])
-        np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-4)
-    assert np.abs(found[0, 4] - found[1, 4]).max() > 1e-2  # the cut is felt
+    for shared, budget in ((SHARED, 10_000), (SHARED[:-1], 60), ((), 10_000)):
+        found = stats(tiny, answered, [CLEAN, Variant(cuts)], compute_prefix(tiny, shared), budget)
+        assert set(found) == {*((0, item) for item in range(5)), *((1, item) for item in cuts)}
+        for (variant, index), values in found.items():
+            wanted = by_transformers(tiny, answered[index], cuts[index] if variant else NO_CUT)
+            assert values.shape == wanted.shape == (len(STATISTICS), LENGTHS_OF_ANSWERS[index])
+            np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-4)
+        assert np.abs(found[0, 4] - found[1, 4]).max() > 1e-2  # the cut is felt
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_generated_answers_are_as_likely_when_they_are_supplied(tiny: LanguageModel, shared: bool) -> None:
+    prompts = [item.ids[:-4] for item in make_items()]
+    prefix = shared_prefix(tiny) if shared else NO_PREFIX
+    spoken = decode(tiny, prompts, prefix, [list(range(len(prompts)))], 7, lambda token, so_far: token % 6 == 2)
+    supplied = [
+        TokenSequence((*prompt, *answer.ids), len(prompt), (len(prompt) - 1,))
+        for prompt, answer in zip(prompts, spoken, strict=True)
+    ]
+    assert any(answer.ids for answer in spoken)
+    found = stats(tiny, supplied, [CLEAN], compute_prefix(tiny, prefix.ids[:5]), 60)
+    for index, answer in enumerate(spoken):
+        np.testing.assert_allclose(found[0, index][0], answer.log_probs, rtol=1e-4, atol=1e-4)
+
+
+def test_the_head_runs_on_some_tokens_at_a_time(
+    tiny_llama: LanguageModel, answered: list[TokenSequence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = stats(tiny_llama, answered, [CLEAN], NO_PREFIX)
+    sizes: list[int] = []
+    logits = LanguageModel.logits
+    monkeypatch.setattr(forward, "LOGITS_AT_ONCE", 2 * 260)
+    monkeypatch.setattr(LanguageModel, "logits", lambda lm, part: sizes.append(len(part)) or logits(lm, part))
+    found = stats(tiny_llama, answered, [CLEAN], NO_PREFIX)
+    assert max(sizes) == 2
+    assert sum(sizes) == sum(LENGTHS_OF_ANSWERS)
+    for key, values in found.items():
+        np.testing.assert_allclose(values, wanted[key], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("budget", [10_000, 50])
@@ -96,3 +130,12 @@ def test_a_prefix_that_hides_what_predicts_the_answer_is_refused(tiny_llama: Lan
     with pytest.raises(ValueError, match="is not run: the shared prefix has 6"):
         stats(tiny_llama, [item], [CLEAN], shared_prefix(tiny_llama))
     assert stats(tiny_llama, [item], [CLEAN], compute_prefix(tiny_llama, SHARED[:5]))[0, 0].shape == (3, 2)
+    with pytest.raises(ValueError, match="answers from 0"):
+        stats(tiny_llama, [replace(item, answer_start=0)], [CLEAN], NO_PREFIX)
+
+
+def test_logits_that_are_no_numbers_are_refused(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = LanguageModel.logits
+    monkeypatch.setattr(LanguageModel, "logits", lambda lm, part: logits(lm, part) * float("inf"))
+    with pytest.raises(UserError, match="contain NaN or infinity"):
+        stats(tiny_llama, make_items(), [CLEAN], NO_PREFIX)

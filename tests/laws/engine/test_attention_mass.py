@@ -47,22 +47,15 @@ def reference(lm: LanguageModel, item: TokenSequence, edges: str) -> list[float]
 
 
 @pytest.mark.every_family
+@pytest.mark.parametrize("edges", ["all", "direct"])
 def test_mass_is_the_sum_of_the_weights_of_transformers_own_attention(
-    tiny: LanguageModel, items: list[TokenSequence]
+    tiny: LanguageModel, items: list[TokenSequence], edges: str
 ) -> None:
-    found = attention_mass(tiny, items, shared_prefix(tiny), [range(len(items))])
+    found = attention_mass(tiny, items, shared_prefix(tiny), [range(len(items))], edges)
     for index in (0, 2):
-        wanted = reference(tiny, items[index], "all")
+        wanted = reference(tiny, items[index], edges)
         assert found[index].first == len(SHARED)
         assert found[index].received == pytest.approx(wanted[len(SHARED) :], abs=1e-4)
-
-
-def test_where_edges_are_direct_only_the_answers_tokens_count(
-    tiny_llama: LanguageModel, items: list[TokenSequence]
-) -> None:
-    found = attention_mass(tiny_llama, items, shared_prefix(tiny_llama), [range(len(items))], "direct")
-    wanted = reference(tiny_llama, items[1], "direct")
-    assert found[1].received == pytest.approx(wanted[len(SHARED) :], abs=1e-4)
 
 
 def test_neither_batches_nor_the_shared_prefix_change_the_mass(tiny: LanguageModel, items: list[TokenSequence]) -> None:

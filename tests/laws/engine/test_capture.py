@@ -1,85 +1,76 @@
 """Laws of the passes, over every family: what a cut changes, what it leaves alone, and what does not matter."""
 
-import copy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from anchorscope.engine.capture import EdgeCounts
-from anchorscope.engine.forward import NO_PREFIX, compute_prefix
-from anchorscope.engine.sequences import CLEAN, EDGES, SITES, Cut, TokenSequence, Variant
+from anchorscope.engine.forward import NO_PREFIX, Packed, compute_prefix
+from anchorscope.engine.rows import BatchRows, tokens_of
+from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import Planner
 from anchorscope.progress import Silent
-from engine_cases import ATTENTION, MLP, SHARED, assert_same, captured, loses, make_cuts, run, shared_prefix
+from engine_cases import ATTENTION, SHARED, assert_same, captured, make_cuts, run, shared_prefix
 
 
 def test_cutting_nothing_is_the_clean_run_bit_for_bit(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    prefix = shared_prefix(tiny)
-    assert torch.equal(run(tiny, items, prefix, [Cut(keys=())] * len(items)), run(tiny, items, prefix))
+    clean = run(tiny, items, shared_prefix(tiny))
+    for cut in (Cut(()), Cut((), how="zero"), Cut((8,), alpha=0.0)):
+        assert torch.equal(run(tiny, items, shared_prefix(tiny), [cut] * len(items)), clean)
 
 
-@pytest.mark.parametrize("edges", EDGES)
-def test_the_first_layer_changes_exactly_where_edges_are_lost(
-    tiny: LanguageModel, items: list[TokenSequence], edges: str
-) -> None:
-    prefix, cuts = shared_prefix(tiny), make_cuts(items, edges)
-    clean, after = run(tiny, items, prefix), run(tiny, items, prefix, cuts)
-    window = tiny.model.config.to_dict().get("sliding_window") or len(max(items, key=lambda item: len(item.ids)).ids)
-    seen = set()
-    for index, (item, cut) in enumerate(zip(items, cuts, strict=True)):
-        for place, position in enumerate(item.read_at):
-            lost = any(position - key < window and loses(item, cut, position, key) for key in cut.keys)
-            change = (after - clean)[index, place, ATTENTION, 0].abs().max()
-            assert (change > 1e-3) if lost else (change == 0), (position, cut)
-            seen.add(lost)
-    assert seen == {True, False}
-
-
-def felt(lm: LanguageModel, wanted: bool = True) -> tuple[torch.Tensor, ...]:
-    """Sites and layers that attention can reach: where both parts read the same stream, not the first block's MLP."""
-    reached = torch.ones(len(SITES), lm.n_layers, dtype=torch.bool)
-    reached[MLP, 0] = lm.family.parallel is None
-    return torch.nonzero(reached == wanted, as_tuple=True)
-
-
-def test_a_cut_changes_what_its_edges_reach_and_nothing_else(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    prefix = shared_prefix(tiny)
-    clean = run(tiny, items, prefix)
-    after = {edges: run(tiny, items, prefix, make_cuts(items, edges)) for edges in EDGES}
-    kept = [place for place, position in enumerate(items[0].read_at) if position <= 8]
-    assert len(kept) == 3
-    for states in after.values():
-        assert_same(states[:, kept], clean[:, kept])  # up to the first cut key
-    changed = (after["all"] - clean)[:, -1].abs().amax(-1) > 1e-3  # the last token, which follows every cut key closely
-    assert changed[:, *felt(tiny)].all()
-    assert not changed[:, *felt(tiny, False)].any()
-    # The last three of the five positions at the end are the answer.
-    assert_same(after["direct"][:, :-3], clean[:, :-3])
-    assert ((after["direct"] - clean)[:, -3:, *felt(tiny)].abs().amax(-1) > 1e-4).all()
-    # At the first layer the answer loses the same edges; the way through other tokens stays open.
-    change = (after["all"] - after["direct"])[:, -1, ATTENTION].abs().amax(-1)
-    assert (change[:, 0] < 1e-5).all()
-    assert (change[:, 1:] > 1e-4).all()
-
-
-def test_all_and_outside_differ_at_the_cut_keys_and_nowhere_else(
+def test_next_to_its_ends_a_bias_is_the_knockout_and_the_clean_run(
     tiny: LanguageModel, items: list[TokenSequence]
 ) -> None:
-    # Nobody outside E_Q sees E_Q under either, so what E_Q tokens see of each other stays among them.
-    prefix = shared_prefix(tiny)
-    everything, outside = ([Cut(keys=(7, 9), edges=edges) for _ in items] for edges in ("all", "outside"))
-    change = (run(tiny, items, prefix, everything) - run(tiny, items, prefix, outside)).abs().amax(-1)
-    at_second_key = items[0].read_at.index(9)
-    assert (change[:, at_second_key, *felt(tiny)] > 1e-4).all()
-    change[:, at_second_key] = 0
-    assert change.max() < 1e-5
+    cuts, prefix = make_cuts(items), shared_prefix(tiny)
+    clean, knockout = run(tiny, items, prefix), run(tiny, items, prefix, cuts)
+    for alpha, wanted in ((-1 + 1e-12, knockout), (1e-9, clean)):
+        assert_same(run(tiny, items, prefix, [replace(cut, alpha=alpha) for cut in cuts]), wanted)
+
+
+def test_biased_edges_count_as_touched_and_no_bias_as_nothing(
+    tiny_llama: LanguageModel, items: list[TokenSequence]
+) -> None:
+    biased = [[replace(cut, alpha=alpha) for cut in make_cuts(items)] for alpha in (-1.0, 2.0, 0.0)]
+    variants = [Variant(dict(enumerate(cuts))) for cuts in biased]
+    counts = captured(tiny_llama, items, variants=variants)[1]
+    assert counts.lost[0].all()
+    assert counts.lost[1].tolist() == counts.lost[0].tolist()
+    assert not counts.lost[2].any()
+    assert counts.asked.tolist() == [[True] * 4, [True] * 4, [False] * 4]
+    assert tokens_of(items[0], 0, [variants[2], CLEAN], 0, 4) == len(items[0].ids)  # the clean row serves both
+
+
+def test_zeroed_keys_and_single_heads_add_up_and_masked_keys_do_not(
+    tiny_llama: LanguageModel, items: list[TokenSequence]
+) -> None:
+    # What a weight takes along is its own affair, as long as the others do not grow in its place.
+    prefix = shared_prefix(tiny_llama)
+    clean = run(tiny_llama, items, prefix)[:, -1, ATTENTION, 0]
+
+    def change(*keys: int, **how: Any) -> Tensor:
+        return run(tiny_llama, items, prefix, [Cut(keys, **how) for _ in items])[:, -1, ATTENTION, 0] - clean
+
+    assert_same(change(7, how="zero") + change(9, how="zero"), change(7, 9, how="zero"))
+    assert (change(7) + change(9) - change(7, 9)).abs().amax(-1).min() > 1e-4
+    assert_same(sum((change(8, heads=(head,)) for head in range(4)), torch.zeros(())), change(8))
+
+
+def test_masks_of_one_layer_at_a_time_are_kept(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    # They are large, and when every layer's heads run in one pass they would pile up.
+    cuts = {index: replace(cut, heads=(1,)) for index, cut in enumerate(make_cuts(items))}
+    rows = BatchRows(items, [0, 1], [Variant(cuts, range(at, at + 1)) for at in range(4)], 0, 4)
+    batch = Packed(tiny_llama, items, rows, NO_PREFIX)
+    for layer in range(4):
+        batch.enter(layer)
+        assert sum(plan.is_large for plan in batch.plans.values()) == 1
 
 
 def test_any_part_of_the_prefix_may_be_shared(tiny: LanguageModel, items: list[TokenSequence]) -> None:
@@ -96,30 +87,6 @@ def test_a_shared_prefix_may_be_longer_than_the_window(tiny: LanguageModel, item
     ]  # the same twenty tokens, then nine of their own
     cuts = [Cut(keys=(22, 23))] * len(family)
     assert_same(run(tiny, family, compute_prefix(tiny, head), cuts), run(tiny, family, NO_PREFIX, cuts))
-
-
-def test_neither_batches_nor_neighbours_matter(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    prefix, mixed = shared_prefix(tiny), make_cuts(items)
-    mixed[1] = Cut(keys=())
-    clean = run(tiny, items, prefix)
-    for cuts in (None, make_cuts(items), mixed):
-        wanted = clean if cuts is None else run(tiny, items, prefix, cuts)
-        for batches in ([[0], [1], [2], [3], [4]], [[2, 0], [4, 1, 3]]):
-            assert_same(run(tiny, items, prefix, cuts, batches), wanted)
-    assert_same(wanted[1], clean[1])  # a neighbour's cut is its own affair
-
-
-def test_one_pass_gives_the_cut_of_the_first_blocks_for_every_layer(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
-    # What later blocks do cannot change a state, so a model that ends after two blocks gives the same two layers.
-    shorter = copy.deepcopy(tiny.model)
-    stack = tiny.family.stack, tiny.family.layers
-    setattr(getattr(shorter, stack[0]), stack[1], getattr(getattr(shorter, stack[0]), stack[1])[:2])
-    short = wrap(shorter, tiny.tokenizer)
-    cuts = make_cuts(items)
-    found = run(short, items, shared_prefix(short), cuts)
-    assert_same(found, run(tiny, items, shared_prefix(tiny), cuts)[..., :2, :])
 
 
 def go(

@@ -29,13 +29,6 @@ def is_end(token: int, so_far: Sequence[int]) -> bool:
     return token in ENDS
 
 
-@pytest.fixture(scope="module")
-def prompts() -> list[tuple[int, ...]]:
-    generator = torch.Generator().manual_seed(5)
-    lengths = (1, 17, 4, 9, 23, 2)
-    return [(*SHARED, *torch.randint(0, 256, (length,), generator=generator).tolist()) for length in lengths]
-
-
 def generated(lm: LanguageModel, prompt: tuple[int, ...], room: int, ends: list[int]) -> tuple[tuple[int, ...], bool]:
     """Tokens before the end, and whether there was one, by transformers: one prompt at a time, no padding."""
     ids = torch.tensor([prompt])
@@ -144,12 +137,6 @@ def reference(lm: LanguageModel) -> np.ndarray:
 def test_log_probabilities_are_those_of_transformers(tiny: LanguageModel) -> None:
     found = choice_log_probs(tiny, PROMPTS, shared_prefix(tiny), [range(len(PROMPTS))], CHOICES)
     assert found.numpy() == pytest.approx(reference(tiny), abs=1e-4)
-
-
-def test_neither_batches_nor_the_prefix_nor_little_memory_change_them(tiny_llama: LanguageModel) -> None:
-    wanted = reference(tiny_llama)
-    alone = choice_log_probs(tiny_llama, PROMPTS, NO_PREFIX, [[3], [1, 4], [0, 2]], CHOICES)
-    assert alone.numpy() == pytest.approx(wanted, abs=1e-4)
 
 
 def test_a_pass_in_shards_gives_every_prompt_its_own_numbers(tiny_llama: LanguageModel) -> None:

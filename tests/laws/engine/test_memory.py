@@ -3,16 +3,22 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from anchorscope.engine.sequences import TokenSequence
-from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import run_decoding, run_states
+from anchorscope.execute.run_passes import run_states
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import plan_decoding
 from anchorscope.progress import Silent
-from engine_cases import ERRORS, SHARED, assert_same, run, shared_prefix, with_little_memory
+from engine_cases import SHARED, assert_same, run, shared_prefix
 from made_items import planner_of
+from many_workers import with_little_memory
+
+ERRORS = {
+    "GPU": lambda: torch.OutOfMemoryError("CUDA out of memory."),
+    "host": lambda: MemoryError(),
+    "torch on the host": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+}
 
 
 @pytest.mark.parametrize("kind", ERRORS)
@@ -20,7 +26,7 @@ def test_states_are_the_same_with_little_memory(
     tiny_llama: LanguageModel, items: list[TokenSequence], kind: str
 ) -> None:
     lowered: list[int] = []
-    small = with_little_memory(tiny_llama, 60, ERRORS[kind])
+    small, _ = with_little_memory(tiny_llama, 60, ERRORS[kind])
     work = replace(planner_of(tiny_llama, 10_000).states("clean", items, SHARED), keep=(((8, 2),),))
     (part,) = run_states(LocalExecutor(lambda: small, lowered.append), work, Silent()).variants
     assert part.states is not None
@@ -28,23 +34,7 @@ def test_states_are_the_same_with_little_memory(
     assert 0 < lowered[-1] < 100
 
 
-def test_answers_are_the_same_with_little_memory(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    work = plan_decoding("answers", [item.ids for item in items], (), 6, "line", 10_000)
-    small = with_little_memory(tiny_llama, 35, ERRORS["GPU"])
-    found, wanted = (
-        run_decoding(LocalExecutor(lambda lm=lm: lm), work, Silent())  # type: ignore[misc]
-        for lm in (small, tiny_llama)
-    )
-    assert [one.ids for one in found] == [one.ids for one in wanted]
-
-
-def test_an_item_that_does_not_fit_alone_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    small = with_little_memory(tiny_llama, 0, ERRORS["GPU"])
-    with pytest.raises(UserError, match="a single item of 31 tokens"):
-        run_states(LocalExecutor(lambda: small), planner_of(tiny_llama, 1000).states("clean", items, ()), Silent())
-
-
 def test_other_errors_are_not_taken_for_a_lack_of_memory(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    broken = with_little_memory(tiny_llama, 0, lambda: RuntimeError("shapes do not fit"))
+    broken, _ = with_little_memory(tiny_llama, 0, lambda: RuntimeError("shapes do not fit"))
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         run_states(LocalExecutor(lambda: broken), planner_of(tiny_llama, 1000).states("clean", items, ()), Silent())

@@ -1,18 +1,56 @@
 """The engine against transformers itself: its own forward pass, and an eager one with masks written out by hand."""
 
 import copy
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
-from anchorscope.engine.forward import NO_PREFIX
-from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
+from anchorscope.engine.forward import NO_PREFIX, Prefix
+from anchorscope.engine.sequences import Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from engine_cases import assert_same, make_cuts, run, shared_prefix
+from engine_cases import assert_same, make_cuts, run, shared_prefix, together
 from hf_reference import WINDOWS, eager, reference, watch, windows
 
 pytestmark = pytest.mark.every_family
+
+KINDS: dict[str, tuple[Callable[[Cut], Cut], range]] = {
+    "all edges": (lambda cut: cut, range(4)),
+    "outside edges": (lambda cut: replace(cut, edges="outside"), range(4)),
+    "direct edges": (lambda cut: replace(cut, edges="direct"), range(4)),
+    "first layer": (lambda cut: cut, range(1)),
+    "last layer": (lambda cut: cut, range(3, 4)),
+    "middle layers": (lambda cut: replace(cut, edges="outside"), range(1, 3)),
+    "zeroed": (lambda cut: replace(cut, how="zero"), range(4)),
+    "zeroed outside": (lambda cut: replace(cut, how="zero", edges="outside"), range(2, 4)),
+    "zeroed direct": (lambda cut: replace(cut, how="zero", edges="direct"), range(4)),
+    "strengthened": (lambda cut: replace(cut, alpha=3.0), range(4)),
+    "weakened direct": (lambda cut: replace(cut, alpha=-0.6, edges="direct"), range(1, 4)),
+    **{f"head {head}": (lambda cut, head=head: replace(cut, heads=(head,)), range(1, 3)) for head in range(4)},
+    "all heads": (lambda cut: replace(cut, heads=(0, 1, 2, 3)), range(4)),
+    "zeroed heads": (lambda cut: replace(cut, how="zero", heads=(1, 2)), range(1, 3)),
+    "strengthened heads": (lambda cut: replace(cut, alpha=2.0, heads=(0, 2), edges="outside"), range(2, 3)),
+}
+"""How a cut is changed, and in which layers it is made. In most families two query heads share their keys, so that a
+wrong order of heads would cut a neighbour."""
+
+
+def check_every_kind(
+    lm: LanguageModel, items: list[TokenSequence], cuts: list[Cut], prefix: Prefix, seen: list[int | None], tokens: int
+) -> None:
+    """All kinds in one pass, in batches of some tokens; each is what the eager reference gives for its item alone."""
+    variants = [
+        Variant({index: change(cut) for index, cut in enumerate(cuts)}, layers) for change, layers in KINDS.values()
+    ]
+    found = together(lm, items, variants, prefix, tokens)
+    clean = {item: reference(lm.model, items[item], Cut(()), seen) for item in (0, 2)}
+    for number, variant in enumerate(variants):
+        for item in (0, 2):
+            wanted = reference(lm.model, items[item], variant.cut(item), seen, variant.layers)
+            assert_same(found[number, item], wanted)
+            assert (wanted - clean[item]).abs().max() > 1e-3  # the cut is felt
 
 
 def test_captured_states_are_those_of_the_models_own_forward_pass(
@@ -31,23 +69,31 @@ def test_the_windows_of_the_sliding_families_are_felt(tiny: LanguageModel, items
     assert (change > 1e-2) if tiny.model.config.model_type in WINDOWS else (change < 1e-4)
 
 
-@pytest.mark.parametrize("edges", EDGES)
-def test_masked_passes_equal_an_eager_reference_one_item_at_a_time(
-    tiny: LanguageModel, items: list[TokenSequence], edges: str
-) -> None:
-    cuts = make_cuts(items, edges)
-    found = run(tiny, items, shared_prefix(tiny), cuts)
-    for item, cut, states in zip(items, cuts, found, strict=True):
-        assert_same(states, reference(tiny.model, item, cut, windows(tiny.model)))
+def test_every_kind_of_cut_equals_an_eager_reference(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    check_every_kind(tiny, items, make_cuts(items), shared_prefix(tiny), windows(tiny.model), 10_000)
 
 
 def test_many_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     # Without a prefix any key may be cut, the very first token and neighbours included.
     cuts = [Cut(keys=tuple(range(index % 2, len(item.ids) - 4, 3))) for index, item in enumerate(items)]
     assert cuts[0].keys[0] == 0
-    found = run(tiny, items, NO_PREFIX, cuts)
-    for item, cut, states in zip(items, cuts, found, strict=True):
-        assert_same(states, reference(tiny.model, item, cut, windows(tiny.model)))
+    check_every_kind(tiny, items, cuts, NO_PREFIX, windows(tiny.model), 400)
+
+
+def test_layers_of_one_model_may_differ_in_their_window(
+    mixed_windows: LanguageModel, items: list[TokenSequence]
+) -> None:
+    prefix, seen = shared_prefix(mixed_windows), [None, None, 8, 8]
+    for item, states in zip(items, run(mixed_windows, items, prefix), strict=True):
+        assert_same(states, watch(mixed_windows.model, item.ids)[list(item.read_at)])
+    check_every_kind(mixed_windows, items, make_cuts(items), prefix, seen, 400)
+
+
+def test_an_answers_own_tokens_may_be_strengthened(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    cuts = {at: Cut(tuple(range(item.answer_start, len(item.ids))), alpha=1.0) for at, item in enumerate(items)}
+    found = together(tiny, items, [Variant(cuts)], shared_prefix(tiny))
+    for item in (0, 2):
+        assert_same(found[0, item], reference(tiny.model, items[item], cuts[item], windows(tiny.model)))
 
 
 def test_what_a_cut_token_was_cannot_be_known_later(tiny: LanguageModel, items: list[TokenSequence]) -> None:
@@ -58,19 +104,6 @@ def test_what_a_cut_token_was_cannot_be_known_later(tiny: LanguageModel, items: 
     assert_same(*run(tiny, others, NO_PREFIX, cut)[:2])
     free = run(tiny, others, NO_PREFIX)
     assert (free[0] - free[1]).abs().max() > 1e-4
-
-
-@pytest.mark.parametrize("edges", [None, *EDGES])
-def test_layers_of_one_model_may_differ_in_their_window(
-    mixed_windows: LanguageModel, items: list[TokenSequence], edges: str | None
-) -> None:
-    cuts = None if edges is None else make_cuts(items, edges)
-    found = run(mixed_windows, items, shared_prefix(mixed_windows), cuts)
-    for index, (item, states) in enumerate(zip(items, found, strict=True)):
-        cut = Cut(()) if cuts is None else cuts[index]
-        assert_same(states, reference(mixed_windows.model, item, cut, [None, None, 8, 8]))
-        if cuts is None:
-            assert_same(states, watch(mixed_windows.model, item.ids)[list(item.read_at)])
 
 
 def test_the_engine_gives_the_same_on_a_model_with_eager_attention(

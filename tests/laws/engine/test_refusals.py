@@ -14,7 +14,7 @@ from anchorscope.engine.sequences import Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from engine_cases import LENGTHS, SHARED, captured, clean_states, make_cuts, run, shared_prefix
+from engine_cases import LENGTHS, SHARED, captured, make_cuts, run, shared_prefix
 
 
 @pytest.mark.parametrize("key", [0, len(SHARED) - 1])
@@ -41,6 +41,14 @@ def test_a_cut_that_takes_nothing_from_its_item_is_refused(
         run(tiny, items, NO_PREFIX, cuts, batches)
 
 
+@pytest.mark.parametrize("heads", [(4,), (0, 17)])
+def test_heads_that_are_not_there_cannot_be_cut(
+    tiny_llama: LanguageModel, items: list[TokenSequence], heads: tuple[int, ...]
+) -> None:
+    with pytest.raises(InterventionNotApplied, match="there are 0 to 3"):
+        run(tiny_llama, items, NO_PREFIX, [Cut((8,), heads=heads) for _ in items])
+
+
 @pytest.mark.parametrize("position", [0, len(SHARED) - 1, LENGTHS[0]])
 def test_only_positions_that_are_run_can_be_read(
     tiny: LanguageModel, items: list[TokenSequence], position: int
@@ -49,7 +57,7 @@ def test_only_positions_that_are_run_can_be_read(
     reads = [replace(item, read_at=(8, len(item.ids) - 1)) for item in items]
     reads[0] = replace(items[0], read_at=(8, position))
     with pytest.raises(ValueError, match=f"only {len(SHARED)} to {LENGTHS[0] - 1} are run"):
-        clean_states(tiny, reads, shared_prefix(tiny))
+        captured(tiny, reads, shared_prefix(tiny))
 
 
 @pytest.mark.parametrize("silent", [0, 2, 3])
@@ -76,8 +84,9 @@ def test_a_layer_that_was_given_no_cut_is_named(
 def test_a_window_that_hides_the_cut_keys_is_refused(mixed_windows: LanguageModel) -> None:
     # With every query too far away, the layers with a window lose nothing: their curve would be flat for no reason.
     item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
-    with pytest.raises(UserError, match=re.escape("In layers [2, 3] the sliding window already hides the question")):
-        run(mixed_windows, [item], NO_PREFIX, [Cut(keys=(5,), edges="direct")])
+    for how in ({}, {"how": "zero"}, {"alpha": 1.0}):
+        with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window already hides the question"):
+            run(mixed_windows, [item], NO_PREFIX, [Cut((5,), "direct", **how)])
     run(mixed_windows, [item], NO_PREFIX, [Cut(keys=(35,), edges="direct")])
 
 

@@ -12,7 +12,7 @@ from anchorscope.engine.decode import Decoded, Sampling, decode, distribution, d
 from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.streams import unnamed
-from engine_cases import SHARED, shared_prefix
+from engine_cases import shared_prefix
 
 ROOM = 9
 N = 6
@@ -20,13 +20,6 @@ N = 6
 
 def is_end(token: int, so_far: Sequence[int]) -> bool:
     return token % 6 == 2
-
-
-@pytest.fixture(scope="module")
-def prompts() -> list[tuple[int, ...]]:
-    generator = torch.Generator().manual_seed(5)
-    lengths = (1, 17, 4, 9, 23, 2)
-    return [(*SHARED, *torch.randint(0, 256, (length,), generator=generator).tolist()) for length in lengths]
 
 
 def sample(

@@ -1,21 +1,17 @@
 """Laws of every registered intervention: which tokens it may cut, and that its cut does to a run what it says."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain, combinations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 import made_items
 from anchorscope.catalogue import EVIDENCE
-from anchorscope.engine.capture import AttentionMass, capture, refuse_idle_cuts
-from anchorscope.engine.forward import Prefix, compute_prefix
-from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
+from anchorscope.engine.capture import AttentionMass
+from anchorscope.engine.sequences import EDGES, Cut
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.cuts import (
     EXACT,
@@ -27,9 +23,8 @@ from anchorscope.interventions.cuts import (
 )
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.items import Item
-from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import Missing, plan_experiment
-from anchorscope.spans.locate import ItemTokens, QuestionParts
+from anchorscope.spans.locate import QuestionParts
 from made_items import make_mass, make_setting
 
 MASS = make_mass("item")
@@ -148,76 +143,6 @@ def test_without_a_shared_prefix_there_is_no_template_to_cut() -> None:
     assert names == []
     assert missing.experiment == "template"
     assert "0 of 10 questions have template tokens" in missing.reason
-
-
-def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
-    located = ItemTokens(
-        input_ids=tuple(range(20)),
-        answer_start=15,
-        question_tokens=(8, 9),
-        answer_tokens=(16, 17),
-        positions=(18, 17, 15),
-        rule="rules",
-        parts=QuestionParts((8,), (9,), (8, 9)),
-        prefix_length=6,
-    )
-    item = replace(make_item(0, (1,), 2, 4), tokens=located)
-    wanted = TokenSequence(ids=tuple(range(20)), answer_start=15, read_at=(15, 18))
-    assert item.sequence(("answer_before", "final")) == wanted
-
-
-@pytest.fixture(scope="module")
-def some() -> list[Item]:
-    """Items to run; whatever may be cut is near enough to the end for the sliding window."""
-    generator = torch.Generator().manual_seed(3)
-    made = []
-    for length in (17, 24, 20):
-        ids = (256, 5, 6, 7, *torch.randint(0, 256, (length - 4,), generator=generator).tolist())
-        question = (length - 7, length - 5, length - 4)
-        parts = QuestionParts(subject=question[1:], property=question[:1], content=question)
-        made.append(made_items.make_item(ids, length - 2, question, length - 8, parts))
-    return made
-
-
-def sequence(item: Item) -> TokenSequence:
-    """Read at the last ten tokens."""
-    length = len(item.located.input_ids)
-    return replace(item.sequence(("final",)), read_at=tuple(range(length - 10, length)))
-
-
-def run(lm: LanguageModel, some: list[Item], prefix: Prefix, cuts: list[Cut] | None) -> Tensor:
-    """States [item, position, site, layer, d_model], all items in one batch."""
-    found: list[Tensor] = []
-    variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
-    sequences, batches = [sequence(item) for item in some], [range(len(some))]
-    edges = capture(lm, sequences, prefix, batches, lambda _, batch, states: found.append(states), [variant])
-    refuse_idle_cuts(edges())
-    return found[0]
-
-
-@pytest.mark.parametrize("tiny", ["gemma2"], indirect=True)  # of cuts in other families: the engine's tests
-@pytest.mark.parametrize("edges", EDGES)
-@every_cut
-def test_a_run_changes_after_the_first_cut_key_and_only_there(
-    tiny: LanguageModel, some: list[Item], intervention: Intervention, edges: str
-) -> None:
-    rng = np.random.default_rng(0)
-    cuts = [intervention.cut(item, edges, rng, MASS) for item in some]
-    prefix = compute_prefix(tiny, some[0].located.input_ids[: 1 if intervention.whole else 4])
-    clean, after = run(tiny, some, prefix, None), run(tiny, some, prefix, cuts)
-    for index, (item, cut) in enumerate(zip(some, cuts, strict=True)):
-        first = min(cut.keys, default=len(item.located.input_ids))
-        kept = [place for place, position in enumerate(sequence(item).read_at) if position <= first]
-        assert torch.allclose(after[index, kept], clean[index, kept], rtol=1e-5, atol=1e-5)  # two batches
-        changed = (after[index, -1] - clean[index, -1]).abs().amax(-1) > 1e-4
-        # Where an item is cut, its last token feels it at every site from the second layer on at the latest; the
-        # template may lie beyond the sliding window, and then only what comes after it can carry the change.
-        if not intervention.changes:
-            assert not bool(changed.any())
-        elif not intervention.whole:
-            assert bool(changed[:, 1:].all())
-        elif edges != "direct":
-            assert bool((after[index] != clean[index]).any())
 
 
 @given(st.lists(st.floats(0.01, 10), min_size=4, max_size=9), st.integers(1, 3), st.integers(0, 99))

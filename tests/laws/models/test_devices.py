@@ -1,7 +1,6 @@
 """Tensors between host and device: every row comes to its place bit by bit; on a CPU nothing has to be waited for."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,12 +31,3 @@ def test_rows_come_to_their_places_bit_by_bit(dtype: torch.dtype, width: int, la
     expected[:, :, items.tolist()] = rows
     copy_rows(into, items, rows)
     assert torch.equal(into.view(torch.uint8), expected.view(torch.uint8))
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 0, 8), (0,), (1, 1, 5, 3)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_memory_on_the_host_has_the_shape_and_kind_that_was_asked_for(shape: tuple[int, ...], dtype: torch.dtype):
-    found = empty_on_host(shape, dtype)
-    assert found.shape == shape
-    assert found.dtype == dtype
-    assert found.is_contiguous()

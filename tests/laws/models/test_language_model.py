@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, LlamaConfig
+from transformers import AutoConfig
 
 from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import NO_PREFIX
@@ -15,6 +15,7 @@ from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.wrapping import wrap
 from tiny_models import byte_tokenizer, tiny_model
 
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 32768}
 LLAMA3 = {
     "rope_type": "llama3",
@@ -37,20 +38,12 @@ LLAMA3 = {
         ("qwen2", {"max_position_embeddings": 32768, "rope_parameters": YARN}, 131072),
         ("qwen2", {"max_position_embeddings": 131072, "rope_parameters": YARN}, 131072),
         ("gemma3_text", {"max_position_embeddings": 131072}, 131072),
+        ("gemma3", {"text_config": {"max_position_embeddings": 4096}}, 4096),  # of its text
+        ("llama", {"max_position_embeddings": 4096, "rope_parameters": DYNAMIC}, 8192),
     ],
 )
 def test_what_configurations_state(kind: str, settings: dict[str, Any], expected: int) -> None:
     assert context_length(AutoConfig.for_model(kind, **settings)) == expected
-
-
-def test_a_model_that_also_reads_images_states_it_of_its_text() -> None:
-    assert context_length(AutoConfig.for_model("gemma3", text_config={"max_position_embeddings": 4096})) == 4096
-
-
-def test_dynamic_scaling_reads_more() -> None:
-    config = LlamaConfig(max_position_embeddings=4096)
-    config.rope_parameters = {"rope_type": "dynamic", "factor": 2.0}
-    assert context_length(config) == 8192
 
 
 ITEM = TokenSequence(ids=(256, *range(40, 60)), answer_start=18, read_at=(20,))

@@ -91,25 +91,6 @@ def test_the_last_thread_puts_it_back(setting: Any) -> None:
     assert fresh == [before]
 
 
-def test_many_threads_in_any_order_leave_nothing_behind(setting: Any) -> None:
-    hold, read, held = setting
-    before, wrong = read(), []
-
-    def work() -> None:
-        for _ in range(200):
-            with hold():
-                if read() != held:
-                    wrong.append(read())
-
-    workers = [threading.Thread(target=work) for _ in range(6)]
-    for thread in workers:
-        thread.start()
-    for thread in workers:
-        thread.join()
-    assert not wrong
-    assert read() == before
-
-
 def test_workers_have_one_thread_each_and_the_caller_keeps_its_own() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)

@@ -168,14 +168,6 @@ def test_a_pass_that_is_planned_again_is_as_if_it_had_been_planned_so_at_once(wo
     assert again.probes is work.probes
 
 
-@given(work=passes())
-def test_a_pass_survives_being_pickled(work: StatesPass) -> None:
-    work = replace(work, probes=None)  # arrays are compared below
-    again = pickle.loads(pickle.dumps(work))
-    assert again == work
-    assert again.shards() == work.shards()
-
-
 def test_answers_are_planned_as_prompts_that_are_gone_on_with(tiny_llama: LanguageModel) -> None:
     questions = [Question("facts", f"item-{index}", f"What is {index}?", ("x",)) for index in range(3)]
     answers = plan_answers(questions, tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, 8, 100)

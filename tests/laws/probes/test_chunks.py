@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.models.process_settings import true_float32
-from anchorscope.probes import logistic
+from anchorscope.probes import chunks, logistic
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.logistic import Fit, TrainingSets, fit_layers
 
@@ -52,15 +51,16 @@ def assert_same(one: Fit, other: Fit) -> None:
     ("memory", "kind"), [(200_000, "problems"), (60_000, "columns"), (30_000, "items"), (9_000, "items")]
 )
 def test_little_memory_gives_the_same_probes(
-    states: torch.Tensor, sets: TrainingSets, whole: Fit, memory: int, kind: str
+    states: torch.Tensor, sets: TrainingSets, whole: Fit, memory: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_chunks((LAYERS, ITEMS, WIDTH), len(sets.members), CPU, memory)
+    monkeypatch.setattr(chunks, "_chunk_bytes", lambda device: memory)
+    plan = plan_chunks((LAYERS, ITEMS, WIDTH), len(sets.members), CPU)
     assert plan.bytes(ITEMS, WIDTH) <= memory or kind == "items"
     assert plan.problems < LAYERS
     assert (plan.columns < len(sets.members)) == (kind != "problems")
     assert (plan.items is not None) == (kind == "items")
     assert plan.items is None or plan.items < ITEMS
-    assert_same(fit_layers(states, sets, memory=memory), whole)
+    assert_same(fit_layers(states, sets), whole)
 
 
 def test_layers_do_not_depend_on_those_solved_with_them(states: torch.Tensor, sets: TrainingSets, whole: Fit) -> None:
@@ -94,14 +94,3 @@ def test_a_mistake_in_a_chunk_is_not_swallowed() -> None:
     with pytest.raises(ZeroDivisionError):
         list(in_chunks(torch.zeros(3, 1, 1), ChunkPlan(1, 1, None), CPU, lambda *_: 1 // 0))
     assert torch.get_num_threads() == threads
-
-
-def test_products_have_all_bits_whatever_the_program_allows() -> None:
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("high")
-        with true_float32():
-            assert torch.get_float32_matmul_precision() == "highest"
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -214,14 +214,17 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
     assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]
 
 
-def test_places_come_back_in_their_order_whatever_the_chunks(example: Example, fitted: ProbeSet) -> None:
+def test_places_come_back_in_their_order_whatever_the_chunks(
+    example: Example, fitted: ProbeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     states = torch.stack([example.states, example.states.flip(0)]).to(torch.float64)  # any precision
     splits = example.splits
     only = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
     whole = fit_probes(states, only, ["mlp/final", "residual/final"])
     # So little memory that layers come one by one, columns in parts, and the items of a layer are streamed.
     for memory in (400_000, 60_000):
-        small = fit_probes(states, only, ["mlp/final", "residual/final"], memory=memory)
+        monkeypatch.setattr(chunks, "_chunk_bytes", lambda device, memory=memory: memory)
+        small = fit_probes(states, only, ["mlp/final", "residual/final"])
         for one, other in zip(whole, small, strict=True):
             assert (one.strength == other.strength).all()
             torch.testing.assert_close(one.weight, other.weight, rtol=1e-3, atol=1e-5)

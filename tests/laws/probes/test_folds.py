@@ -40,17 +40,12 @@ def test_groups_are_never_torn(items: list[tuple[int, bool, str | None]], n_fold
 
 
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
-def test_the_same_seed_gives_the_same_folds(items: list[tuple[int, bool, str | None]], n_folds: int, seed: int) -> None:
-    groups, strata = columns(items)
-    assert (dealt(groups, strata, n_folds, seed) == dealt(groups, strata, n_folds, seed)).all()
-
-
-@given(ITEMS, st.integers(2, 6), st.integers(0, 99))
 def test_the_names_of_groups_and_relations_do_not_matter(
     items: list[tuple[int, bool, str | None]], n_folds: int, seed: int
 ) -> None:
     groups, strata = columns(items)
     found = dealt(groups, strata, n_folds, seed)
+    assert (found == dealt(groups, strata, n_folds, seed)).all()
     assert (found == dealt(7 * groups - 40, strata, n_folds, seed)).all()
     backwards = 2 * (9 - strata // 2) + strata % 2
     assert (found == dealt(groups, backwards, n_folds, seed)).all()

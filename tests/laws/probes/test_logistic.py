@@ -165,21 +165,6 @@ def test_a_wild_item_outside_the_training_set_does_no_harm(size: float) -> None:
     assert (wild.logits - tame.logits)[:, :119].abs().max() < 0.01
 
 
-def test_columns_do_not_depend_on_their_neighbours() -> None:
-    problem = make_problem(300, 20, "outliers")
-    together = problem.fit()
-    for column in (0, 7, 14, 29):
-        alone = Problem(
-            problem.states,
-            problem.labels,
-            problem.scaled_on,
-            problem.members[:, [column]],
-            problem.scaling[[column]],
-            problem.strengths[[column]],
-        ).fit()
-        torch.testing.assert_close(alone.logits[0], together.logits[column], rtol=1e-3, atol=1e-3)
-
-
 @pytest.mark.parametrize("most", [1, 4, 12, 400])
 def test_a_column_counts_as_converged_only_if_its_gradient_is_small(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     problem = make_problem(120, 200, "outliers")

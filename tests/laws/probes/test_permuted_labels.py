@@ -58,19 +58,20 @@ def test_probes_of_permuted_labels_are_those_fitted_one_by_one() -> None:
             assert found[permutation, layer] == pytest.approx(wanted.numpy(), abs=2e-3)
 
 
-def test_the_real_pathways_count_among_the_permutations() -> None:
-    null = np.array([0.4, 0.5, 0.6])
-    assert share_at_least(0.7, null) == 0.25
-    assert share_at_least(0.6, null) == 0.5
-    assert share_at_least(0.1, null) == 1
-
-
-def test_permutations_without_a_value_count_neither_way() -> None:
-    null = np.array([0.4, np.nan, 0.6, np.nan, np.nan])
-    assert share_at_least(0.7, null) == pytest.approx(1 / 3)
-    assert share_at_least(0.5, null) == pytest.approx(2 / 3)
-    assert share_at_least(0.5, np.full(3, np.nan)) is None
-    assert share_at_least(np.nan, null) is None
+@pytest.mark.parametrize(
+    ("real", "null", "share"),
+    [
+        (0.7, [0.4, 0.5, 0.6], 1 / 4),  # the real labels count among the permutations
+        (0.6, [0.4, 0.5, 0.6], 2 / 4),
+        (0.1, [0.4, 0.5, 0.6], 1),
+        (0.7, [0.4, np.nan, 0.6, np.nan, np.nan], 1 / 3),  # those without a value do not
+        (0.5, [0.4, np.nan, 0.6, np.nan, np.nan], 2 / 3),
+        (0.5, [np.nan] * 3, None),
+        (np.nan, [0.4, 0.6], None),
+    ],
+)
+def test_the_share_of_permutations_that_reach_a_value(real: float, null: list[float], share: float | None) -> None:
+    assert share_at_least(real, np.array(null)) == (share if share is None else pytest.approx(share))
 
 
 def refit_of(signal: float, relations: list[str], seed: int, even: bool = True) -> tuple[np.ndarray, float]:

@@ -1,5 +1,7 @@
 """Scores: every item by the probes of its own fold, equal to a plain loop."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -34,17 +36,11 @@ def test_scores_equal_a_plain_loop(dtype: torch.dtype) -> None:
     assert scores.shape == (len(items), POSITIONS, SITES, PROBES, LAYERS)
     assert scores.dtype == torch.float32
     for row, item in enumerate(items):
-        for position in range(POSITIONS):
-            for site in range(SITES):
-                for probe in range(PROBES):
-                    for layer in range(LAYERS):
-                        place = probe, folds[item], layer
-                        probes = probe_sets[position][site]
-                        state = states[row, position, site, layer].double()
-                        wanted = probes.weight[place].double() @ state + probes.bias[place].double()
-                        assert float(scores[row, position, site, probe, layer]) == pytest.approx(
-                            float(wanted), abs=1e-5
-                        )
+        for position, site in product(range(POSITIONS), range(SITES)):
+            probes, state = probe_sets[position][site], states[row, position, site].double()
+            weight, bias = (part[:, folds[item]].double() for part in (probes.weight, probes.bias))
+            wanted = (weight * state).sum(-1) + bias
+            torch.testing.assert_close(scores[row, position, site].double(), wanted, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("at_once", [2**26, 1])

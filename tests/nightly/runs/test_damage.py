@@ -1,194 +1,205 @@
-"""Damage: a flipped bit, half a file, an empty one, none. It is told, and the run gives the same numbers again."""
+"""Damage: a flipped bit, half a file, an empty one, none. It is reported, and the run gives the same numbers again."""
 
 import json
 import os
 import random
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from anchorscope.artefacts.run_folder import open_run, read_index
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.verifying import verify
-from damaging import HARM, damaged, files_of_steps
 from whole_runs import SmallRun, files_of, quick, tables_of, watching
 
-STEPS = (
-    "model",
-    "facts/questions",
-    "facts/answers",
-    "facts/labels",
-    "facts/tokens",
-    "facts/clean-states",
-    "facts/log-probs",
-    "facts/probes",
-    "facts/clean-scores",
-    "facts/effects-knockout",
-    "facts/cut-states",
-    "facts/refits",
-    "facts/permuted-refits",
-    "facts/attention-mass",
-    "facts/principal-states",
-    "facts/evidence-terms",
-    "facts/null-scores",
-    "facts/evidence-parts",
-    "facts/before-answer",
-    "facts/answer-alone",
-)
-"""Steps of the half-done run."""
 UNREAD = {
-    "facts/cut-states",
-    "facts/attention-mass",
-    "facts/principal-states",
-    "facts/evidence-terms",
-    "facts/null-scores",
-    "facts/before-answer",
-    "facts/answer-alone",
+    f"facts/{name}"
+    for name in (
+        "cut-states",
+        "attention-mass",
+        "principal-states",
+        "evidence-terms",
+        "null-scores",
+        "before-answer",
+        "answer-alone",
+    )
 }
-"""All that is made from these is there, so that nobody looks at them any more."""
-RESULTS = (
-    "recipe.toml",
-    "manifest.json",
-    "items.parquet",
-    "probes.safetensors",
-    "probe_scores.csv",
-    "effects.parquet",
-    "pathways.parquet",
-    "curves.csv",
-    "curve_samples.parquet",
-    "reference_curves.csv",
-    "summary.csv",
-    "experiments.csv",
-    "experiment_items.parquet",
-    "evidence_parts.csv",
-    "evidence_items.parquet",
-    "evidence_tests.csv",
-    "answer.json",
-    "observations.json",
-)
-"""Of the finished run, which was made without figures."""
+"""Steps of the half-done run that nothing reads any more: all that is made from them is there."""
+MINE = {"notes.txt": b"mine", "figures/mine.png": b"mine", "work/facts/mine.txt": b"mine", "curves.csv.bak": b"mine"}
 
 
-def test_the_tables_above_name_every_file(small_run: SmallRun) -> None:
-    kept = files_of_steps(small_run.half_done)
-    assert set(kept) == set(STEPS)
-    assert set(files_of(small_run.half_done)) == {
-        "index.json",
-        "recipe.toml",
-        *(name for names in kept.values() for name in names),
-    }
-    assert {name for name in files_of(small_run.finished) if not name.startswith("work/")} == {*RESULTS, "index.json"}
+def flip(file: Path) -> None:
+    """One bit."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 4
+    file.write_bytes(content)
+
+
+def put_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def put_dangling_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("nowhere")
+
+
+HARM: dict[str, Callable[[Path], object]] = {
+    "flip": flip,
+    "halve": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "empty": lambda file: file.write_bytes(b""),
+    "remove": Path.unlink,
+}
+"""The four of which every file is tried."""
+MORE_HARM: dict[str, Callable[[Path], object]] = {
+    **HARM,
+    "append": lambda file: file.write_bytes(file.read_bytes() + b"\0more"),
+    "zero": lambda file: file.write_bytes(bytes(file.stat().st_size)),  # left by some file systems after a power cut
+    "folder": put_folder,
+    "link": put_dangling_link,
+}
+
+
+def files_of_steps(out: Path) -> dict[str, list[str]]:
+    """The files of every step, by the index."""
+    return {name: list(one["files"]) for name, one in json.loads((out / "index.json").read_text())["steps"].items()}
+
+
+def results_of(out: Path) -> list[str]:
+    return sorted(name for name in files_of(out) if not name.startswith("work/") and name != "index.json")
+
+
+def command(*arguments: Any) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+# Made again.
 
 
 @pytest.mark.parametrize("first", range(4))
-def test_damaged_steps_of_a_half_done_run_are_made_again_and_told(
+def test_damaged_steps_of_a_half_done_run_are_made_again_and_reported(
     first: int, small_run: SmallRun, tmp_path: Path
 ) -> None:
     """Three or four steps at a time that are far from each other, each harmed in another way."""
-    read = [step for step in STEPS if step not in UNREAD]
-    harmed = {step: list(HARM)[STEPS.index(step) % len(HARM)] for step in read[first::4]}
     out = small_run.copy("half_done", tmp_path / "run")
-    names = {step: sorted(files_of_steps(out)[step])[-1] for step in harmed}
-    for step, harm in harmed.items():
-        HARM[harm](out / names[step])
+    files = files_of_steps(out)
+    harmed = {step: sorted(files[step])[-1] for step in [step for step in files if step not in UNREAD][first::4]}
+    for file, harm in zip(harmed.values(), cycle(HARM.values()), strict=False):
+        harm(out / file)
     with watching() as made:
-        told = quick(small_run.recipe, out)
+        notes = quick(small_run.recipe, out)
     assert tables_of(out) == small_run.tables
-    for step, name in names.items():
-        assert any(line.startswith(f"{step} is made again: {name} ") for line in told), (harmed, told)
+    for step, file in harmed.items():
+        assert any(line.startswith(f"{step} is made again: {file} ") for line in notes), (harmed, notes)
         assert made.count(step) == 1
-    assert set(json.loads((out / "manifest.json").read_text())["events"]) == set(told)
+    assert set(json.loads((out / "manifest.json").read_text())["events"]) == set(notes)
 
 
-def test_damaged_steps_that_nobody_reads_any_more_are_left_alone(small_run: SmallRun, tmp_path: Path) -> None:
+def test_damaged_steps_that_nothing_reads_any_more_are_left_alone(small_run: SmallRun, tmp_path: Path) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
-    for step, harm in zip(sorted(UNREAD), cycle(HARM), strict=False):
-        HARM[harm](out / sorted(files_of_steps(out)[step])[-1])
+    for step, harm in zip(sorted(UNREAD), cycle(HARM.values()), strict=False):
+        harm(out / sorted(files_of_steps(out)[step])[-1])
     with watching() as made:
-        told = quick(small_run.recipe, out)
+        notes = quick(small_run.recipe, out)
     assert tables_of(out) == small_run.tables
-    assert (made, told) == (["facts/tables", "facts/final-probes"], [])
+    assert (made, notes) == (["facts/tables", "facts/final-probes"], [])
 
 
 def test_a_half_done_run_of_which_everything_is_damaged_begins_again(small_run: SmallRun, tmp_path: Path) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
-    names = [name for names in files_of_steps(out).values() for name in names]
-    for name, harm in zip([*names, "recipe.toml"], cycle(HARM), strict=False):
-        HARM[harm](out / name)
-    told = quick(small_run.recipe, out)
+    steps = files_of_steps(out)
+    files = [file for files in steps.values() for file in files]
+    for file, harm in zip([*files, "recipe.toml"], cycle(HARM.values()), strict=False):
+        harm(out / file)
+    notes = quick(small_run.recipe, out)
     assert tables_of(out) == small_run.tables
-    assert sum("is made again" in line for line in told) >= len(STEPS) - len(UNREAD)
+    assert sum("is made again" in line for line in notes) >= len(steps) - len(UNREAD)
     assert not list(out.glob("work/**/*.changed-*"))
 
 
-def tried(small_run: SmallRun, which: str, out: Path, seed: int) -> None:
-    """One to three files of a run, chosen and damaged at random: the same numbers again, and what was read was told."""
-    rng = random.Random(seed)
-    small_run.copy(which, out)
-    names = sorted(name for name in files_of(out) if name != "index.json")
-    chosen = rng.sample(names, rng.randint(1, 3))
-    ways = {name: damaged(out / name, rng, [out / one for one in names if one not in chosen]) for name in chosen}
-    found = {one.file for one in verify(out).problems}
-    assert found == set(chosen), (seed, ways)
-    told = quick(small_run.recipe, out)
-    assert tables_of(out) == small_run.tables, (seed, ways)
-    is_told = which == "half_done" and not any(f"/{unread}-" in name for unread in UNREAD for name in chosen)
-    assert told or not (is_told or any(not name.startswith("work/") for name in chosen)), (seed, ways)
+@pytest.mark.parametrize("first", range(4))
+def test_the_same_command_repairs_damaged_results_without_doing_any_step_again(
+    first: int, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    harmed = dict(zip(results_of(out)[first::4], cycle(HARM), strict=False))
+    for file, harm in harmed.items():
+        HARM[harm](out / file)
+    left = {file: (out / file).read_bytes() for file, harm in harmed.items() if harm != "remove"}
+    with watching() as made:
+        notes = quick(small_run.recipe, out)
+    assert made == []
+    assert notes[0].startswith("the finished run was changed: ")
+    assert tables_of(out) == small_run.tables
     open_finished(out)
+    aside = {str(path.relative_to(out)): path.read_bytes() for path in out.glob("*.changed-1")}
+    assert aside == {f"{file}.changed-1": content for file, content in left.items()}  # the user may have changed it
+    assert quick(small_run.recipe, out) == []
 
 
 @pytest.mark.parametrize("which", ["half_done", "finished"])
 def test_whatever_is_done_to_files_the_numbers_are_the_same_again(
     which: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
-    """`ANCHORSCOPE_DAMAGE=500` tries so many cases."""
+    """One to three files at random, in any way or swapped; `ANCHORSCOPE_DAMAGE=500` tries that many cases."""
     for seed in range(int(os.environ.get("ANCHORSCOPE_DAMAGE", "2"))):
-        tried(small_run, which, tmp_path / str(seed), seed)
-        shutil.rmtree(tmp_path / str(seed))
-
-
-@pytest.mark.parametrize("harm", HARM)
-@pytest.mark.parametrize("name", RESULTS)
-def test_a_damaged_result_is_told_in_one_line(harm: str, name: str, small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    HARM[harm](out / name)
-    with pytest.raises(UserError) as told:
+        rng, out = random.Random(seed), small_run.copy(which, tmp_path / str(seed))
+        names = sorted(name for name in files_of(out) if name != "index.json")
+        chosen = rng.sample(names, rng.randint(1, 3))
+        ways = {name: rng.choice([*MORE_HARM, "swap"]) for name in chosen}
+        for name, way in ways.items():
+            if way == "swap":
+                shutil.copyfile(out / rng.choice([other for other in names if other not in chosen]), out / name)
+            else:
+                MORE_HARM[way](out / name)
+        assert {problem.file for problem in verify(out).problems} == set(chosen), (seed, ways)
+        notes = quick(small_run.recipe, out)
+        assert tables_of(out) == small_run.tables, (seed, ways)
+        unread = any(f"{step.removeprefix('facts')}-" in name for step in UNREAD for name in chosen)
+        is_read = (which == "half_done" and not unread) or any(not name.startswith("work/") for name in chosen)
+        assert notes or not is_read, (seed, ways)
         open_finished(out)
-    message = str(told.value)
-    assert name in message
-    assert "\n" not in message
-    assert "damaged" in message or "not a finished run" in message
+        shutil.rmtree(out)
 
 
-@pytest.mark.parametrize("number", range(len(RESULTS)))
-def test_the_same_command_repairs_a_damaged_result_without_doing_any_step_again(
-    number: int, small_run: SmallRun, tmp_path: Path
-) -> None:
-    name, harm = RESULTS[number], list(HARM)[number % len(HARM)]
-    out = small_run.copy("finished", tmp_path / "run")
-    HARM[harm](out / name)
-    left = (out / name).read_bytes() if harm != "remove" else None
-    with watching() as made:
-        told = quick(small_run.recipe, out)
-    assert made == []
-    assert told[0].startswith(f"the finished run was changed: {name} ")
-    assert tables_of(out) == small_run.tables
-    open_finished(out)
-    aside = out / f"{name}.changed-1"
-    assert (aside.read_bytes() if aside.exists() else None) == left  # it may have been the user who changed it
-    assert quick(small_run.recipe, out) == []
+# Reported.
 
 
-def command(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+@pytest.mark.parametrize("which", ["half_done", "finished"])
+def test_every_damaged_file_is_named_and_no_other(which: str, small_run: SmallRun, tmp_path: Path) -> None:
+    """Every file in one of four ways, and those that say what the others are in all of them."""
+    out = small_run.copy(which, tmp_path / "run")
+    names = sorted(name for name in files_of(out) if name != "index.json")
+    cases = [*zip(names, cycle(HARM), strict=False)]
+    cases += [(name, harm) for name in ("manifest.json", "recipe.toml") if name in names for harm in HARM]
+    for name, harm in cases:
+        whole = (out / name).read_bytes()
+        HARM[harm](out / name)
+        found = verify(out)
+        assert [problem.file for problem in found.problems] == [name]
+        with_recipe = f"anchorscope run {out}/recipe.toml --out {out}"
+        without = f"anchorscope run --out {out}, with the options that the run was made with"
+        assert found.commands == (without if name == "recipe.toml" else with_recipe,)
+        if which == "finished" and not name.startswith("work/"):
+            with pytest.raises(UserError, match=rf"damaged: {name}|not a finished run.*") as refused:
+                open_finished(out)
+            assert name in str(refused.value)
+            assert "\n" not in str(refused.value)
+        (out / name).write_bytes(whole)
+    assert verify(out).whole
 
 
-@pytest.mark.parametrize("name", ["curves.csv", "manifest.json", "items.parquet"])
+@pytest.mark.parametrize("name", ["curves.csv", "manifest.json"])
 @pytest.mark.parametrize("harm", ["flip", "remove"])
 def test_commands_that_read_a_damaged_run_end_with_one_line(
     name: str, harm: str, small_run: SmallRun, tmp_path: Path
@@ -197,12 +208,48 @@ def test_commands_that_read_a_damaged_run_end_with_one_line(
     HARM[harm](out / name)
     for arguments in (("show", out), ("compare", out, small_run.finished, "--out", tmp_path / "c")):
         result = command(*arguments)
-        assert result.exit_code == 2
-        assert result.stdout == ""
+        assert (result.exit_code, result.stdout) == (2, "")
         (line,) = result.stderr.splitlines()
         assert line.startswith("error: ")
         assert name in line
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("which", ["half_done", "finished"])
+def test_a_whole_run_is_whole_and_the_users_files_are_counted(which: str, small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy(which, tmp_path / "run")
+    listed = {name: content for name, content in files_of(out).items() if name != "index.json"}
+    for name, content in MINE.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_bytes(content)
+    found = verify(out)
+    assert (found.whole, found.kind, found.finished) == (True, "run", which == "finished")
+    assert (found.files, found.size) == (len(listed), sum(map(len, listed.values())))
+    assert set(found.unlisted) == set(MINE)
+    result = command("verify", out)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+    assert result.stdout.startswith(f"{out}: whole")
+
+
+def test_the_command_ends_with_one_line_and_exit_code_2(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    (out / "curves.csv").write_text("mine")
+    (out / "summary.csv").unlink()
+    result = command("verify", out, small_run.finished, "--quiet")
+    again = f"anchorscope run {out}/recipe.toml --out {out}"
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"error: '{out}' is damaged. Run the same command again: {again}\n"
+    told = json.loads(command("verify", out, small_run.finished, "--json").stdout)
+    assert [folder["whole"] for folder in told["folders"]] == [told["whole"], True] == [False, True]
+    assert [problem["file"] for problem in told["folders"][0]["damaged"]] == ["curves.csv", "summary.csv"]
+    (tmp_path / "file").write_text("mine")
+    for name in ("nowhere", ".", "file"):
+        result = command("verify", tmp_path / name)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+        assert "is no folder of anchorscope's" in result.stderr
+
+
+# The index.
 
 
 @pytest.mark.parametrize("which", ["half_done", "finished"])
@@ -212,9 +259,41 @@ def test_without_its_index_a_folder_is_not_touched(which: str, harm: str, small_
     HARM[harm](out / "index.json")
     before = files_of(out)
     for fresh in (False, True):
-        with pytest.raises(UserError, match=r"--out") as told:
+        with pytest.raises(UserError, match=r"--out") as refused:
             quick(small_run.recipe, out, fresh=fresh)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(refused.value)
+    if which == "finished":  # the results are whole, can be read, and are listed in the manifest
+        assert open_finished(out).recipe == open_finished(small_run.finished).recipe
+        found = verify(out)
+        assert ([problem.file for problem in found.problems], list(found.unlisted)) == (["index.json"], [])
+        assert found.commands == ("anchorscope run --out NEW_FOLDER, with the options that the run was made with",)
     assert files_of(out) == before
-    if which == "finished":
-        open_finished(out)  # the results are whole, and can be read
+
+
+@pytest.mark.parametrize("place", ["leaving", "step", "arriving", "results"])
+def test_an_index_that_claims_a_file_of_the_users_does_not_get_it(
+    place: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    facts = {"size": 4, "sha256": "0" * 64}
+    for name in ("work/mine.txt", "../mine.txt", str(tmp_path / "mine.txt"), "work/../../mine.txt", "mine.txt"):
+        (out / name).write_text("mine")
+        index = replace(read_index(small_run.finished), path=out)
+        if place == "leaving":
+            index.leaving.append(name)
+        elif place == "step":
+            index.steps["model"].files[name] = facts
+        else:
+            getattr(index, place)[name] = facts
+        index.save()
+        if name == "mine.txt" and place not in ("leaving", "step"):
+            with open_run(out) as folder:
+                folder.forget_steps()
+                assert folder._without_successor(set()) == {
+                    one: known for one, known in folder.results.items() if one != name
+                }
+        else:
+            with pytest.raises(UserError, match="is damaged"), open_run(out):
+                pytest.fail("the index was believed")
+            assert [problem.file for problem in verify(out).problems] == ["index.json"]
+        assert (out / name).read_text() == "mine"

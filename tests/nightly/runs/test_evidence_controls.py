@@ -7,16 +7,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
-from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.shares import why_silent
 from small_facts import FALSE_ENDS, SYLLABLES, TRUE_ENDS, quick_options
-from tiny_models import build_tiny
-from whole_runs import quick, small_model, watching
+from whole_runs import quick, save_small_model, watching
 
 N, ALONE = 320, 6
 """Items, and how many of them have a relation of their own: no donor, and no other sentence."""
@@ -48,10 +45,7 @@ def _rows() -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     folder = tmp_path_factory.mktemp("controls")
-    lm = build_tiny("llama")
-    for part in (lm.model, lm.tokenizer):
-        part.save_pretrained(folder / "tiny-llama")
-    small_model(folder / "tiny-llama")
+    save_small_model(folder / "tiny-llama")
     questions = folder / "atlas.jsonl"  # relations of this name have other sentences
     questions.write_text("".join(json.dumps(row) + "\n" for row in _rows()), encoding="utf-8")
     options = quick_options(questions, model=str(folder / "tiny-llama"), random_cuts=1, balance="none", directions=None)
@@ -99,45 +93,6 @@ def test_their_shares_are_those_of_their_items_and_displacements_stand_beside(ou
     moved = dict(tests.select("intervention", "value").iter_rows())
     assert moved["resample"] > 0
     assert moved["paraphrase"] > 0
-
-
-def _same_subject(row: dict[str, object]) -> dict[str, object]:
-    return {**row, "question": f"What is the capital of Same in {row['subject']}?", "subject": "Same"}
-
-
-BAD = {
-    "one group": (_same_subject, "320 used items fall into 1 group"),
-    "labels all alike": (lambda row: {**row, "truthful": True}, "at most 0 false answers"),
-    "no key words": (
-        lambda row: {**row, "question": "?" * len(str(row["id"])), "subject": None, "property_words": []},
-        "has no question to ask",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_line_and_nothing_is_half_written(name: str, recipe: Recipe, tmp_path: Path) -> None:
-    spoil, message = BAD[name]
-    questions = tmp_path / "atlas.jsonl"
-    questions.write_text("".join(json.dumps(spoil(row)) + "\n" for row in _rows()), encoding="utf-8")
-    with pytest.raises(UserError, match=message) as refused:
-        quick(recipe.model_copy(update={"datasets": (f"file:{questions}",)}), tmp_path / "run")
-    assert "\n" not in str(refused.value)
-    made = {path.name for path in (tmp_path / "run").rglob("*")} if (tmp_path / "run").exists() else set()
-    assert not made & {"manifest.json", "evidence_parts.csv", "evidence_items.parquet"}
-    assert not any(name.startswith("clean-states") for name in made)  # refused before anything slow
-
-
-def test_states_that_are_not_numbers_are_refused(recipe: Recipe, tmp_path: Path) -> None:
-    lm = build_tiny("llama")
-    with torch.no_grad():  # finite weights, infinite states
-        lm.model.model.layers[0].mlp.down_proj.weight.fill_(3e38)
-    for part in (lm.model, lm.tokenizer):
-        part.save_pretrained(tmp_path / "model")
-    with pytest.raises(UserError, match="contain NaN or infinity") as refused:
-        quick(recipe.model_copy(update={"model": str(tmp_path / "model")}), tmp_path / "run")
-    assert "\n" not in str(refused.value)
-    assert not (tmp_path / "run" / "manifest.json").exists()
 
 
 def test_299_answers_have_no_parts_and_the_reading_says_how_many_are_needed(recipe: Recipe, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import accepted_words, thresholds_at
-from anchorscope.detecting.inputs import ONE_PASS, missing_keep, needed_keep
+from anchorscope.detecting.inputs import ONE_PASS, missing_keep
 from anchorscope.finished import open_finished
 from anchorscope.report.detection import detection_page
 from small_facts import rows, write_questions
@@ -108,12 +108,6 @@ def test_a_full_disk_is_one_line_before_anything_is_computed(
     assert (result.exit_code, result.stdout) == (2, "")
     assert "error: Keeping states takes 0.0 GB" in result.stderr
     assert sorted(run.path.rglob("*")) == before
-
-
-def test_what_detectors_need_is_what_the_catalogue_declares() -> None:
-    assert needed_keep(ONE_PASS) == ("states",)
-    assert needed_keep(["mop"]) == ("states", "states-cut")
-    assert needed_keep(["p-true", "question-only"]) == ("states", "detection")
 
 
 def test_mistakes_are_found_before_the_model_is_loaded(model: Path, answers: Path, tmp_path: Path) -> None:

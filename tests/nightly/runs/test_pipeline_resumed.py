@@ -4,16 +4,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 from anchorscope import results
 from anchorscope.artefacts import sealed_folder
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import job
 from pipeline_fixtures import *  # noqa: F403
-from pipeline_fixtures import table
 from whole_runs import Stop, quick, stopping, tables_of, watching
 
 
@@ -96,25 +93,3 @@ def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_a
     quick(recipe, run)
     same_results(out, run)
     assert not list(run.rglob("*.changed-*"))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"edges": "direct"}, {"position": "answer_end", "site": "residual", "balance": "none", "group_by": "answer"}],
-)
-def test_other_options_run_through(recipe: Recipe, out: Path, tmp_path: Path, options: dict[str, str]) -> None:
-    run = tmp_path / "run"
-    quick(recipe.model_copy(update=options), run)
-    effects, curves, items = (table(run, name) for name in ("effects.parquet", "curves.csv", "items.parquet"))
-    assert set(effects["variant"]) == set(curves["variant"]) == {options.get("edges", "all")}
-    positions = {"final", options.get("position", "final")}
-    assert set(effects["position"]) == set(curves["position"]) == positions
-    refitted = table(run, "probe_scores.csv").filter(pl.col("kind") == "refit").select("site", "position").unique()
-    assert refitted.rows() == [(options.get("site", "mlp"), options.get("position", "final"))]
-    if "edges" in options:
-        plain = table(out, "effects.parquet")
-        assert_frame_equal(plain["logit_clean"].to_frame(), effects["logit_clean"].to_frame(), check_exact=True)
-        assert not plain["logit_after"].equals(effects["logit_after"])
-    if "balance" in options:
-        assert (items["status"] == "used").sum() == 82
-        assert items["group"].n_unique() == items["model_answer"].str.to_lowercase().str.strip_chars(".").n_unique()

@@ -14,18 +14,7 @@ from anchorscope.recipe import Recipe
 from pipeline_fixtures import *  # noqa: F403
 from pipeline_fixtures import table
 from small_facts import rows, write_questions
-from whole_runs import quick
-
-TABLES = (
-    "items.parquet",
-    "effects.parquet",
-    "pathways.parquet",
-    "curves.csv",
-    "curve_samples.parquet",
-    "reference_curves.csv",
-    "probe_scores.csv",
-    "summary.csv",
-)
+from whole_runs import TABLES, quick
 
 
 def test_a_model_that_is_already_loaded_gives_the_same_numbers(
@@ -34,7 +23,7 @@ def test_a_model_that_is_already_loaded_gives_the_same_numbers(
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
     again = tmp_path / "run"
     quick(recipe, again, loaded=(model, AutoTokenizer.from_pretrained(model_folder)))
-    for name in TABLES:
+    for name in (name for name in TABLES if not name.endswith("safetensors")):
         first, second = (table(folder, name) for folder in (out, again))
         if "model" in first.columns:
             first, second = first.drop("model"), second.drop("model")
@@ -46,9 +35,9 @@ def test_two_datasets_stand_in_one_run(recipe: Recipe, out: Path, questions: Pat
     both = recipe.model_copy(update={"datasets": (*recipe.datasets, f"file:{second}")})
     run = tmp_path / "run"
     quick(both, run)
-    for name in TABLES:
+    for name in (name for name in TABLES if not name.endswith("safetensors")):
         frame = table(run, name)
-        assert set(frame["dataset"]) == {"facts", "more"}
+        assert set(frame["dataset"]) == ({"facts", "more"} if table(out, name).height else set())
         assert_frame_equal(frame.filter(pl.col("dataset") == "facts"), table(out, name), check_exact=True)
     assert len(json.loads((run / "manifest.json").read_text())["counts"]) == 2
 

@@ -1,8 +1,5 @@
 """No file of the user's is ever lost, whatever is asked for; what stands in the way is moved aside and told."""
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,23 +48,6 @@ def one_line(result: Result) -> str:
     return last
 
 
-@pytest.mark.parametrize("fresh", [[], ["--fresh"]])
-@pytest.mark.parametrize("out", ["own", "."])
-@pytest.mark.parametrize("mistake", [[], ["--dataset", "atals"], ["--seed", "5"], ["--device", "tpu"]])
-def test_a_folder_of_the_users_own_that_looks_like_a_run_is_refused_and_kept(
-    fresh: list[str], out: str, mistake: list[str], small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = (small_run.finished / "recipe.toml").read_bytes()
-    own = tmp_path / "here" if out == "." else tmp_path / "own"
-    write(own, {"recipe.toml": recipe, "report.md": b"mine", **MINE})
-    before = files_of(own)
-    line = one_line(command("run", own / "recipe.toml", "--out", "." if out == "." else own, *fresh, *mistake))
-    assert line.startswith("error: ")
-    assert "holds other things" in line or mistake
-    assert files_of(own) == before
-    assert not (own / ".lock").exists()
-
-
 @pytest.mark.parametrize("name", ["", " ", "\t"])
 @pytest.mark.parametrize("words", [["run"], ["validate"], ["compare", "a", "b"]])
 def test_an_empty_name_of_a_folder_is_one_line_and_never_this_folder(name: str, words: list[str]) -> None:
@@ -102,62 +82,6 @@ def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run
     assert mine() == MINE
     assert tables_of(out) == small_run.tables
     assert not list(out.rglob("*.changed-*"))
-
-
-def test_a_report_that_the_user_edited_is_moved_aside_and_told(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    write(out, {"summary.csv": b"my own", "recipe.toml": b"# my own\n"})
-    told = quick(small_run.recipe, out)
-    assert "summary.csv was not what the run had written; it was moved to summary.csv.changed-1" in told
-    assert (out / "summary.csv.changed-1").read_bytes() == b"my own"
-    assert (out / "recipe.toml.changed-1").read_bytes() == b"# my own\n"
-    assert tables_of(out) == small_run.tables
-
-
-def test_a_recipe_that_the_user_edited_in_a_half_done_run_is_moved_aside(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("half_done", tmp_path / "run")
-    write(out, {"recipe.toml": b"# my own\n"})
-    quick(small_run.recipe, out)
-    assert (out / "recipe.toml.changed-1").read_bytes() == b"# my own\n"
-    assert (out / "recipe.toml").read_bytes() == (small_run.finished / "recipe.toml").read_bytes()
-
-
-def test_a_second_process_in_a_folder_gets_one_line_and_exit_code_2(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom anchorscope.artefacts.run_folder import open_run\n"
-        "with open_run(Path(sys.argv[1])):\n    print('open', flush=True)\n    sys.stdin.read()\n"
-    )
-    holder = subprocess.Popen([sys.executable, "-c", code, str(out)], stdin=-1, stdout=-1, text=True)
-    assert holder.stdout is not None
-    try:
-        assert holder.stdout.readline() == "open\n"
-        before = files_of(out)
-        for more in ([], ["--fresh"], ["--seed", "3"]):
-            line = one_line(command("run", out / "recipe.toml", "--out", out, *more))
-            assert line.startswith("error: Another process is running in")
-        assert files_of(out) == before
-        open_finished(out)  # reading needs no lock
-    finally:
-        holder.kill()
-        holder.communicate()
-    result = command("run", out / "recipe.toml", "--out", out, "--quiet")  # the lock died with its process
-    assert (result.exit_code, result.output) == (0, "")
-    shutil.rmtree(out)
-
-
-@pytest.mark.parametrize("arguments", [["run", "RECIPE", "--out", "OUT"], ["verify", "OUT"]])
-def test_a_folder_with_a_damaged_index_is_left_exactly_as_it_was(
-    arguments: list[str], small_run: SmallRun, tmp_path: Path
-) -> None:
-    out = small_run.copy("half_done", tmp_path / "run")
-    (out / ".lock").unlink()
-    (out / "index.json").write_text("{}")
-    before = files_of(out)
-    names = {"RECIPE": str(out / "recipe.toml"), "OUT": str(out)}
-    one_line(command(*(names.get(word, word) for word in arguments), "--quiet"))
-    assert files_of(out) == before
-    assert not (out / ".lock").exists()
 
 
 def test_a_step_that_lies_behind_a_link_is_not_removed(small_run: SmallRun, tmp_path: Path) -> None:
