@@ -51,16 +51,12 @@ def serve(
     keys_file: Annotated[
         Path | None, _door(metavar="FILE", help="Keys, one a line: requests need one (Authorization: Bearer KEY).")
     ] = None,
-    max_items: Annotated[int, _limits(min=1, help="Items of one request.")] = 256,
     max_item_tokens: Annotated[int, _limits(min=1, help="Tokens of one item, prompt and answer.")] = 4096,
     max_answer_tokens: Annotated[int, _limits(min=1, help="Tokens that the model writes for a request.")] = 512,
     max_body_bytes: Annotated[int, _limits(min=1, help="Bytes of one request.")] = 2 * 2**20,
     max_requests: Annotated[int, _limits(min=1, help="Requests under way together.")] = 256,
-    queue_tokens: Annotated[
-        int | None, _limits(min=1, help="Tokens that may wait; 16 batches where not given.")
-    ] = None,
     queue_seconds: Annotated[
-        float, _limits(min=0.1, help="Seconds that a request waits for its turn before it is told to come again.")
+        float, _limits(min=0.1, help="Seconds that a request waits for its turn before it is refused (429).")
     ] = 3.0,
     batch_tokens: Annotated[
         int | None, _limits(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
@@ -88,11 +84,9 @@ def serve(
         from anchorscope.serve.service import DEMO, Limits, make_service
 
     limits = Limits(
-        items=max_items,
         item_tokens=max_item_tokens,
         answer_tokens=max_answer_tokens,
         body_bytes=max_body_bytes,
-        queue_tokens=queue_tokens,
         queue_seconds=queue_seconds,
         batch_tokens=batch_tokens,
         deadline=deadline,

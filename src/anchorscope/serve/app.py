@@ -14,7 +14,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from anchorscope.serve.chat import chat_router
 from anchorscope.serve.errors import error_handlers
-from anchorscope.serve.explain import explain_router
 from anchorscope.serve.guard import Guard, Keys
 from anchorscope.serve.score import score_router
 from anchorscope.serve.service import READY, Service
@@ -52,8 +51,8 @@ def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
         separate_input_output_schemas=False,
         exception_handlers=error_handlers(),
     )
-    for router in (score_router(service), chat_router(service), explain_router(service)):
-        app.include_router(router)
+    app.include_router(score_router(service))
+    app.include_router(chat_router(service))
     _add_state(app, service)
     _add_page(app)
     app.add_middleware(Guard, service=service, keys=keys, is_public=is_public)

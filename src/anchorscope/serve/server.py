@@ -8,7 +8,6 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -21,8 +20,7 @@ from anchorscope.serve.service import READY, Service
 
 _KEEP_ALIVE = 15  # seconds that an idle connection is kept
 _LAST_SECONDS = 2  # for connections to close after draining
-_CONNECTIONS = 32  # per request that may be under way: each is answered, most of them with 429
-_OTHER_FILES = 256  # that the process may have open beside connections
+_CONNECTIONS = 3  # per request that may be under way: those beyond them get 429, and beyond all connections 503
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -67,12 +65,8 @@ class ServiceServer(uvicorn.Server):
         self.service, self.keys, self.drain, self.on_ready = service, keys or Keys(), drain, on_ready
         self._was_ready, self._drain_until = False, float("inf")
         self._idle_since: dict[tuple[Any, Any], float] = {}
-        connections = _CONNECTIONS * service.limits.requests
-        _allow_files(connections + _OTHER_FILES)
         config = uvicorn.Config(
             make_app(service, self.keys, is_public),
-            http="h11",
-            loop="asyncio",
             ws="none",
             lifespan="on",
             log_config=None,
@@ -80,7 +74,7 @@ class ServiceServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=connections,
+            limit_concurrency=_CONNECTIONS * service.limits.requests,
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=_LAST_SECONDS,
         )
@@ -117,15 +111,6 @@ class ServiceServer(uvicorn.Server):
         for (connection, cycle), since in self._idle_since.items():
             if now - since > (read_seconds if cycle is None else max(read_seconds, _KEEP_ALIVE)):
                 connection.transport.close()
-
-
-def _allow_files(number: int) -> None:
-    """Raises the limit of open files as far as the system allows: every connection is one."""
-    with suppress(ImportError, OSError, ValueError):  # not every system has such a limit
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(number, hard)), hard))
 
 
 def run_server(server: ServiceServer, bound: socket.socket) -> bool:

@@ -39,8 +39,8 @@ def before_scoring(patch: pytest.MonkeyPatch, act: Callable[[Sequence[Item]], ob
 
 @pytest.fixture(scope="module")
 def small(chat_llama: LanguageModel) -> Iterator[Running]:
-    """A server with a short queue."""
-    with running(chat_llama, Limits(queue_tokens=400, batch_tokens=200)) as service:
+    """A server that takes few requests at a time."""
+    with running(chat_llama, Limits(requests=8, batch_tokens=200)) as service:
         yield service
 
 
