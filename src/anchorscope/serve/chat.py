@@ -14,37 +14,18 @@ from pydantic import Field
 from anchorscope.detectors.answer_batch import Draw, Piece, request_for_question
 from anchorscope.serve.errors import ServiceError, as_service_error, internal_error
 from anchorscope.serve.model_thread import Record
-from anchorscope.serve.score import POST_ERRORS, AboutDetector, Form, Name, Risk, Sources, Written
+from anchorscope.serve.score import ERRORS, AboutDetector, Form, Risk, Sources, Written
 from anchorscope.serve.service import Service
 
 _Stop = Annotated[str, Field(min_length=1, max_length=100)]
 _CHUNK = "chat.completion.chunk"
 
 
-class TextPart(Form):
-    """A piece of a message."""
-
-    type: Literal["text"]
-    text: Written
-
-
 class Message(Form):
     """The question."""
 
     role: Literal["user"]
-    content: Written | Annotated[list[TextPart], Field(min_length=1, max_length=1)]
-    name: Name | None = Field(None, description="Not used.")
-
-    @property
-    def text(self) -> str:
-        """The question's text."""
-        return self.content if isinstance(self.content, str) else self.content[0].text
-
-
-class StreamOptions(Form):
-    """What a stream holds beside its pieces."""
-
-    include_usage: bool = False
+    content: Written
 
 
 class ChatRequest(Sources, AboutDetector):
@@ -54,7 +35,7 @@ class ChatRequest(Sources, AboutDetector):
     truth: Literal[True] = Field(True, description="Every answer is scored.")
     risk: Risk | None = Field(None, description="One of the detector's thresholds.")
     stream: bool = False
-    stream_options: StreamOptions | None = None
+    stream_options: dict[str, bool] | None = Field(None, description="Not used: the last piece has `usage`.")
     temperature: float | None = Field(None, ge=0, le=2, description="0, the likeliest tokens, where none is given.")
     top_p: float | None = Field(None, gt=0, le=1)
     max_tokens: int | None = Field(None, ge=1, le=2**31)
@@ -81,17 +62,17 @@ def chat_router(service: Service) -> APIRouter:
         "/v1/chat/completions",
         tags=["chat"],
         summary="An answer, and how probable it is",
-        responses={**POST_ERRORS, 200: answered},
+        responses={**ERRORS, 200: answered},
     )
     async def chat(request: ChatRequest) -> Any:
-        service.refuse_other_model(request.model)
-        name, most = service.detector_id(request.detector), service.limits.answer_tokens
+        name, most = service.find_detector(request.model, request.detector), service.limits.answer_tokens
         detector, trained = service.loaded.detectors[name], service.trained[name]
         limit = request.max_completion_tokens or request.max_tokens or min(trained.setting.max_new_tokens, most)
         if limit > most:
             message = f"At most {most:,} tokens are written for a request; ask for fewer."
             raise ServiceError(422, "answer_too_long", message, param="max_tokens")
-        question = request.ask(request.messages[0].text)
+        question = request.ask(request.messages[0].content)
+        service.count_tokens(question, "messages")
         service.log.user_text("user", question.question)
         wanted = await asyncio.to_thread(request_for_question, detector, question, limit, request.draw(), request.risk)
         threshold = trained.threshold(request.risk)
@@ -101,8 +82,7 @@ def chat_router(service: Service) -> APIRouter:
         first = await anext(pieces)  # what is wrong with the request shows here, before there is a status
         answer = _ChatAnswer(service, len(wanted.ids), about_score)
         if request.stream:
-            usage = request.stream_options is not None and request.stream_options.include_usage
-            events = answer.events(first, pieces, usage)
+            events = answer.events(first, pieces)
             return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         text, last = first[0].text, first
         async for last in pieces:
@@ -126,7 +106,7 @@ class _ChatAnswer:
         return {**self.head, "object": "chat.completion", "choices": [choice], "usage": self._usage(last)}
 
     async def events(
-        self, first: tuple[Piece, Record | None], rest: AsyncIterator[tuple[Piece, Record | None]], usage: bool
+        self, first: tuple[Piece, Record | None], rest: AsyncIterator[tuple[Piece, Record | None]]
     ) -> AsyncIterator[str]:
         """Server-sent events; an error after the first piece comes as the last event."""
         yield self._event({"role": "assistant", "content": first[0].text})
@@ -135,9 +115,8 @@ class _ChatAnswer:
             async for last in rest:
                 if last[0].text:
                     yield self._event({"content": last[0].text})
-            yield self._event({}, finish_reason=last[0].reason, truth=self._truth(last[1]))
-            if usage:
-                yield _line({**self.head, "object": _CHUNK, "choices": [], "usage": self._usage(last[0])})
+            choice = {"index": 0, "delta": {}, "finish_reason": last[0].reason, "truth": self._truth(last[1])}
+            yield _line({**self.head, "object": _CHUNK, "choices": [choice], "usage": self._usage(last[0])})
         except Exception as error:
             refusal = as_service_error(error)
             if refusal is None:
@@ -146,8 +125,8 @@ class _ChatAnswer:
             yield _line({"error": refusal.record()})
         yield "data: [DONE]\n\n"
 
-    def _event(self, delta: Record, **others: Any) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": None, **others}
+    def _event(self, delta: Record) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": None}
         return _line({**self.head, "object": _CHUNK, "choices": [choice]})
 
     def _truth(self, record: Record | None) -> Record:

@@ -54,12 +54,6 @@ def draining() -> ServiceError:
     return ServiceError(503, "shutting_down", "The service is shutting down; ask another one.", retry_after=5)
 
 
-def past_deadline(seconds: float) -> ServiceError:
-    """The response would come too late."""
-    message = f"The answer was not ready within {seconds:g} seconds; try again later, or with fewer items."
-    return ServiceError(504, "deadline_exceeded", message)
-
-
 def internal_error() -> ServiceError:
     """A fault of ours; its kind is in the log."""
     return ServiceError(500, "internal_error", "Something went wrong in the service; it was logged.")
@@ -87,7 +81,7 @@ def _from_validation(error: RequestValidationError) -> ServiceError:
 def field_name(location: Sequence[Any]) -> str | None:
     """A place in the body, such as `items[2].question`; names that could be a request's own text are left out."""
     text = ""
-    for part in location[1:] if location[:1] in (("body",), ("query",), ("path",)) else location:
+    for part in location[1:]:  # the first says that it is the body
         if isinstance(part, int):
             text += f"[{part}]"
         elif _PLAIN_NAME.fullmatch(str(part)):

@@ -14,14 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from anchorscope.answers.generate import TOO_LONG
 from anchorscope.datasets.question import Question
 from anchorscope.detecting.score import measure_context_used
 from anchorscope.detectors.answer_batch import AnswerBatch, AnswerRequest, Piece
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.trained import Score
 from anchorscope.errors import MemoryRanOut, UserError
-from anchorscope.items import Item
 from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import threads
@@ -202,30 +200,17 @@ class ModelThread(threading.Thread):
     """Loads the model and does what waits in the queue, until it is stopped."""
 
     def __init__(
-        self,
-        load: Callable[[], Loaded],
-        queue: JobQueue,
-        item_tokens: int,
-        metrics: Metrics,
-        log: ServiceLog,
-        cores: int | None = None,
+        self, load: Callable[[], Loaded], queue: JobQueue, metrics: Metrics, log: ServiceLog, cores: int | None = None
     ) -> None:
-        """Items of more than `item_tokens` are refused; `cores` are those that the model takes."""
+        """`cores` are those that the model takes."""
         super().__init__(name="model", daemon=True)
         self.queue = queue
         self.batch_tokens = 0
         self.loaded: Loaded | None = None
         self.error: BaseException | None = None
         """Why the model could not be loaded, or why the thread ended."""
-        self._load, self._item_tokens, self._metrics, self._log, self._cores = load, item_tokens, metrics, log, cores
+        self._load, self._metrics, self._log, self._cores = load, metrics, log, cores
         self._chats: list[tuple[AnswerBatch, list[AnswerJob]]] = []
-
-    def stop(self, seconds: float) -> bool:
-        """Ends after what is being run; whether it has ended in time."""
-        self.queue.close()
-        if self.is_alive():
-            self.join(seconds)
-        return not self.is_alive()
 
     def abandon(self) -> None:
         """Tells everyone who still waits that the service is ending."""
@@ -306,16 +291,11 @@ class ModelThread(threading.Thread):
     def _score(self, detector: Detector, questions: Sequence[Question], job: ScoreJob) -> list[Record | ServiceError]:
         """A score or an error for each question, in halves where a batch fails."""
         try:
-            items = detector.session.items(questions)
-            fitting = [n for n, item in enumerate(items) if _count_tokens(item) <= self._item_tokens]
-            scores = detector.score_items([items[n] for n in fitting], risk=job.risk)
-            records = score_records(detector, [questions[n] for n in fitting], scores)
+            scores = detector.score_items(detector.session.items(questions), risk=job.risk)
+            self._metrics.batch_items.observe(len(questions))
+            return [*score_records(detector, questions, scores)]
         except Exception as error:
             failure = self._public(error, "item")
-        else:
-            self._metrics.batch_items.observe(len(questions))
-            results = dict(zip(fitting, records, strict=True))
-            return [results.get(n) or text_too_long(self._item_tokens, "items") for n in range(len(questions))]
         if len(questions) > 1:  # outside the handler: an exception holds on to every tensor of the pass
             if isinstance(failure, ServiceError) and failure.code == "out_of_memory":
                 tokens = job.tokens * len(questions) // len(job.questions)
@@ -364,16 +344,3 @@ class ModelThread(threading.Thread):
             job.succeed(None)
         else:
             job.fail(piece.error)
-
-
-def _count_tokens(item: Item) -> int:
-    """Tokens of an item; one beyond the model's context is not run, and its score says so."""
-    if item.answer.status == TOO_LONG:
-        return 0
-    return item.answer.needs if item.tokens is None else len(item.located.input_ids)
-
-
-def text_too_long(most_tokens: int, param: str) -> ServiceError:
-    """A text beyond the limit."""
-    message = f"The text has more than {most_tokens:,} tokens; shorten it."
-    return ServiceError(413, "item_too_long", message, param=param)

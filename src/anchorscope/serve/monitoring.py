@@ -17,7 +17,7 @@ _LONGEST_LINE = 2000
 class _Lines(logging.Formatter):
     """One line with the time before it; control characters become visible, so that no text can fake a line."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()[:_LONGEST_LINE]

@@ -9,10 +9,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anchorscope.datasets.question import Question, Unusable, question_from_row
-from anchorscope.detectors.live_cuts import DRAWS, MOST_ALONE, CutScore, QuestionWord, live_cuts
+from anchorscope.detectors.live_cuts import DRAWS, MOST_ALONE, live_cuts
 from anchorscope.serve.errors import ServiceError, invalid_request
 from anchorscope.serve.model_thread import Record, score_records
-from anchorscope.serve.service import Service, estimate_tokens
+from anchorscope.serve.service import Service
 
 Name = Annotated[str, Field(max_length=200)]
 Risk = Annotated[float, Field(gt=0, lt=1)]
@@ -21,7 +21,7 @@ Written = Annotated[str, Field(min_length=1, max_length=2**16, pattern=r"\S")]
 """A text with at least one character that is no blank."""
 _MOST_ITEMS = 256  # of one request
 _MOST_RUNS = 3 + DRAWS + MOST_ALONE  # of one answer that is explained
-_MOST_EXPLAINED = 4  # items' worth of tokens: others wait for the model meanwhile
+_MOST_EXPLAINED = 8  # items' worth of tokens: others wait for the model meanwhile
 
 
 class Form(BaseModel):
@@ -132,48 +132,8 @@ class ExplainRequest(Sources, AboutDetector):
     )
 
 
-class ExplainResponse(BaseModel):
-    """Everything per layer has one number for each of `layers`; null where there is none."""
-
-    model_config = ConfigDict(extra="allow")
-
-    model: str
-    detector: str
-    sha256: str | None
-    question: str
-    answer: str
-    generated: bool = Field(description="Whether the model gave the answer.")
-    score: ScoreRecord
-    score_cut: CutScore | None = Field(description="Null without key words, and where the detector reads a cut.")
-    words: list[QuestionWord]
-    chosen: list[int] | None
-    layers: list[int]
-    reference_layer: int | None
-    probability: dict[str, Any] | None = Field(description="Of 'truthful' by the probe of each layer.")
-    delta_p: dict[str, Any] | None = Field(description="Its change under each cut, in percentage points.")
-    training: dict[str, Any] | None = Field(description="The same of the answers of training, as means over many.")
-    note: str = Field(description="What numbers of a single answer cannot say.")
-    warnings: list[str]
-
-
-_STATUSES = {
-    400: "no JSON",
-    401: "no key, or a wrong one",
-    404: "no such model or detector",
-    408: "the body came too slowly",
-    413: "too many tokens, or too many bytes",
-    415: "the body is not declared as JSON",
-    422: "a field is wrong, or no item could be scored",
-    429: "too much is waiting; see Retry-After",
-    500: "a fault of the service",
-    503: "loading, shutting down, or out of memory",
-    504: "the deadline passed",
-}
-POST_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody, "description": about} for status, about in _STATUSES.items()
-}
-"""Errors of the routes that take a body, for the OpenAPI description."""
-_GET_ERRORS: dict[int | str, dict[str, Any]] = {status: POST_ERRORS[status] for status in (401, 404, 429, 500, 503)}
+ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
+"""For the OpenAPI description; docs/serving.md has what each status means."""
 
 
 def score_router(service: Service) -> APIRouter:
@@ -184,12 +144,11 @@ def score_router(service: Service) -> APIRouter:
         "/v1/score",
         tags=["score"],
         summary="How probable it is that answers are true",
-        responses=POST_ERRORS,
+        responses=ERRORS,
         response_model=ScoreResponse,
     )
     async def score(request: ScoreRequest) -> Any:
-        service.refuse_other_model(request.model)
-        name = service.detector_id(request.detector)
+        name = service.find_detector(request.model, request.detector)
         threshold = service.trained[name].threshold(request.risk)
         for item in request.items:
             service.log.user_text("item", f"{item.question} → {item.answer}")
@@ -212,16 +171,14 @@ def score_router(service: Service) -> APIRouter:
     @router.post(
         "/v1/explain",
         tags=["score"],
-        summary="What a score rests on: key words cut, layer by layer",
-        responses=POST_ERRORS,
-        response_model=ExplainResponse,
+        summary="What a score rests on: key words cut, layer by layer; numbers are in the order of `layers`",
+        responses=ERRORS,
     )
     async def explain(request: ExplainRequest) -> Any:
-        service.refuse_other_model(request.model)
-        name = service.detector_id(request.detector)
+        name = service.find_detector(request.model, request.detector)
         detector, most = service.loaded.detectors[name], service.limits.answer_tokens
         question = request.ask(request.question, request.answer)
-        tokens = _MOST_RUNS * estimate_tokens(question)
+        tokens = _MOST_RUNS * service.count_tokens(question, "question")
         if tokens > _MOST_EXPLAINED * service.limits.item_tokens:
             message = "The text is too long to be run once for every word; shorten it."
             raise ServiceError(413, "item_too_long", message, param="question")
@@ -234,14 +191,14 @@ def score_router(service: Service) -> APIRouter:
         about = {"model": service.model, "detector": name, "sha256": service.trained[name].sha256}
         return JSONResponse({"object": "explanation", **about, **record})
 
-    @router.get("/v1/models", tags=["about"], summary="The model that is served", responses=_GET_ERRORS)
+    @router.get("/v1/models", tags=["about"], summary="The model that is served", responses=ERRORS)
     async def models() -> Record:
         lm = service.loaded.lm
         model = {"id": service.model, "object": "model", "created": started, "owned_by": "anchorscope"}
         facts = {"context": lm.context, "dtype": str(lm.dtype).removeprefix("torch."), "layers": lm.n_layers}
         return {"object": "list", "data": [{**model, **facts}]}
 
-    @router.get("/v1/detectors", tags=["about"], summary="The detectors, and how good they are", responses=_GET_ERRORS)
+    @router.get("/v1/detectors", tags=["about"], summary="The detectors, and how good they are", responses=ERRORS)
     async def detectors() -> Record:
         data = [_detector_record(service, name) for name in service.trained]
         return {"object": "list", "default": service.default, "data": data}

@@ -1,7 +1,7 @@
 """The service without HTTP: detectors of one model, what may be asked of them, and its limits.
 
-A route calls `score`, `answer` or `run_model`; each puts a job into the queue of the model thread and waits for it, at
-most until the deadline. A job that nobody waits for any more is cancelled.
+A route calls `score`, `answer` or `run_model`; each puts a job into the queue of the model thread and waits for it. A
+job that nobody waits for any more, because the deadline has passed or a stream's client has gone, is cancelled.
 """
 
 import asyncio
@@ -9,31 +9,20 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.answer_batch import AnswerRequest, Piece
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.bundle_files import DEMO as DEMO
 from anchorscope.detectors.detector import Detector, model_for
-from anchorscope.detectors.features import refuse_unknown
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.engine.batching import memory_facts
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.loading import DTYPES, checked_device, choose_device
-from anchorscope.serve.errors import ServiceError, draining, loading, past_deadline
-from anchorscope.serve.model_thread import (
-    AnswerJob,
-    Job,
-    JobQueue,
-    Loaded,
-    ModelThread,
-    Record,
-    ScoreJob,
-    WorkJob,
-    text_too_long,
-)
+from anchorscope.models.loading import choose_device
+from anchorscope.serve.errors import ServiceError
+from anchorscope.serve.model_thread import AnswerJob, JobQueue, Loaded, ModelThread, Record, ScoreJob, WorkJob
 from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 T = TypeVar("T")
@@ -43,18 +32,12 @@ _WARM_UP = ("What is the capital of Japan?", "Tokyo")
 LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 
 
-def estimate_tokens(question: Question) -> int:
-    """Tokens of an item, without the beginning that all prompts share."""
-    texts = (question.question, question.model_answer or "", question.thinking or "", *question.context)
-    return 16 + sum(map(len, texts)) // _CHARACTERS
-
-
 @dataclass(frozen=True)
 class Limits:
     """What a request may take. Every limit is an option of `anchorscope serve`."""
 
     item_tokens: int = 4096
-    """Tokens of one item or chat, prompt and answer together."""
+    """Tokens of one item, estimated from its characters."""
     answer_tokens: int = 512
     """Tokens that the model may write for one request."""
     body_bytes: int = 2 * 2**20
@@ -94,7 +77,7 @@ class Service:
         """Requests that are under way."""
         self.is_draining = False
         self.queue = JobQueue(self.limits.queue_seconds)
-        self.thread = ModelThread(self._load, self.queue, self.limits.item_tokens, self.metrics, self.log, cores)
+        self.thread = ModelThread(self._load, self.queue, self.metrics, self.log, cores)
         self._load_model = load_model
         self.metrics.queue.set_function(lambda: self.queue.tokens)
         self.metrics.ready.set_function(lambda: float(self.state == READY))
@@ -121,34 +104,36 @@ class Service:
     @property
     def loaded(self) -> Loaded:
         """The model with its detectors."""
-        if self.thread.loaded is None:
-            raise loading()
+        assert self.thread.loaded is not None, "requests are refused while the model is being loaded"
         return self.thread.loaded
 
-    def refuse_unready(self) -> None:
-        """Nothing is taken in before the model is loaded, and nothing once the service is ending."""
-        if self.state != READY:
-            raise loading() if self.state == LOADING else draining()
-
-    def detector_id(self, name: str | None) -> str:
-        """The id of the detector that a request names, or of the default."""
-        if name is not None and name not in self.trained:
-            message = "This detector is not served here; GET /v1/detectors lists those that are."
-            raise ServiceError(404, "detector_not_found", message, param="detector")
-        return self.default if name is None else name
-
-    def refuse_other_model(self, name: str | None) -> None:
-        """A request may name the model, or leave it out."""
-        if name not in (None, "default", self.model):
+    def find_detector(self, model: str | None, name: str | None) -> str:
+        """The id of the detector that a request names, or of the default; the model may be named, too."""
+        if model not in (None, "default", self.model):
             message = "This model is not served here; GET /v1/models names the one that is."
             raise ServiceError(404, "model_not_found", message, param="model")
+        if name not in (None, *self.trained):
+            message = "This detector is not served here; GET /v1/detectors lists those that are."
+            raise ServiceError(404, "detector_not_found", message, param="detector")
+        return name or self.default
+
+    def count_tokens(self, question: Question, param: str) -> int:
+        """Tokens of an item, estimated, without the beginning that all prompts share; too many are refused."""
+        texts = (question.question, question.model_answer or "", question.thinking or "", *question.context)
+        tokens = 16 + sum(map(len, texts)) // _CHARACTERS
+        if tokens > self.limits.item_tokens:
+            message = f"The text has more than {self.limits.item_tokens:,} tokens; shorten it."
+            raise ServiceError(413, "item_too_long", message, param=param)
+        return tokens
 
     async def score(
         self, questions: Sequence[Question], detector: str, risk: float | None = None
     ) -> list[Record | ServiceError]:
         """Scores of questions with their answers; an item that cannot be scored has an error in its place."""
-        tokens = sum(map(estimate_tokens, questions))
-        results = await self._run(ScoreJob(tokens=tokens, detector=detector, risk=risk, questions=questions))
+        tokens = sum(self.count_tokens(question, f"items[{n}]") for n, question in enumerate(questions))
+        job = ScoreJob(tokens=tokens, detector=detector, risk=risk, questions=questions)
+        self.queue.put(job)
+        results = await asyncio.wrap_future(job.result)
         failed = [result for result in results if isinstance(result, ServiceError)]
         if len(failed) == len(results):
             raise failed[0]
@@ -156,15 +141,14 @@ class Service:
 
     async def run_model(self, tokens: int, work: Callable[[], T]) -> T:
         """Any other work on the model, in its thread, within the same limits; `tokens` is what it may take."""
-        result: T = await self._run(WorkJob(tokens=tokens, work=work))
+        job = WorkJob(tokens=tokens, work=work)
+        self.queue.put(job)
+        result: T = await asyncio.wrap_future(job.result)
         return result
 
     async def answer(self, request: AnswerRequest) -> AsyncIterator[tuple[Piece, Record | None]]:
         """The pieces of an answer as the model writes them; with the last one comes the record of its score."""
-        if request.tokens > self.limits.item_tokens:
-            raise text_too_long(self.limits.item_tokens, "messages")
         loop = asyncio.get_running_loop()
-        until = loop.time() + self.limits.deadline
         pieces: asyncio.Queue[tuple[Piece, Record | None] | None] = asyncio.Queue()
 
         def pass_on(piece: Piece | None, record: Record | None = None) -> None:
@@ -175,29 +159,21 @@ class Service:
         job.result.add_done_callback(lambda _: pass_on(None))
         try:
             self.queue.put(job)
-            while (piece := await asyncio.wait_for(pieces.get(), until - loop.time())) is not None:
+            while (piece := await pieces.get()) is not None:
                 yield piece
             job.result.result()  # raises what went wrong
-        except TimeoutError:
-            raise past_deadline(self.limits.deadline) from None
         finally:
             job.result.cancel()
-
-    async def _run(self, job: Job) -> Any:
-        """The result of a job; leaving the `await` in any way cancels what was not begun."""
-        self.queue.put(job)
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(job.result), self.limits.deadline)
-        except TimeoutError:
-            raise past_deadline(self.limits.deadline) from None
 
     def close(self, seconds: float = 5.0) -> bool:
         """Ends the model thread; whether it ended in time."""
         self.is_draining = True
         self.thread.abandon()
-        ended = self.thread.stop(seconds)
+        self.queue.close()
+        if self.thread.is_alive():
+            self.thread.join(seconds)
         self.log.close()
-        return ended
+        return not self.thread.is_alive()
 
 
 def make_service(
@@ -212,12 +188,7 @@ def make_service(
 ) -> Service:
     """The service of some bundles, all checked; the model is loaded when the service starts."""
     trained = by_id([read_bundle(bundle) for bundle in bundles])
-    for detector in trained.values():
-        refuse_unknown(detector.needs, detector.setting.n_layers)
-    if dtype != "auto" and dtype not in DTYPES:
-        raise UserError(f"Unknown dtype {dtype!r}; allowed: auto, {', '.join(DTYPES)}.")
     chosen = choose_device(device)
-    checked_device(chosen)
     first = next(iter(trained.values()))
     own_cores = 1 if cores is None and chosen == "cpu" else cores  # beside other work, two threads were slower than one
     return Service(trained, lambda: model_for(first, model, None, chosen, dtype), limits, log, own_cores)
@@ -238,7 +209,6 @@ def by_id(detectors: Sequence[TrainedDetector]) -> dict[str, TrainedDetector]:
         detector.name if names.count(detector.name) == 1 else f"{detector.name}-{(detector.sha256 or '')[:8]}"
         for detector in detectors
     ]
-    twice = next((name for name in ids if ids.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(f"The detector {twice!r} is given twice; name every bundle once.")
+    if len(set(ids)) < len(ids):
+        raise UserError(f"A detector is given twice ({', '.join(ids)}); name every bundle once.")
     return dict(zip(ids, detectors, strict=True))

@@ -9,7 +9,6 @@ import hashlib
 import io
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,22 +18,15 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from anchorscope.artefacts.sealed_folder import COMPARISON, DETECTORS, RUN, STUDY, VALIDATION, kind_of
+from anchorscope.artefacts.sealed_folder import kind_of
 from anchorscope.errors import UserError
 from anchorscope.report.page_writer import fragment
-from anchorscope.viewing.results import Result, ResultFolder
+from anchorscope.viewing.results import Result, list_results
 
 _FILES, _COMPARED = "/files/", "/compared/"
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
 _PAGE = f"{_NOTHING}; img-src 'self' data:; script-src 'unsafe-inline'"  # a report's own policy allows less
-_KINDS = {
-    RUN: ("run", "runs"),
-    COMPARISON: ("comparison", "comparisons"),
-    DETECTORS: ("folder of detectors", "folders of detectors"),
-    VALIDATION: ("validation", "validations"),
-    STUDY: ("study", "studies"),
-}
 _COLUMNS = {
     "title": "model",
     "dataset": "dataset",
@@ -52,7 +44,6 @@ def index_page(results: Sequence[Result], folder: Path, asked: Mapping[str, str]
     entries = [
         {
             **asdict(result),
-            "kind": _KINDS[result.kind][0],
             "when": time.strftime("%Y-%m-%d %H:%M", time.localtime(result.changed)),
             "place": str(folder / result.name),
             "address": _FILES + quote((Path(result.name) / result.page).as_posix()) if result.page else None,
@@ -65,10 +56,9 @@ def index_page(results: Sequence[Result], folder: Path, asked: Mapping[str, str]
     key, down = asked.get("sort", ""), asked.get("down", "1") == "1"
     key = key if key in _COLUMNS else "changed"
     measured = sorted((row for row in shown if row[key] is not None), key=lambda row: row[key], reverse=down)
-    counts = Counter(result.kind for result in results)
     content = {
         "folder": str(folder),
-        "counted": ", ".join(f"{n} {_KINDS[kind][n > 1]}" for kind in _KINDS if (n := counts[kind])) or "nothing yet",
+        "counted": f"{len(results)} result{'s' * (len(results) != 1)}",
         "columns": _COLUMNS,
         "rows": [*measured, *(row for row in shown if row[key] is None)],
         "hidden": len(rows) - len(shown),
@@ -87,7 +77,7 @@ class ViewServer(ThreadingHTTPServer):
     def __init__(
         self, folder: Path, host: str = "127.0.0.1", port: int = 0, compare: Callable[..., object] | None = None
     ) -> None:
-        self.results, self.shown, self.compare = ResultFolder(folder.resolve()), folder, compare
+        self.root, self.shown, self.compare = folder.resolve(), folder, compare
         self.is_public = host not in _LOOPBACK
         self.scratch = tempfile.TemporaryDirectory(prefix="anchorscope-view-")
         try:
@@ -117,17 +107,8 @@ class _Handler(SimpleHTTPRequestHandler):
     server: ViewServer
     server_version = "anchorscope"
     sys_version = ""
-    extensions_map = {  # noqa: RUF012
-        "": "application/octet-stream",
-        ".html": "text/html; charset=utf-8",
-        ".md": "text/plain; charset=utf-8",
-        ".csv": "text/csv; charset=utf-8",
-        ".json": "application/json",
-        ".toml": "text/plain; charset=utf-8",
-        ".png": "image/png",
-        ".svg": "image/svg+xml",
-        ".pdf": "application/pdf",
-    }
+    extensions_map = dict.fromkeys((".md", ".toml"), "text/plain; charset=utf-8")
+    """Shown, not saved, by the browser."""
     policy = _NOTHING
 
     def log_message(self, format: str, *args: object) -> None:
@@ -161,7 +142,7 @@ class _Handler(SimpleHTTPRequestHandler):
             self.end_headers()
             return None
         file = None
-        for prefix, root in ((_FILES, self.server.results.root), (_COMPARED, Path(self.server.scratch.name).resolve())):
+        for prefix, root in ((_FILES, self.server.root), (_COMPARED, Path(self.server.scratch.name).resolve())):
             if path.startswith(prefix):
                 file = _find_file(root, path.removeprefix(prefix))
         if file is None:
@@ -175,24 +156,24 @@ class _Handler(SimpleHTTPRequestHandler):
         return str(self._file)
 
     def _send_index(self, asked: Mapping[str, str]) -> BinaryIO:
-        page = index_page(self.server.results.list(), self.server.shown, asked).encode("utf-8")
+        page = index_page(list_results(self.server.root), self.server.shown, asked).encode("utf-8")
         self.policy = _NOTHING.replace("form-action 'none'", "form-action 'self'")
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", self.extensions_map[".html"])
+        self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))
         self.end_headers()
         return io.BytesIO(page)
 
     def _send_comparison(self, names: Sequence[str]) -> None:
         """Compare runs of the list, and go to the page; a page of another site may not ask for it."""
-        runs = {result.name for result in self.server.results.list() if result.numbers}
+        runs = {result.name for result in list_results(self.server.root) if result.numbers}
         own_page = self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
         if not own_page or self.server.compare is None or self.server.is_public:
             return self.send_error(HTTPStatus.FORBIDDEN, "Comparing is for the pages of this machine only")
         if len(names) < 2 or not runs.issuperset(names):
             return self.send_error(HTTPStatus.BAD_REQUEST, "Tick at least two runs of the list")
         key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
-        paths = [self.server.results.root / name for name in names]
+        paths = [self.server.root / name for name in names]
         try:
             self.server.compare(paths, out=Path(self.server.scratch.name) / key)
         except UserError as error:

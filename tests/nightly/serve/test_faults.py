@@ -115,23 +115,6 @@ def test_the_deadline_ends_a_request_and_its_items_are_never_run(
     assert eventually(lambda: small.service.queue.tokens == 0)
 
 
-def test_a_client_that_goes_leaves_the_queue(small: Running, gate: Any) -> None:
-    body = json.dumps({"items": [{"question": "Who goes?", "answer": "me"}]})
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(small.score, PAIRS[0])
-        assert eventually(lambda: len(gate.batches) == 1)
-        held = small.service.queue.tokens
-        going = http.client.HTTPConnection(small.address.removeprefix("http://"))
-        going.request("POST", "/v1/score", body, {"content-type": "application/json"})
-        assert eventually(lambda: small.service.queue.tokens > held)
-        going.close()
-        assert eventually(lambda: small.service.queue.tokens == held)
-        gate.set()
-        assert first.result().status_code == 200
-    assert small.score(PAIRS[1]).status_code == 200
-    assert not any("Who goes?" in batch for batch in gate.batches)
-
-
 def test_a_stream_that_nobody_reads_is_dropped(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped, drop = [], AnswerBatch.drop
     monkeypatch.setattr(AnswerBatch, "drop", lambda self, row: dropped.append(row) or drop(self, row))

@@ -130,7 +130,7 @@ def test_health_needs_no_key_and_the_rest_takes_the_right_one(strict: Running) -
 
 
 def test_limits(strict: Running) -> None:
-    refused(strict.score(("Who?", "zebra " * 30)), 413, "item_too_long")
+    refused(strict.score(("Who?", "zebra " * 200)), 413, "item_too_long")
     refused(strict.score(("Who?", "zebra " * 1000)), 413, "body_too_large")
 
     def chunks() -> Iterator[bytes]:
@@ -183,16 +183,12 @@ def test_a_log_that_cannot_be_written_stops_nothing(served: Running, monkeypatch
 
 def test_who_may_listen(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
-    for text, why in (
-        ("short\n", "line 1: a key has at least 16"),
-        ("# none\n", "has no key"),
-        ("a key with blanks in it\n", "no blank"),
-    ):
+    for text in ("short\n", "# none\n", "a key with blanks in it\n"):
         keys.write_text(text)
-        with pytest.raises(UserError, match=why):
+        with pytest.raises(UserError, match="make one with"):
             read_keys(keys)
     keys.write_bytes(b"\xff" * 20)
-    with pytest.raises(UserError, match="UTF-8"):
+    with pytest.raises(UserError, match="not ASCII"):
         read_keys(keys)
     with pytest.raises(UserError, match="cannot be read"):
         read_keys(tmp_path / "none")
