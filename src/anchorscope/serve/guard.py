@@ -21,7 +21,6 @@ from anchorscope.serve.service import LOADING, READY, Service
 
 SHORTEST_KEY = 16
 """Characters of a key: shorter ones can be guessed."""
-_KEYS_FILE_BYTES = 2**20
 _CLIENT_GONE = 499  # the usual status in logs for clients that did not wait
 _HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 
@@ -45,7 +44,7 @@ class Keys:
 def read_keys(path: Path) -> Keys:
     """The keys of a file; blank lines and those that begin with # are left out."""
     try:
-        lines = read_regular(path, _KEYS_FILE_BYTES).decode("ascii").splitlines()
+        lines = read_regular(path, 2**20).decode("ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
         raise UserError(f"--keys-file {str(path)!r} cannot be read ({reason}); write one key a line.") from None

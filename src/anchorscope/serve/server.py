@@ -28,8 +28,6 @@ from anchorscope.serve.guard import Guard, Keys
 from anchorscope.serve.score import score_router
 from anchorscope.serve.service import READY, Service
 
-VERSION = "1"
-"""Of the routes; raised whenever one of them changes so that clients would notice."""
 _ABOUT = (
     "How probable it is that a language model's answers are true. Errors of every route have OpenAI's form. "
     "docs/serving.md has the whole contract."
@@ -57,7 +55,7 @@ def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
     app = FastAPI(
         title="anchorscope",
         description=_ABOUT,
-        version=VERSION,
+        version="1",  # raised whenever a route changes so that clients would notice
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
