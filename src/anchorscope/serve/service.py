@@ -153,7 +153,7 @@ class Service:
 
         def pass_on(piece: Piece | None, record: Record | None = None) -> None:
             with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(pieces.put_nowait, piece and (piece, record))
+                loop.call_soon_threadsafe(pieces.put_nowait, None if piece is None else (piece, record))
 
         job = AnswerJob(tokens=request.tokens, request=request, on_piece=pass_on)
         job.result.add_done_callback(lambda _: pass_on(None))

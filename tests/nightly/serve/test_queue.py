@@ -54,12 +54,3 @@ def test_jobs_that_waited_too_long_are_refused_unless_they_were_begun(monkeypatc
         assert (refusal.status, refusal.code) == (429, "queue_full")
         assert 1 <= int(refusal.headers["Retry-After"]) <= 60
     assert not any(each.result.done() for each in (begun, fresh, late[0])), "what was begun goes on"
-
-
-def test_a_cancelled_job_leaves_nothing_behind() -> None:
-    queue, gone, waiting = JobQueue(), job(4), job(1)
-    queue.put(gone)
-    queue.put(waiting)
-    gone.result.cancel()
-    assert queue.tokens == 10
-    assert queue.take(SCORES) == [waiting]

@@ -149,19 +149,6 @@ def test_streamed_is_whole(client: openai.OpenAI) -> None:
     assert not any(hasattr(one.choices[0], "truth") for one in pieces)
 
 
-def test_a_seed_draws_the_same_again(served: Running) -> None:
-    drawn = [chat(served, max_tokens=12, temperature=1.5, seed=seed).json()["choices"][0] for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_a_stop_text_ends_the_answer(served: Running) -> None:
-    whole = chat(served, max_tokens=12).json()["choices"][0]["message"]["content"]
-    stop = whole[3:5]
-    told = chat(served, max_tokens=12, stop=[stop]).json()["choices"][0]
-    assert told["message"]["content"] == whole[: whole.index(stop)]
-    assert told["finish_reason"] == "stop"
-
-
 @pytest.mark.parametrize(
     ("others", "code", "param"),
     [
@@ -193,13 +180,6 @@ def test_what_is_not_supported_is_told_in_one_line(
     assert "\n" not in error["message"]
 
 
-def test_a_model_that_is_not_served(served: Running) -> None:
-    answer = chat(served, model="gpt-4")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
-    answer = chat(served, truth=True, detector="gpt-4")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "detector_not_found")
-
-
 # /v1/explain
 
 CAPITAL = "What is the capital of Peru?"
@@ -221,12 +201,6 @@ def test_served_numbers_are_those_of_the_package(served: Running, offline: dict[
     assert found["score"]["log_odds"] == pytest.approx(score["log_odds"], abs=1e-4)
     assert set(found["score"]) == set(score) - {"id"}
     assert (found["detector"], found["sha256"], found["object"]) == ("probe", "a" * 64, "explanation")
-
-
-def test_the_model_answers_where_nobody_does(served: Running) -> None:
-    status, found = explain(served, question=CAPITAL)
-    assert status == 200
-    assert found["generated"]
 
 
 def test_the_models_own_answer_is_no_longer_than_the_service_allows(
