@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # polars and the report are imported when a run is opened: he
     import polars as pl
 
     from anchorscope.finished import FinishedRun
-    from anchorscope.viewing.results import Result
+    from anchorscope.viewing.results import Result, ResultFolder
 
 EXAMPLES = {
     "show": (
@@ -248,12 +248,14 @@ def view(
 
     with loading("polars", quiet):
         from anchorscope.comparing.compare import compare
+        from anchorscope.viewing.results import ResultFolder
         from anchorscope.viewing.server import ViewServer
 
     if as_json:
-        return emit_json({"folder": str(path), "found": [asdict(result) for result in _results(path)]})
+        results = _results(ResultFolder(path.resolve()), path)
+        return emit_json({"folder": str(path), "found": [asdict(result) for result in results]})
     with user_errors(stopped="stopped"), ViewServer(path, host, port, compare) as server:
-        n = len(_results(path))
+        n = len(_results(server.results, path))
         say(f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)", quiet)
         if browser and has_screen():
             webbrowser.open(server.address)
@@ -263,10 +265,8 @@ def view(
             say("", quiet)  # behind the ^C that the terminal shows
 
 
-def _results(path: Path) -> "Sequence[Result]":
-    from anchorscope.viewing.results import list_results  # only here: help has to come at once
-
-    results = list_results(path.resolve())
+def _results(folder: "ResultFolder", path: Path) -> "Sequence[Result]":
+    results = folder.list()
     if not results:
         raise UserError(
             f"There is no run below {str(path)!r}; make one with: anchorscope run --limit 500 --out "

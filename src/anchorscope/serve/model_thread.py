@@ -44,7 +44,6 @@ def score_records(detector: Detector, questions: Sequence[Question], scores: Seq
             "truth_probability": score.truth_probability,
             "log_odds": score.log_odds,
             "verdict": score.verdict,
-            "pathway": score.pathway_score,
             "warnings": list(score.warnings),
             **({"context_used": share} if question.context else {}),
         }

@@ -93,11 +93,6 @@ class ScoreRecord(BaseModel):
     truth_probability: float | None = Field(None, description="Null where there is no answer to score.")
     log_odds: float | None = None
     verdict: str | None = Field(None, description="accept, abstain or out-of-range.")
-    pathway: float | None = Field(
-        None,
-        description="What cutting the question's key words changes in the log-odds of "
-        "a probe; null where the detector does not read it.",
-    )
     warnings: list[str] = []
     context_used: float | None = Field(
         None, description="With `context`: the share of the answer's probability, per token, that goes without it."
@@ -206,7 +201,7 @@ def score_router(service: Service) -> APIRouter:
     return router
 
 
-_NO_SCORE: Record = {**dict.fromkeys(("truth_probability", "log_odds", "verdict", "pathway")), "warnings": []}
+_NO_SCORE: Record = {**dict.fromkeys(("truth_probability", "log_odds", "verdict")), "warnings": []}
 
 
 def _detector_record(service: Service, name: str) -> Record:

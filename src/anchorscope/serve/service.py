@@ -34,7 +34,7 @@ LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may take. Every limit is an option of `anchorscope serve`."""
+    """What a request may take. The usual ones are options of `anchorscope serve`."""
 
     item_tokens: int = 4096
     """Tokens of one item, estimated from its characters."""

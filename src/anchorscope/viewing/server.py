@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from anchorscope.artefacts.sealed_folder import kind_of
 from anchorscope.errors import UserError
 from anchorscope.report.page_writer import fragment
-from anchorscope.viewing.results import Result, list_results
+from anchorscope.viewing.results import Result, ResultFolder
 
 _FILES, _COMPARED = "/files/", "/compared/"
 _LOOPBACK = ("127.0.0.1", "localhost")
@@ -77,7 +77,7 @@ class ViewServer(ThreadingHTTPServer):
     def __init__(
         self, folder: Path, host: str = "127.0.0.1", port: int = 0, compare: Callable[..., object] | None = None
     ) -> None:
-        self.root, self.shown, self.compare = folder.resolve(), folder, compare
+        self.results, self.shown, self.compare = ResultFolder(folder.resolve()), folder, compare
         self.is_public = host not in _LOOPBACK
         self.scratch = tempfile.TemporaryDirectory(prefix="anchorscope-view-")
         try:
@@ -142,7 +142,7 @@ class _Handler(SimpleHTTPRequestHandler):
             self.end_headers()
             return None
         file = None
-        for prefix, root in ((_FILES, self.server.root), (_COMPARED, Path(self.server.scratch.name).resolve())):
+        for prefix, root in ((_FILES, self.server.results.root), (_COMPARED, Path(self.server.scratch.name).resolve())):
             if path.startswith(prefix):
                 file = _find_file(root, path.removeprefix(prefix))
         if file is None:
@@ -156,7 +156,7 @@ class _Handler(SimpleHTTPRequestHandler):
         return str(self._file)
 
     def _send_index(self, asked: Mapping[str, str]) -> BinaryIO:
-        page = index_page(list_results(self.server.root), self.server.shown, asked).encode("utf-8")
+        page = index_page(self.server.results.list(), self.server.shown, asked).encode("utf-8")
         self.policy = _NOTHING.replace("form-action 'none'", "form-action 'self'")
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -166,14 +166,14 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def _send_comparison(self, names: Sequence[str]) -> None:
         """Compare runs of the list, and go to the page; a page of another site may not ask for it."""
-        runs = {result.name for result in list_results(self.server.root) if result.numbers}
+        runs = {result.name for result in self.server.results.list() if result.numbers}
         own_page = self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
         if not own_page or self.server.compare is None or self.server.is_public:
             return self.send_error(HTTPStatus.FORBIDDEN, "Comparing is for the pages of this machine only")
         if len(names) < 2 or not runs.issuperset(names):
             return self.send_error(HTTPStatus.BAD_REQUEST, "Tick at least two runs of the list")
         key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
-        paths = [self.server.root / name for name in names]
+        paths = [self.server.results.root / name for name in names]
         try:
             self.server.compare(paths, out=Path(self.server.scratch.name) / key)
         except UserError as error:

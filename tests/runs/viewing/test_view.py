@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
@@ -255,6 +256,10 @@ def test_ctrl_c_ends_it_quietly(runs: Path) -> None:
         assert viewing.stderr is not None
         while "http://127.0.0.1:" not in (line := viewing.stderr.readline()):
             assert line, "it ended before it listened"
+        port = int(re.findall(r"127.0.0.1:(\d+)", line)[0])
+        with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+            connection.request("GET", "/")
+            assert connection.getresponse().status == 200
         viewing.send_signal(signal.SIGINT)
         assert "Traceback" not in viewing.stderr.read()
     assert viewing.returncode == 0
