@@ -212,16 +212,15 @@ _OWN_RUNS = {CLEAN, KNOCKOUT, QUESTION_ONLY}
 def live_cuts(
     detector: Detector,
     question: str | Question,
-    answer: str | None = None,
+    answer: str | None,
     chosen: Sequence[int] | None = None,
     longest: int | None = None,
 ) -> LiveCuts:
-    """Cuts of one question and answer; a `Question` has its own answer.
-
-    Where there is none, the model gives one of at most `longest` tokens, and never more than the detector's own.
-    `chosen` are the numbers of words of the question, counted from 0, that are cut together in a run of their own.
-    """
+    """Cuts of one question and answer; where there is none, the model gives one of at most `longest` tokens, and never
+    more than the detector's own. `chosen` are the numbers of words of the question, counted from 0, that are cut
+    together in a run of their own. A `Question` has its own answer."""
     given = asked(question, answer) if isinstance(question, str) else question
+    answer = given.model_answer
     (item,) = detector.session.items([given], longest)
     if item.tokens is None:
         raise _unread(item, detector)
@@ -249,7 +248,7 @@ def live_cuts(
     return LiveCuts(
         score=score,
         score_cut=cut,
-        generated=given.model_answer is None,
+        generated=answer is None,
         words=words,
         rule=item.located.rule,
         chosen=None if chosen is None else tuple(sorted(set(chosen))),
