@@ -86,12 +86,13 @@ def test_a_page_of_another_site_cannot_ask_through_the_browser(served: Running) 
     refused(served.client.get("/readyz", headers={"Host": "zebra.example"}), 403, "host_not_allowed")
 
 
-def test_an_empty_answer_and_one_beyond_the_context_are_not_guessed(served: Running) -> None:
-    empty, long = served.score(("Who?", " "), ("Who? " + "x" * 2100, "me")).json()["items"]
-    assert (empty["truth_probability"], empty["verdict"]) == (None, "abstain")
-    assert empty["warnings"][-1] == "the answer is empty"
-    assert (long["truth_probability"], long["verdict"]) == (None, "abstain")
-    assert "the model reads at most" in long["warnings"][-1]
+def test_an_empty_answer_and_texts_beyond_the_context_are_not_guessed(served: Running) -> None:
+    items = [{**ITEM, "answer": " "}, {**ITEM, "question": "x" * 2100}, {**ITEM, "context": "x" * 2100}]
+    told = served.client.post("/v1/score", json={"items": items}).json()["items"]
+    assert [(item["truth_probability"], item["verdict"]) for item in told] == [(None, "abstain")] * 3
+    empty, *long = [item["warnings"][-1] for item in told]
+    assert empty == "the answer is empty"
+    assert all("the model reads at most" in warning for warning in long)
 
 
 @pytest.fixture(scope="module")
