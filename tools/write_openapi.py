@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from anchorscope.serve.app import openapi_text
+from anchorscope.serve.server import openapi_text
 
 if __name__ == "__main__":
     (Path(__file__).parents[1] / "docs" / "openapi.json").write_text(openapi_text(), encoding="utf-8")

@@ -130,7 +130,7 @@ def score(
     began = time.monotonic()
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=options.risk)
-        used = _context_used(detector, questions, scores)
+        used = measure_context_used(detector, questions, scores)
     seconds = time.monotonic() - began
     names, risk = tuple(question.item_id for question in questions), None if threshold is None else threshold.risk
     scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds, used)
@@ -139,7 +139,7 @@ def score(
     return scored
 
 
-def _context_used(
+def measure_context_used(
     detector: "Detector", questions: Sequence[Question], scores: "Sequence[Score]"
 ) -> tuple[float | None, ...]:
     """`context_used` of every answer, see docs/sources.md."""

@@ -102,7 +102,7 @@ class AnswerRequest:
 
 def request_for_question(
     detector: Detector,
-    question: str,
+    question: str | Question,
     max_new_tokens: int | None = None,
     draw: Draw | None = None,
     risk: float | None = None,
@@ -111,7 +111,8 @@ def request_for_question(
     setting, lm = detector.trained.setting, detector.session.lm
     detector.trained.threshold(risk)  # refused before anything is run
     most = _refuse_no_tokens(setting.max_new_tokens if max_new_tokens is None else max_new_tokens)
-    given, room = asked(question), longest_answer(setting.template, most)
+    given = asked(question) if isinstance(question, str) else question
+    room = longest_answer(setting.template, most)
     (prompt,) = build_prompts(lm.tokenizer, [given], setting.template, lm.context)
     _refuse_too_long(prompt.left_out + len(prompt.ids) + room, lm.context)
     return AnswerRequest(prompt.ids, most, room, draw or Draw(), detector, risk, given, prompt)

@@ -211,15 +211,16 @@ _OWN_RUNS = {CLEAN, KNOCKOUT, QUESTION_ONLY}
 
 def live_cuts(
     detector: Detector,
-    question: str,
+    question: str | Question,
     answer: str | None,
     chosen: Sequence[int] | None = None,
     longest: int | None = None,
 ) -> LiveCuts:
     """Cuts of one question and answer; where there is none, the model gives one of at most `longest` tokens, and never
     more than the detector's own. `chosen` are the numbers of words of the question, counted from 0, that are cut
-    together in a run of their own."""
-    given = asked(question, answer)
+    together in a run of their own. A `Question` has its own answer."""
+    given = asked(question, answer) if isinstance(question, str) else question
+    answer = given.model_answer
     (item,) = detector.session.items([given], longest)
     if item.tokens is None:
         raise _unread(item, detector)
@@ -256,18 +257,6 @@ def live_cuts(
         log_odds=log_odds,
         n_cut={name: len(keys) for name, keys in cuts.items()},
     )
-
-
-def tokens_at_most(detector: Detector, question: str, answer: str | None, longest: int | None = None) -> int:
-    """Tokens that `live_cuts` may run, all its runs together; a bound for queues, in other threads too."""
-    given = asked(question, answer)
-    tokenizer, most = detector.session.lm.tokenizer, detector.trained.setting.max_new_tokens
-    own = len(tokenizer(given.question, add_special_tokens=False)["input_ids"])
-    written = most if longest is None else min(most, longest)
-    if answer is not None:
-        written = len(tokenizer(answer, add_special_tokens=False)["input_ids"])
-    rows = 3 + DRAWS + min(MOST_ALONE, own)
-    return int(rows * (own + written + 8))  # what stands between question and answer
 
 
 def question_units(question: Question, key_spans: Sequence[Span]) -> tuple[QuestionWord, ...]:

@@ -17,6 +17,11 @@ from anchorscope.errors import UserError
 
 _TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # as OpenAI's clients expect them
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_HTTP_ERRORS = {
+    400: ("invalid_json", "The body is no JSON that can be read."),
+    404: ("not_found", "There is nothing at this address; /openapi.json lists what there is."),
+    405: ("method_not_allowed", "This address takes another method; the header Allow says which."),
+}
 
 
 class ServiceError(Exception):
@@ -34,13 +39,9 @@ class ServiceError(Exception):
         kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
 
-    def body(self) -> dict[str, Any]:
-        """The envelope."""
-        return {"error": self.record()}
-
     def response(self) -> JSONResponse:
         """The whole response."""
-        return JSONResponse(self.body(), self.status, self.headers)
+        return JSONResponse({"error": self.record()}, self.status, self.headers)
 
 
 def loading() -> ServiceError:
@@ -53,30 +54,9 @@ def draining() -> ServiceError:
     return ServiceError(503, "shutting_down", "The service is shutting down; ask another one.", retry_after=5)
 
 
-def queue_full(seconds: float) -> ServiceError:
-    """The queue has no room, or a request's turn did not come in time."""
-    return ServiceError(429, "queue_full", "Too much is waiting already; try again later.", retry_after=seconds)
-
-
-def past_deadline(seconds: float) -> ServiceError:
-    """The response would come too late."""
-    return ServiceError(
-        504,
-        "deadline_exceeded",
-        f"The answer was not ready within {seconds:g} seconds; try again later, or with fewer items.",
-    )
-
-
 def internal_error() -> ServiceError:
     """A fault of ours; its kind is in the log."""
     return ServiceError(500, "internal_error", "Something went wrong in the service; it was logged.")
-
-
-def unknown_model() -> ServiceError:
-    """A request names another model than the one that is served."""
-    return ServiceError(
-        404, "model_not_found", "This model is not served here; GET /v1/models names the one that is.", param="model"
-    )
 
 
 def invalid_request(message: str, param: str | None = None) -> ServiceError:
@@ -84,9 +64,11 @@ def invalid_request(message: str, param: str | None = None) -> ServiceError:
     return ServiceError(422, "invalid_request", message, param=param)
 
 
-def _of_validation(error: Any) -> ServiceError:
+def _from_validation(error: RequestValidationError) -> ServiceError:
     """The first thing that pydantic reports."""
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return ServiceError(400, *_HTTP_ERRORS[400])
     param = field_name(first["loc"])
     reason = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
@@ -99,7 +81,7 @@ def _of_validation(error: Any) -> ServiceError:
 def field_name(location: Sequence[Any]) -> str | None:
     """A place in the body, such as `items[2].question`; names that could be a request's own text are left out."""
     text = ""
-    for part in location[1:] if location[:1] in (("body",), ("query",), ("path",)) else location:
+    for part in location[1:]:  # the first says that it is the body
         if isinstance(part, int):
             text += f"[{part}]"
         elif _PLAIN_NAME.fullmatch(str(part)):
@@ -107,32 +89,28 @@ def field_name(location: Sequence[Any]) -> str | None:
     return text or None
 
 
-def _of_http(error: Any) -> ServiceError:
-    code, message = {
-        404: ("not_found", "There is nothing at this address; /openapi.json lists what there is."),
-        405: ("method_not_allowed", "This address takes another method; the header Allow says which."),
-        400: ("invalid_json", "The body is no JSON that can be read."),
-    }.get(error.status_code, ("http_error", "The request cannot be answered."))
+def _from_http(error: HTTPException) -> ServiceError:
+    code, message = _HTTP_ERRORS.get(error.status_code, ("http_error", "The request cannot be answered."))
     answer = ServiceError(error.status_code, code, message)
     answer.headers = dict(error.headers or {})
     return answer
 
 
-_HANDLERS: dict[type[Exception], Callable[[Any], ServiceError]] = {
-    ServiceError: lambda error: error,
-    UserError: lambda error: invalid_request(" ".join(str(error).split())),
-    RequestValidationError: _of_validation,
-    HTTPException: _of_http,
-}
+def as_service_error(error: Any) -> ServiceError | None:
+    """An exception as a client may see it; None for a fault of ours."""
+    if isinstance(error, UserError):
+        return invalid_request(" ".join(str(error).split()))
+    if isinstance(error, RequestValidationError):
+        return _from_validation(error)
+    if isinstance(error, HTTPException):
+        return _from_http(error)
+    return error if isinstance(error, ServiceError) else None
 
 
 def error_handlers() -> dict[int | type[Exception], Callable[[Request, Any], Any]]:
     """How FastAPI answers exceptions."""
 
-    def handler(convert: Callable[[Any], ServiceError]) -> Callable[[Request, Any], Any]:
-        async def handle(request: Request, error: Any) -> JSONResponse:
-            return convert(error).response()
+    async def handle(request: Request, error: Any) -> JSONResponse:
+        return (as_service_error(error) or internal_error()).response()
 
-        return handle
-
-    return {kind: handler(convert) for kind, convert in _HANDLERS.items()}
+    return dict.fromkeys((ServiceError, UserError, RequestValidationError, HTTPException), handle)

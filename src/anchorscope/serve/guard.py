@@ -1,70 +1,60 @@
 """What every request passes before its route: who asks, whether the service is ready, how large the body is.
 
-The guard also ends the work for a client that has gone, turns faults into a response without a traceback, and counts
-and logs every request.
+The guard also ends requests at the deadline, turns faults into a response without a traceback, and counts and logs
+every request.
 """
 
 import asyncio
 import hashlib
-import hmac
 import ipaddress
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anchorscope.errors import UserError
 from anchorscope.files import read_regular
-from anchorscope.serve.errors import ServiceError, internal_error, past_deadline
-from anchorscope.serve.service import Service
+from anchorscope.serve.errors import ServiceError, as_service_error, draining, internal_error, loading
+from anchorscope.serve.service import LOADING, READY, Service
 
 SHORTEST_KEY = 16
 """Characters of a key: shorter ones can be guessed."""
-_KEYS_FILE_BYTES = 2**20
 _CLIENT_GONE = 499  # the usual status in logs for clients that did not wait
-_GRACE = 10.0  # seconds beyond the deadline within which a client has to read its answer
 _HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 
 
 class Keys:
-    """The keys of a service, kept as hashes and compared in constant time; without any, everyone may ask."""
+    """The keys of a service, kept as hashes; without any, everyone may ask."""
 
     def __init__(self, keys: tuple[str, ...] = ()) -> None:
-        self._hashes = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+        self._hashes = {hashlib.sha256(key.encode()).digest() for key in keys}
 
     def __bool__(self) -> bool:
         return bool(self._hashes)
 
     def allow(self, authorization: str) -> bool:
-        """Whether a header `Authorization: Bearer KEY` has one of the keys."""
+        """Whether a header `Authorization: Bearer KEY` has one of the keys; hashes tell a guesser nothing of a key."""
         scheme, _, key = authorization.strip().partition(" ")
         given = hashlib.sha256(key.strip().encode()).digest()
-        matches = [hmac.compare_digest(own, given) for own in self._hashes]  # all are compared, whichever matches
-        return not self._hashes or (any(matches) and scheme.lower() == "bearer")
+        return not self._hashes or (given in self._hashes and scheme.lower() == "bearer")
 
 
 def read_keys(path: Path) -> Keys:
     """The keys of a file; blank lines and those that begin with # are left out."""
     try:
-        text = read_regular(path, _KEYS_FILE_BYTES).decode("utf-8")
-    except OSError as error:
-        raise UserError(f"--keys-file {str(path)!r} cannot be read ({error.strerror}); give a file of keys.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"--keys-file {str(path)!r} is not UTF-8 text; write one key a line.") from None
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
-    keys = [(number, line) for number, line in lines if line and not line.startswith("#")]
-    for number, key in keys:
-        if len(key) < SHORTEST_KEY or not key.isascii() or " " in key:
-            raise UserError(
-                f"--keys-file {str(path)!r}, line {number}: a key has at least {SHORTEST_KEY} ASCII letters, digits or "
-                f"signs and no blank; make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
-            )
-    if not keys:
-        raise UserError(f"--keys-file {str(path)!r} has no key; write one a line, or leave the option out.")
-    return Keys(tuple(key for _, key in keys))
+        lines = read_regular(path, 2**20).decode("ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
+        raise UserError(f"--keys-file {str(path)!r} cannot be read ({reason}); write one key a line.") from None
+    keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
+    if not keys or any(len(key) < SHORTEST_KEY or " " in key for key in keys):
+        raise UserError(
+            f"--keys-file {str(path)!r} has no key, or one with a blank or fewer than {SHORTEST_KEY} characters; make "
+            f"one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+        )
+    return Keys(tuple(keys))
 
 
 def is_loopback(host: str) -> bool:
@@ -81,10 +71,6 @@ def refuse_no_keys(host: str, keys: Keys) -> None:
             f"--host {host!r} lets other machines in, and there are no keys; add --keys-file FILE with one key a line, "
             f"or leave --host out to serve this machine alone."
         )
-
-
-class ClientGone(Exception):
-    """Nobody is there to answer."""
 
 
 class Guard:
@@ -109,16 +95,14 @@ class Guard:
 
         try:
             await self._answer(scope, receive, send_noting_status)
-        except ClientGone:
-            status = status or _CLIENT_GONE
         except Exception as error:
-            if not isinstance(error, ServiceError):
+            refusal = as_service_error(error)
+            if refusal is None:
                 self.service.log.fault(error, "request")
-                error = internal_error()
             if not status:  # else the connection ends without its last piece
-                await error.response()(scope, receive, send_noting_status)
+                await (refusal or internal_error()).response()(scope, receive, send_noting_status)
         finally:
-            self._count(scope, status, time.monotonic() - began)
+            self._count(scope, status or _CLIENT_GONE, time.monotonic() - began)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         service, headers, path = self.service, Headers(scope=scope), scope["path"]
@@ -131,19 +115,26 @@ class Guard:
             refusal.headers["WWW-Authenticate"] = "Bearer"
             raise refusal
         if not is_api:  # nothing else takes a body or counts as a request under way
-            return await self._run(scope, receive, send, b"")
-        service.refuse_unready()
+            return await self.app(scope, receive, send)
+        if service.state != READY:
+            raise loading() if service.state == LOADING else draining()
         if service.requests >= service.limits.requests:
             message = "Too many requests are under way; try again later."
             raise ServiceError(429, "too_many_requests", message, retry_after=1)
         service.requests += 1
+        deadline = service.limits.deadline
         try:
-            body = await self._read_json(receive, headers) if scope["method"] in ("POST", "PUT", "PATCH") else b""
-            await self._run(scope, receive, send, body)
+            if scope["method"] in ("POST", "PUT", "PATCH"):
+                receive = _replay(await self._read_body(receive, headers), receive)
+            async with asyncio.timeout(deadline):
+                await self.app(scope, receive, send)
+        except TimeoutError:
+            message = f"The answer was not ready within {deadline:g} seconds; try again later, or with fewer items."
+            raise ServiceError(504, "deadline_exceeded", message) from None
         finally:
             service.requests -= 1
 
-    async def _read_json(self, receive: Receive, headers: Headers) -> bytes:
+    async def _read_body(self, receive: Receive, headers: Headers) -> bytes:
         """The body, within its limits of bytes and of time; uvicorn reads and drops what is left of a refused one."""
         limits = self.service.limits
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -154,9 +145,7 @@ class Guard:
             async with asyncio.timeout(limits.read_seconds):
                 while more:
                     message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone
-                    body += message.get("body", b"")
+                    body += message.get("body", b"")  # a client that has gone sends no more
                     more = message.get("more_body", False)
                     if len(body) > limits.body_bytes:
                         text = f"The body has more than {limits.body_bytes:,} bytes; send it in parts."
@@ -166,37 +155,7 @@ class Guard:
             refusal = ServiceError(408, "request_timeout", text)
             refusal.headers["Connection"] = "close"
             raise refusal from None
-        try:
-            from_json(body, allow_inf_nan=False)  # bounds depth and numbers, which json.loads does not
-        except (ValueError, RecursionError):
-            raise ServiceError(400, "invalid_json", "The body is no JSON, or is nested too deeply.") from None
         return bytes(body)
-
-    async def _run(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Runs the app while the client is connected; FastAPI alone would not notice that it has gone."""
-        gone = asyncio.create_task(_wait_until_gone(receive))
-        first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive_body_then_wait() -> Message:
-            if first:
-                return first.pop()
-            await asyncio.wait({gone})
-            return {"type": "http.disconnect"}
-
-        async def run_app() -> None:
-            await self.app(scope, receive_body_then_wait, send)
-
-        running = asyncio.create_task(run_app())
-        deadline = self.service.limits.deadline
-        try:
-            await asyncio.wait({gone, running}, timeout=deadline + _GRACE, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                return running.result()
-            raise ClientGone if gone.done() else past_deadline(deadline)
-        finally:
-            gone.cancel()
-            running.cancel()
-            await asyncio.gather(gone, running, return_exceptions=True)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         """One log line and the metrics, under the route's own name: an address may hold anything."""
@@ -212,6 +171,11 @@ def _names_this_machine(host: str) -> bool:
     return is_loopback(host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0])
 
 
-async def _wait_until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Gives out a body that was read already, and then whatever comes."""
+    read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return read.pop() if read else await receive()
+
+    return receive_again

@@ -1,8 +1,8 @@
-"""The thread that runs the model, and the queue in front of it: bounded in tokens and in time.
+"""The thread that runs the model, and the queue in front of it, bounded in time.
 
-Requests of one kind that wait together run together; nothing waits for a batch to fill. A request that is larger than a
-batch goes to the end of the queue after each part of it. Chats of a batch are decoded together; a few such batches may
-be under way, and each gets a token in turn. After a batch of scores, chats get as much time as it took.
+Requests of one kind that wait together run together. A request that is larger than a batch goes to the end of the queue
+after each part of it. Chats of a batch are decoded together; a few such batches may be under way, and each gets a token
+in turn. After a batch of scores, chats get as much time as it took.
 """
 
 import math
@@ -14,25 +14,41 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from anchorscope.answers.generate import TOO_LONG
 from anchorscope.datasets.question import Question
+from anchorscope.detecting.score import measure_context_used
 from anchorscope.detectors.answer_batch import AnswerBatch, AnswerRequest, Piece
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.trained import Score
 from anchorscope.errors import MemoryRanOut, UserError
-from anchorscope.items import Item
 from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import threads
-from anchorscope.serve.errors import ServiceError, draining, internal_error, queue_full
+from anchorscope.serve.errors import ServiceError, draining, internal_error
 from anchorscope.serve.monitoring import Metrics, ServiceLog
 
-_LONGEST_WAIT = 60.0  # seconds that a client is told to wait, at most
+_LONGEST_WAIT = 60.0  # seconds after which a client may try again, at most
 _BATCH_SHARE = 1 / 3  # of the time that requests may wait: what one batch may take
 _QUICK_TOKENS = 512  # that a batch may have however long it takes: smaller ones would waste most of a slow model's time
 _NEWEST_SHARE = 0.3  # of the newest batch in the measured rate
 _FEWEST_TOKENS = 64  # of a batch, however often memory ran out
 _CHAT_BATCHES = 4  # under way together
+
+Record = dict[str, Any]
+
+
+def score_records(detector: Detector, questions: Sequence[Question], scores: Sequence[Score]) -> list[Record]:
+    """Scores as JSON; with `context_used` where the question came with a passage."""
+    used = measure_context_used(detector, questions, scores) or [None] * len(scores)
+    return [
+        {
+            "truth_probability": score.truth_probability,
+            "log_odds": score.log_odds,
+            "verdict": score.verdict,
+            "warnings": list(score.warnings),
+            **({"context_used": share} if question.context else {}),
+        }
+        for question, score, share in zip(questions, scores, used, strict=True)
+    ]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -40,7 +56,7 @@ class Job:
     """One request's work. Its result is a standard future: cancelled where nobody waits for it any more."""
 
     tokens: int
-    """What it takes of the queue's room."""
+    """What it takes of a batch, estimated."""
     since: float = field(default_factory=time.monotonic)
     result: "Future[Any]" = field(default_factory=Future)
 
@@ -72,8 +88,8 @@ class AnswerJob(Job):
     """An answer that the model writes."""
 
     request: AnswerRequest
-    on_piece: Callable[[Piece], None]
-    """Called in the model thread."""
+    on_piece: Callable[[Piece, Record | None], None]
+    """Called in the model thread; with the last piece comes the record of its score."""
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -88,7 +104,7 @@ class ScoreJob(Job):
     detector: str
     risk: float | None
     questions: Sequence[Question]
-    scores: "list[Score | ServiceError]" = field(default_factory=list)
+    scores: list[Record | ServiceError] = field(default_factory=list)
     """Of the first items; the job is done when there are all."""
 
     @property
@@ -100,38 +116,28 @@ class ScoreJob(Job):
 class JobQueue:
     """Jobs that wait for the model; safe in threads."""
 
-    def __init__(self, most_tokens: int, most_seconds: float = math.inf) -> None:
-        self.most_tokens, self.most_seconds = most_tokens, most_seconds
-        self.tokens = 0
-        """Of jobs that wait or are under way."""
+    def __init__(self, most_seconds: float = math.inf) -> None:
+        self.most_seconds = most_seconds
         self.tokens_per_second = math.inf
         """What the model was measured to score."""
         self.unfinished: set[Job] = set()
+        """Those that wait or are under way."""
         self._changed = threading.Condition()
         self._jobs: list[Job] = []
         self._closed = False
 
+    @property
+    def tokens(self) -> int:
+        """Of jobs that wait or are under way."""
+        return sum(job.tokens for job in list(self.unfinished))
+
     def put(self, job: Job) -> None:
-        """Takes a job in, or refuses it with the seconds after which there will be room."""
+        """Takes in a job, or what is left of one."""
         with self._changed:
-            if job.tokens > self.most_tokens:
-                message = f"The request has about {job.tokens:,} tokens, and the queue holds {self.most_tokens:,}"
-                raise ServiceError(413, "request_too_large", f"{message}; send it in parts.")
-            if self.tokens + job.tokens > self.most_tokens:
-                raise queue_full(self._seconds(self.tokens + job.tokens - self.most_tokens))
-            self.tokens += job.tokens
             self.unfinished.add(job)
             self._jobs.append(job)
             self._changed.notify()
-        job.result.add_done_callback(lambda _: self._remove(job))
-
-    def _remove(self, job: Job) -> None:
-        with self._changed:
-            self.unfinished.discard(job)
-            self.tokens -= job.tokens
-
-    def _seconds(self, tokens: int) -> float:
-        return min(_LONGEST_WAIT, tokens / self.tokens_per_second)
+        job.result.add_done_callback(lambda _: self.unfinished.discard(job))
 
     def note_rate(self, tokens: int, seconds: float) -> None:
         """How fast a batch was; the rate follows the newest ones."""
@@ -150,11 +156,6 @@ class JobQueue:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-
-    def put_back(self, job: Job) -> None:
-        """A job of which a part is done waits for its next turn."""
-        with self._changed:
-            self._jobs.append(job)
 
     def quick_tokens(self, batch_tokens: int) -> int:
         """Tokens of a batch that leaves time for those who wait."""
@@ -177,7 +178,8 @@ class JobQueue:
             oldest = time.monotonic() - self.most_seconds
             late = [job for job in self._jobs if job.since < oldest and not getattr(job, "scores", None)]
         for job in late:  # those that were not begun: an overload ends soon after its cause
-            job.fail(queue_full(self._seconds(self.tokens)))
+            wait = min(_LONGEST_WAIT, self.tokens / self.tokens_per_second)
+            job.fail(ServiceError(429, "queue_full", "Too much is waiting; try again later.", retry_after=wait))
         return batch
 
 
@@ -197,30 +199,17 @@ class ModelThread(threading.Thread):
     """Loads the model and does what waits in the queue, until it is stopped."""
 
     def __init__(
-        self,
-        load: Callable[[], Loaded],
-        queue: JobQueue,
-        item_tokens: int,
-        metrics: Metrics,
-        log: ServiceLog,
-        cores: int | None = None,
+        self, load: Callable[[], Loaded], queue: JobQueue, metrics: Metrics, log: ServiceLog, cores: int | None = None
     ) -> None:
-        """Items of more than `item_tokens` are refused; `cores` are those that the model takes."""
+        """`cores` are those that the model takes."""
         super().__init__(name="model", daemon=True)
         self.queue = queue
         self.batch_tokens = 0
         self.loaded: Loaded | None = None
         self.error: BaseException | None = None
         """Why the model could not be loaded, or why the thread ended."""
-        self._load, self._item_tokens, self._metrics, self._log, self._cores = load, item_tokens, metrics, log, cores
+        self._load, self._metrics, self._log, self._cores = load, metrics, log, cores
         self._chats: list[tuple[AnswerBatch, list[AnswerJob]]] = []
-
-    def stop(self, seconds: float) -> bool:
-        """Ends after what is being run; whether it has ended in time."""
-        self.queue.close()
-        if self.is_alive():
-            self.join(seconds)
-        return not self.is_alive()
 
     def abandon(self) -> None:
         """Tells everyone who still waits that the service is ending."""
@@ -290,26 +279,22 @@ class ModelThread(threading.Thread):
             if isinstance(result, ServiceError):
                 result.param = f"items[{number}]"
             else:
-                self._metrics.items.labels(job.detector, result.verdict).inc()
+                self._metrics.items.labels(job.detector, result["verdict"]).inc()
             job.scores.append(result)
         for job in jobs:
             if len(job.scores) == len(job.questions):
                 job.succeed(job.scores)
             else:
-                self.queue.put_back(job)
+                self.queue.put(job)
 
-    def _score(self, detector: Detector, questions: Sequence[Question], job: ScoreJob) -> "list[Score | ServiceError]":
+    def _score(self, detector: Detector, questions: Sequence[Question], job: ScoreJob) -> list[Record | ServiceError]:
         """A score or an error for each question, in halves where a batch fails."""
         try:
-            items = detector.session.items(questions)
-            fitting = [n for n, item in enumerate(items) if _count_tokens(item) <= self._item_tokens]
-            scores = detector.score_items([items[n] for n in fitting], risk=job.risk)
+            scores = detector.score_items(detector.session.items(questions), risk=job.risk)
+            self._metrics.batch_items.observe(len(questions))
+            return [*score_records(detector, questions, scores)]
         except Exception as error:
             failure = self._public(error, "item")
-        else:
-            self._metrics.batch_items.observe(len(questions))
-            results: dict[int, Score] = dict(zip(fitting, scores, strict=True))
-            return [results.get(n) or text_too_long(self._item_tokens, "items") for n in range(len(questions))]
         if len(questions) > 1:  # outside the handler: an exception holds on to every tensor of the pass
             if isinstance(failure, ServiceError) and failure.code == "out_of_memory":
                 tokens = job.tokens * len(questions) // len(job.questions)
@@ -335,33 +320,26 @@ class ModelThread(threading.Thread):
         if batch.is_over:
             return False
         try:
-            pieces = batch.step()
+            for piece in batch.step():
+                self._pass_on(piece, jobs[piece.row])
         except Exception as error:  # a step belongs to all of them
             failure = self._public(error, "chat")
             for job in jobs:
                 job.fail(failure)
             return False
-        for piece in pieces:
-            job = jobs[piece.row]
-            job.on_piece(piece)
-            if piece.reason is None:
-                continue
-            self._metrics.generated_tokens.inc(piece.new_tokens)
-            if piece.error is None:
-                job.succeed(None)
-            else:
-                job.fail(piece.error)
         return not batch.is_over
 
-
-def _count_tokens(item: Item) -> int:
-    """Tokens of an item; one beyond the model's context is not run, and its score says so."""
-    if item.answer.status == TOO_LONG:
-        return 0
-    return item.answer.needs if item.tokens is None else len(item.located.input_ids)
-
-
-def text_too_long(most_tokens: int, param: str) -> ServiceError:
-    """A text beyond the limit."""
-    message = f"The text has more than {most_tokens:,} tokens; shorten it."
-    return ServiceError(413, "item_too_long", message, param=param)
+    def _pass_on(self, piece: Piece, job: AnswerJob) -> None:
+        """Gives a piece to the one who waits for it; the last one with its score."""
+        detector, question = job.request.detector, job.request.question
+        record = None
+        if piece.score is not None and detector is not None and question is not None:
+            (record,) = score_records(detector, [question], [piece.score])
+        job.on_piece(piece, record)
+        if piece.reason is None:
+            return
+        self._metrics.generated_tokens.inc(piece.new_tokens)
+        if piece.error is None:
+            job.succeed(None)
+        else:
+            job.fail(piece.error)

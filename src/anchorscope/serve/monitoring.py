@@ -1,11 +1,8 @@
 """What operators see: a log with one line per request, without its text, and metrics for Prometheus."""
 
-import os
-import sys
-import threading
+import logging
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,31 +14,36 @@ from anchorscope.errors import UserError
 _LONGEST_LINE = 2000
 
 
+class _Lines(logging.Formatter):
+    """One line with the time before it; control characters become visible, so that no text can fake a line."""
+
+    converter = staticmethod(time.gmtime)
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()[:_LONGEST_LINE]
+        shown = "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text)
+        return f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%SZ')} {shown}"
+
+
 class ServiceLog:
     """Lines to a file, to standard error, or nowhere. A full disk stops the log, never the service."""
 
     def __init__(self, path: Path | None = None, *, quiet: bool = False, with_text: bool = False) -> None:
         """`with_text` allows what users wrote in it."""
         self.path, self.with_text = path, with_text
-        self.on_lost_line: Callable[[], None] = lambda: None
-        self._lock = threading.Lock()
-        self._quiet = quiet and path is None
-        self._file = None if path is None else _open(path)
+        try:
+            self._handler = _handler(path, quiet)
+        except OSError as error:
+            raise UserError(
+                f"--log-file {str(path)!r} cannot be written ({error.strerror}); choose a folder where files can be "
+                f"made."
+            ) from None
+        self._handler.setFormatter(_Lines())
+        self._handler.handleError = lambda record: None  # type: ignore[method-assign]
 
     def line(self, text: str) -> None:
-        """One line with the time before it; control characters become visible, so that no text can fake a line."""
-        shown = "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text[:_LONGEST_LINE])
-        line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {shown}\n"
-        with self._lock:
-            if self._quiet:
-                return
-            try:
-                if self._file is None:
-                    sys.stderr.write(line)
-                else:
-                    os.write(self._file, line.encode("utf-8", "backslashreplace"))
-            except (OSError, ValueError):  # full, or closed
-                self.on_lost_line()
+        """One line."""
+        self._handler.handle(logging.LogRecord("anchorscope", logging.INFO, "", 0, text, None, None))
 
     def user_text(self, who: str, text: str) -> None:
         """What a user wrote, where that may be logged."""
@@ -57,19 +59,15 @@ class ServiceLog:
 
     def close(self) -> None:
         """No more lines."""
-        with self._lock, suppress(OSError):
-            if self._file is not None:
-                os.close(self._file)
-            self._quiet = True
+        with suppress(OSError):
+            self._handler.close()
 
 
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise UserError(
-            f"--log-file {str(path)!r} cannot be written ({error.strerror}); choose a folder where files can be made."
-        ) from None
+def _handler(path: Path | None, quiet: bool) -> logging.Handler:
+    if path is None:
+        return logging.NullHandler() if quiet else logging.StreamHandler()
+    path.touch(0o600)
+    return logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
 
 
 class Metrics:
@@ -79,17 +77,13 @@ class Metrics:
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"namespace": "anchorscope", "registry": self.registry}
         seconds = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+        sizes = [2**n for n in range(9)]
         self.requests = Counter("requests", "Requests by route and status.", ("route", "status"), **own)
-        self.seconds = Histogram(
-            "request_seconds", "From the first byte to the last.", ("route",), buckets=seconds, **own
-        )
+        self.seconds = Histogram("request_seconds", "From first byte to last.", ("route",), buckets=seconds, **own)
         self.queue = Gauge("queue_tokens", "Tokens that wait or are under way.", **own)
-        self.batch_items = Histogram(
-            "batch_items", "Items that were run together.", buckets=[2**n for n in range(9)], **own
-        )
+        self.batch_items = Histogram("batch_items", "Items that were run together.", buckets=sizes, **own)
         self.items = Counter("items", "Items that were scored.", ("detector", "verdict"), **own)
         self.failed_items = Counter("failed_items", "Items that could not be scored.", **own)
         self.generated_tokens = Counter("generated_tokens", "Tokens that the model wrote.", **own)
         self.memory_ran_out = Counter("memory_ran_out", "Batches that did not fit and were halved.", **own)
         self.ready = Gauge("ready", "1 where the model is loaded and requests are taken.", **own)
-        self.lost_lines = Counter("lost_log_lines", "Log lines that could not be written.", **own)

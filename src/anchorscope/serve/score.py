@@ -1,20 +1,27 @@
-"""`/v1/score`, the routes about the model and its detectors, and the record of a score that all routes share."""
+"""`/v1/score`, `/v1/explain`, the routes about model and detectors, and what their requests share with chats."""
 
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from anchorscope.detectors.trained import Score
-from anchorscope.serve.errors import ServiceError, unknown_model
+from anchorscope.datasets.question import Question, Unusable, question_from_row
+from anchorscope.detectors.live_cuts import DRAWS, MOST_ALONE, live_cuts
+from anchorscope.serve.errors import ServiceError, invalid_request
+from anchorscope.serve.model_thread import Record, score_records
 from anchorscope.serve.service import Service
 
 Name = Annotated[str, Field(max_length=200)]
 Risk = Annotated[float, Field(gt=0, lt=1)]
-NOT_BLANK = r"\S"
+Text = Annotated[str, Field(max_length=2**16)]
+Written = Annotated[str, Field(min_length=1, max_length=2**16, pattern=r"\S")]
 """A text with at least one character that is no blank."""
+_MOST_ITEMS = 256  # of one request
+_MOST_RUNS = 3 + DRAWS + MOST_ALONE  # of one answer that is explained
+_MOST_EXPLAINED = 8  # items' worth of tokens: others wait for the model meanwhile
 
 
 class Form(BaseModel):
@@ -23,20 +30,43 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class ScoreItem(Form):
+class Sources(Form):
+    """What the model reads beside the question."""
+
+    context: Text | Annotated[list[Text], Field(max_length=64)] | None = Field(
+        None, description="A passage before the question, or several; adds `context_used` to the score."
+    )
+    thinking: Text | None = Field(None, description="What was written between question and answer.")
+
+    def ask(self, question: str, answer: str | None = None, number: int = 0) -> Question:
+        """The question with its sources; thinking marks in the answer are split off."""
+        row = {"question": question, "model_answer": answer, "context": self.context, "thinking": self.thinking}
+        try:
+            return question_from_row(row, "score", number + 1, graded=False)
+        except Unusable as error:
+            reason = str(error).partition(", not ")[0]  # what follows repeats the text
+            raise invalid_request(f"Item {number + 1}: {reason}.", f"items[{number}]") from None
+
+
+class ScoreItem(Sources):
     """A question and an answer to it."""
 
     id: Name | None = Field(None, description="Comes back with the score.")
-    question: str = Field(min_length=1, pattern=NOT_BLANK)
-    answer: str = Field(description="An empty one gets the verdict `abstain` and no probability.")
+    question: Written
+    answer: Text = Field(description="An empty one gets the verdict `abstain` and no probability.")
 
 
-class ScoreRequest(Form):
-    """Answers to score."""
+class AboutDetector(Form):
+    """Which detector is asked."""
 
-    items: list[ScoreItem] = Field(min_length=1)
     detector: Name | None = Field(None, description="An id of `/v1/detectors`; the first one where none is named.")
     model: Name | None = Field(None, description="The model's name or `default`.")
+
+
+class ScoreRequest(AboutDetector):
+    """Answers to score."""
+
+    items: list[ScoreItem] = Field(min_length=1, max_length=_MOST_ITEMS)
     risk: Risk | None = Field(
         None, description="The share of wrong answers among accepted ones; one of the detector's thresholds."
     )
@@ -63,12 +93,10 @@ class ScoreRecord(BaseModel):
     truth_probability: float | None = Field(None, description="Null where there is no answer to score.")
     log_odds: float | None = None
     verdict: str | None = Field(None, description="accept, abstain or out-of-range.")
-    pathway: float | None = Field(
-        None,
-        description="What cutting the question's key words changes in the log-odds of "
-        "a probe; null where the detector does not read it.",
-    )
     warnings: list[str] = []
+    context_used: float | None = Field(
+        None, description="With `context`: the share of the answer's probability, per token, that goes without it."
+    )
 
 
 class ScoredItem(ScoreRecord):
@@ -89,109 +117,97 @@ class ScoreResponse(BaseModel):
     items: list[ScoredItem]
 
 
-_STATUSES = {
-    400: "no JSON",
-    401: "no key, or a wrong one",
-    404: "no such model or detector",
-    408: "the body came too slowly",
-    413: "too many items, too many tokens, or too many bytes",
-    415: "the body is not declared as JSON",
-    422: "a field is wrong, or no item could be scored",
-    429: "too much is waiting; see Retry-After",
-    500: "a fault of the service",
-    503: "loading, shutting down, or out of memory",
-    504: "the deadline passed",
-}
-POST_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody, "description": about} for status, about in _STATUSES.items()
-}
-"""Errors of the routes that take a body, for the OpenAPI description."""
-_GET_ERRORS: dict[int | str, dict[str, Any]] = {status: POST_ERRORS[status] for status in (401, 404, 429, 500, 503)}
+class ExplainRequest(Sources, AboutDetector):
+    """A question and an answer to explain."""
+
+    question: Written
+    answer: Text | None = Field(None, description="The model gives one where there is none.")
+    cut: list[Annotated[int, Field(ge=0, le=100_000)]] | None = Field(
+        None, max_length=4096, description="Numbers of `words`, counted from 0, that are cut together in their own run."
+    )
 
 
-def score_record(score: Score) -> dict[str, Any]:
-    """A score as JSON."""
-    return {
-        "truth_probability": score.truth_probability,
-        "log_odds": score.log_odds,
-        "verdict": score.verdict,
-        "pathway": score.pathway_score,
-        "warnings": list(score.warnings),
-    }
-
-
-def _item_record(name: str | None, result: Score | ServiceError) -> dict[str, Any]:
-    """An item of the response; `error` is there only where there is one."""
-    if isinstance(result, ServiceError):
-        none: dict[str, Any] = dict.fromkeys(("truth_probability", "log_odds", "verdict", "pathway"))
-        return {"id": name, **none, "warnings": [], "error": result.record()}
-    return {"id": name, **score_record(result)}
+ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
+"""For the OpenAPI description; docs/serving.md has what each status means."""
 
 
 def score_router(service: Service) -> APIRouter:
-    """The routes that need no generation."""
+    """The routes that write no text."""
     router, started = APIRouter(), int(time.time())
 
     @router.post(
         "/v1/score",
         tags=["score"],
         summary="How probable it is that answers are true",
-        responses=POST_ERRORS,
+        responses=ERRORS,
         response_model=ScoreResponse,
-        response_model_exclude_unset=True,
     )
     async def score(request: ScoreRequest) -> Any:
-        service.refuse_other_model(request.model)
+        name = service.find_detector(request.model, request.detector)
+        threshold = service.trained[name].threshold(request.risk)
         for item in request.items:
             service.log.user_text("item", f"{item.question} → {item.answer}")
-        pairs = [(item.question, item.answer) for item in request.items]
-        scored = await service.score(pairs, request.detector, request.risk)
-        items = [_item_record(item.id, result) for item, result in zip(request.items, scored.results, strict=True)]
+        questions = [item.ask(item.question, item.answer, number) for number, item in enumerate(request.items)]
+        results = await service.score(questions, name, request.risk)
         return JSONResponse(
             {
                 "object": "list",
                 "model": service.model,
-                "detector": scored.detector,
-                "sha256": service.trained[scored.detector].sha256,
-                "risk": scored.risk,
-                "items": items,
+                "detector": name,
+                "sha256": service.trained[name].sha256,
+                "risk": None if threshold is None else threshold.risk,
+                "items": [
+                    {"id": item.id, **(result if isinstance(result, dict) else {**_NO_SCORE, "error": result.record()})}
+                    for item, result in zip(request.items, results, strict=True)
+                ],
             }
         )
 
-    def model_record() -> dict[str, Any]:
+    @router.post(
+        "/v1/explain",
+        tags=["score"],
+        summary="What a score rests on: key words cut, layer by layer; numbers are in the order of `layers`",
+        responses=ERRORS,
+    )
+    async def explain(request: ExplainRequest) -> Any:
+        name = service.find_detector(request.model, request.detector)
+        detector, most = service.loaded.detectors[name], service.limits.answer_tokens
+        question = request.ask(request.question, request.answer)
+        tokens = _MOST_RUNS * service.count_tokens(question, "question")
+        if tokens > _MOST_EXPLAINED * service.limits.item_tokens:
+            message = "The text is too long to be run once for every word; shorten it."
+            raise ServiceError(413, "item_too_long", message, param="question")
+
+        def explain_answer() -> Record:
+            cuts = live_cuts(detector, question, None, request.cut, most)
+            return {**cuts.record(), "score": score_records(detector, [question], [cuts.score])[0]}
+
+        record = await service.run_model(tokens, explain_answer)
+        about = {"model": service.model, "detector": name, "sha256": service.trained[name].sha256}
+        return JSONResponse({"object": "explanation", **about, **record})
+
+    @router.get("/v1/models", tags=["about"], summary="The model that is served", responses=ERRORS)
+    async def models() -> Record:
         lm = service.loaded.lm
-        return {
-            "id": service.model,
-            "object": "model",
-            "created": started,
-            "owned_by": "anchorscope",
-            "context": lm.context,
-            "dtype": str(lm.dtype).removeprefix("torch."),
-            "layers": lm.n_layers,
-        }
+        model = {"id": service.model, "object": "model", "created": started, "owned_by": "anchorscope"}
+        facts = {"context": lm.context, "dtype": str(lm.dtype).removeprefix("torch."), "layers": lm.n_layers}
+        return {"object": "list", "data": [{**model, **facts}]}
 
-    @router.get("/v1/models", tags=["about"], summary="The model that is served", responses=_GET_ERRORS)
-    async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [model_record()]}
-
-    @router.get("/v1/models/{model:path}", tags=["about"], summary="The same by its name", responses=_GET_ERRORS)
-    async def model(model: str) -> dict[str, Any]:
-        if model not in ("default", service.model):
-            raise unknown_model()
-        return model_record()
-
-    @router.get("/v1/detectors", tags=["about"], summary="The detectors, and how good they are", responses=_GET_ERRORS)
-    async def detectors() -> dict[str, Any]:
+    @router.get("/v1/detectors", tags=["about"], summary="The detectors, and how good they are", responses=ERRORS)
+    async def detectors() -> Record:
         data = [_detector_record(service, name) for name in service.trained]
         return {"object": "list", "default": service.default, "data": data}
 
     return router
 
 
-def _detector_record(service: Service, name: str) -> dict[str, Any]:
-    """What a user has to know before trusting it."""
+_NO_SCORE: Record = {**dict.fromkeys(("truth_probability", "log_odds", "verdict")), "warnings": []}
+
+
+def _detector_record(service: Service, name: str) -> Record:
+    """What a user has to know before trusting it: its card, its thresholds, and where it reads."""
     trained = service.trained[name]
-    setting, card = trained.setting, trained.card
+    setting = trained.setting
     return {
         "id": name,
         "object": "detector",
@@ -201,14 +217,6 @@ def _detector_record(service: Service, name: str) -> dict[str, Any]:
         "position": setting.position,
         "dtype": setting.dtype,
         "max_new_tokens": setting.max_new_tokens,
-        "data": card.data,
-        "quality": [dict(row) for row in card.quality],
-        "calibration": [dict(row) for row in card.calibration],
-        "shifts": list(card.shifts),
-        "limits": list(card.limits),
-        "versions": dict(card.versions),
-        "thresholds": [
-            {"risk": one.risk, "probability": one.probability, "coverage": one.coverage, "n": one.n}
-            for one in trained.thresholds
-        ],
+        **asdict(trained.card),
+        "thresholds": [asdict(threshold) for threshold in trained.thresholds],
     }

@@ -1,28 +1,120 @@
-"""The HTTP server: uvicorn on one socket, with its own limits, and a calm end.
+"""The HTTP server: the routes as a FastAPI app, uvicorn on one socket with its own limits, and a calm end.
 
 On SIGTERM or SIGINT new requests are refused (503), those under way get some time to finish, and the process ends. A
 second signal ends it at once.
 """
 
 import asyncio
+import json
+import os
 import socket
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from anchorscope.errors import UserError
-from anchorscope.serve.app import make_app
-from anchorscope.serve.guard import Keys
+from anchorscope.serve.chat import chat_router
+from anchorscope.serve.errors import error_handlers
+from anchorscope.serve.guard import Guard, Keys
+from anchorscope.serve.score import score_router
 from anchorscope.serve.service import READY, Service
 
+_ABOUT = (
+    "How probable it is that a language model's answers are true. Errors of every route have OpenAI's form. "
+    "docs/serving.md has the whole contract."
+)
+_PAGE = Path(__file__).parent / "page"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""What the browser may do on the page: load files from here, and ask here."""
 _KEEP_ALIVE = 15  # seconds that an idle connection is kept
 _LAST_SECONDS = 2  # for connections to close after draining
-_CONNECTIONS = 32  # per request that may be under way: each is answered, most of them with 429
-_OTHER_FILES = 256  # that the process may have open beside connections
+_CONNECTIONS = 3  # per request that may be under way: those beyond them get 429, and beyond all connections 503
+
+
+def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
+    """The app of a service; the model thread starts and ends with it."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.thread.start()
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="anchorscope",
+        description=_ABOUT,
+        version="1",  # raised whenever a route changes so that clients would notice
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+        exception_handlers=error_handlers(),
+    )
+    app.include_router(score_router(service))
+    app.include_router(chat_router(service))
+    _add_state(app, service)
+    _add_page(app)
+    app.add_middleware(Guard, service=service, keys=keys, is_public=is_public)
+    return app
+
+
+def openapi_text() -> str:
+    """The description of the routes, as `docs/openapi.json` has it; they are the same for every service."""
+    schema = make_app(cast(Service, None), Keys()).openapi()  # routes use their service only when they are asked
+    return json.dumps(schema, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    """Routes for operators."""
+
+    @app.get("/healthz", tags=["state"], summary="Whether the process lives", responses={503: {}})
+    async def healthz() -> JSONResponse:
+        is_well = service.thread.error is None
+        return JSONResponse({"status": "ok" if is_well else "failed"}, 200 if is_well else 503)
+
+    @app.get("/readyz", tags=["state"], summary="Whether requests are taken", responses={503: {}})
+    async def readyz() -> JSONResponse:
+        return JSONResponse({"status": service.state}, 200 if service.state == READY else 503)
+
+    @app.get("/metrics", tags=["state"], summary="Numbers for Prometheus", response_class=Response)
+    async def metrics() -> Response:
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _add_page(app: FastAPI) -> None:
+    """The page to try the service. It holds no data: its scripts ask the routes, and show what comes back as text."""
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        headers = {
+            "Content-Security-Policy": _POLICY,
+            "Cache-Control": "no-cache",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "X-Frame-Options": "DENY",
+        }
+        return FileResponse(_PAGE / "page.html", headers=headers)
+
+    report = [("anchorscope.report", "scripts"), ("anchorscope.report", "templates")]
+    app.mount("/page", _PageFiles(directory=_PAGE, packages=report))  # type: ignore[arg-type]
+
+
+class _PageFiles(StaticFiles):
+    """Style sheets and scripts: those of the page, and those of the report that it shares."""
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        return super().lookup_path(path) if path.endswith((".css", ".js")) else ("", None)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -67,12 +159,8 @@ class ServiceServer(uvicorn.Server):
         self.service, self.keys, self.drain, self.on_ready = service, keys or Keys(), drain, on_ready
         self._was_ready, self._drain_until = False, float("inf")
         self._idle_since: dict[tuple[Any, Any], float] = {}
-        connections = _CONNECTIONS * service.limits.requests
-        _allow_files(connections + _OTHER_FILES)
         config = uvicorn.Config(
             make_app(service, self.keys, is_public),
-            http="h11",
-            loop="asyncio",
             ws="none",
             lifespan="on",
             log_config=None,
@@ -80,7 +168,7 @@ class ServiceServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=connections,
+            limit_concurrency=_CONNECTIONS * service.limits.requests,
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=_LAST_SECONDS,
         )
@@ -117,15 +205,6 @@ class ServiceServer(uvicorn.Server):
         for (connection, cycle), since in self._idle_since.items():
             if now - since > (read_seconds if cycle is None else max(read_seconds, _KEEP_ALIVE)):
                 connection.transport.close()
-
-
-def _allow_files(number: int) -> None:
-    """Raises the limit of open files as far as the system allows: every connection is one."""
-    with suppress(ImportError, OSError, ValueError):  # not every system has such a limit
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(number, hard)), hard))
 
 
 def run_server(server: ServiceServer, bound: socket.socket) -> bool:

@@ -1,63 +1,47 @@
 """The service without HTTP: detectors of one model, what may be asked of them, and its limits.
 
-A route calls `score`, `answer` or `run_model`; each puts a job into the queue of the model thread and waits for it, at
-most until the deadline. A job that nobody waits for any more is cancelled.
+A route calls `score`, `answer` or `run_model`; each puts a job into the queue of the model thread and waits for it. A
+job that nobody waits for any more, because the deadline has passed or a stream's client has gone, is cancelled.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from anchorscope.datasets.question import asked
+from anchorscope.datasets.question import Question
 from anchorscope.detectors.answer_batch import AnswerRequest, Piece
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.bundle_files import DEMO as DEMO
 from anchorscope.detectors.detector import Detector, model_for
-from anchorscope.detectors.features import refuse_unknown
-from anchorscope.detectors.trained import Score, TrainedDetector
+from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.engine.batching import memory_facts
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.loading import DTYPES, checked_device, choose_device
-from anchorscope.serve.errors import ServiceError, draining, loading, past_deadline, unknown_model
-from anchorscope.serve.model_thread import (
-    AnswerJob,
-    Job,
-    JobQueue,
-    Loaded,
-    ModelThread,
-    ScoreJob,
-    WorkJob,
-    text_too_long,
-)
+from anchorscope.models.loading import choose_device
+from anchorscope.serve.errors import ServiceError
+from anchorscope.serve.model_thread import AnswerJob, JobQueue, Loaded, ModelThread, Record, ScoreJob, WorkJob
 from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 T = TypeVar("T")
 _MOST_BATCH = 8192  # tokens run together: beyond it a large GPU gains nothing, and the next request waits longer
-_BATCHES_WAITING = 16
-_CHARACTERS = 16  # of one token, at most, in texts worth reading: longer ones are refused unread
+_CHARACTERS = 3  # of a token: few, so that batches are estimated too large rather than too small
 _WARM_UP = ("What is the capital of Japan?", "Tokyo")
 LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may take. Every limit is an option of `anchorscope serve`."""
+    """What a request may take. The usual ones are options of `anchorscope serve`."""
 
-    items: int = 256
-    """Items of one request."""
     item_tokens: int = 4096
-    """Tokens of one item or chat, prompt and answer together."""
+    """Tokens of one item, estimated from its characters."""
     answer_tokens: int = 512
     """Tokens that the model may write for one request."""
     body_bytes: int = 2 * 2**20
     """Bytes of one request's body."""
-    queue_tokens: int | None = None
-    """Tokens that may be waiting and under way, estimated from characters; None: those of 16 batches."""
     queue_seconds: float = 3.0
     """Seconds that a request waits for its turn before it is refused."""
     batch_tokens: int | None = None
@@ -68,28 +52,6 @@ class Limits:
     """Seconds that a client has for its headers, and again for its body."""
     requests: int = 256
     """Requests under way together."""
-
-    def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if value is not None and not value > 0:
-                raise UserError(f"The limit {limit.name} is {value:g}, and a limit is above 0; give a larger one.")
-
-    def waiting_tokens(self, batch_tokens: int) -> int:
-        """Tokens that may wait, for batches of this size."""
-        return self.queue_tokens or max(_BATCHES_WAITING * batch_tokens, self.item_tokens)
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What came of a request to score."""
-
-    detector: str
-    """Its id."""
-    risk: float | None
-    """The risk that verdicts are for; None where none was measured."""
-    results: "Sequence[Score | ServiceError]"
-    """In the order of the items."""
 
 
 class Service:
@@ -111,32 +73,23 @@ class Service:
         self.limits = limits or Limits()
         self.log = log or ServiceLog(quiet=True)
         self.metrics = Metrics()
-        self.log.on_lost_line = self.metrics.lost_lines.inc
         self.requests = 0
         """Requests that are under way."""
         self.is_draining = False
-        self.queue = JobQueue(self.limits.waiting_tokens(_MOST_BATCH), self.limits.queue_seconds)
-        self.thread = ModelThread(self._load, self.queue, self.limits.item_tokens, self.metrics, self.log, cores)
+        self.queue = JobQueue(self.limits.queue_seconds)
+        self.thread = ModelThread(self._load, self.queue, self.metrics, self.log, cores)
         self._load_model = load_model
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        self._token_counts: dict[str, tuple[int, float]] = {}
-        """By detector: an item's own tokens beside question and answer, and tokens of a character of these."""
         self.metrics.queue.set_function(lambda: self.queue.tokens)
         self.metrics.ready.set_function(lambda: float(self.state == READY))
 
     def _load(self) -> Loaded:
         """The model with its detectors, warm; runs in the model thread."""
-        lm, limit = self._load_model(), self.limits.batch_tokens
+        lm = self._load_model()
         memory = memory_facts(lm)
-        tokens = min(_MOST_BATCH, memory.tokens) if limit is None else limit
-        self.queue.most_tokens = self.limits.waiting_tokens(tokens)
+        tokens = self.limits.batch_tokens or min(_MOST_BATCH, memory.tokens)
         detectors = {name: Detector(trained, lm, tokens) for name, trained in self.trained.items()}
-        for name, detector in detectors.items():
-            items = detector.session.items([asked(*_WARM_UP)])
-            detector.score_items(items)  # the first pass takes longer than all others
-            located, text = items[0].located, "".join(_WARM_UP)
-            own = len(lm.tokenizer(text, add_special_tokens=False)["input_ids"])
-            self._token_counts[name] = len(located.input_ids) - located.prefix_length - own, own / len(text)
+        for detector in detectors.values():
+            detector.score(*_WARM_UP)  # the first pass takes longer than all others
         return Loaded(lm, detectors, tokens, memory.slots)
 
     @property
@@ -151,114 +104,76 @@ class Service:
     @property
     def loaded(self) -> Loaded:
         """The model with its detectors."""
-        if self.thread.loaded is None:
-            raise loading()
+        assert self.thread.loaded is not None, "requests are refused while the model is being loaded"
         return self.thread.loaded
 
-    def refuse_unready(self) -> None:
-        """Nothing is taken in before the model is loaded, and nothing once the service is ending."""
-        if self.state != READY:
-            raise loading() if self.state == LOADING else draining()
-
-    def detector_id(self, name: str | None) -> str:
-        """The id of the detector that a request names, or of the default."""
-        if name is not None and name not in self.trained:
+    def find_detector(self, model: str | None, name: str | None) -> str:
+        """The id of the detector that a request names, or of the default; the model may be named, too."""
+        if model not in (None, "default", self.model):
+            message = "This model is not served here; GET /v1/models names the one that is."
+            raise ServiceError(404, "model_not_found", message, param="model")
+        if name not in (None, *self.trained):
             message = "This detector is not served here; GET /v1/detectors lists those that are."
             raise ServiceError(404, "detector_not_found", message, param="detector")
-        return self.default if name is None else name
+        return name or self.default
 
-    def refuse_other_model(self, name: str | None) -> None:
-        """A request may name the model, or leave it out."""
-        if name not in (None, "default", self.model):
-            raise unknown_model()
-
-    def refuse_long_text(self, text: str, param: str) -> None:
-        """A text that cannot fit the tokens is not read at all."""
-        if len(text) > self.limits.item_tokens * _CHARACTERS:
-            raise text_too_long(self.limits.item_tokens, param)
+    def count_tokens(self, question: Question, param: str) -> int:
+        """Tokens of an item, estimated, without the beginning that all prompts share; too many are refused."""
+        texts = (question.question, question.model_answer or "", question.thinking or "", *question.context)
+        tokens = 16 + sum(map(len, texts)) // _CHARACTERS
+        if tokens > self.limits.item_tokens:
+            message = f"The text has more than {self.limits.item_tokens:,} tokens; shorten it."
+            raise ServiceError(413, "item_too_long", message, param=param)
+        return tokens
 
     async def score(
-        self, pairs: Sequence[tuple[str, str]], detector: str | None = None, risk: float | None = None
-    ) -> Scored:
+        self, questions: Sequence[Question], detector: str, risk: float | None = None
+    ) -> list[Record | ServiceError]:
         """Scores of questions with their answers; an item that cannot be scored has an error in its place."""
-        name = self.detector_id(detector)
-        threshold = self.trained[name].threshold(risk)
-        if len(pairs) > self.limits.items:
-            message = (
-                f"The request has {len(pairs):,} items, at most {self.limits.items:,} are taken; send it in parts."
-            )
-            raise ServiceError(413, "too_many_items", message, param="items")
-        for number, (question, answer) in enumerate(pairs):
-            self.refuse_long_text(question, f"items[{number}].question")
-            self.refuse_long_text(answer, f"items[{number}].answer")
-        questions = [asked(*pair, number) for number, pair in enumerate(pairs)]
-        beside, per_character = self._token_counts[name]
-        tokens = len(pairs) * (1 + max(0, beside)) + int(
-            per_character * sum(len(text) for pair in pairs for text in pair)
-        )
-        results = await self._run(ScoreJob(tokens=tokens, detector=name, risk=risk, questions=questions))
+        tokens = sum(self.count_tokens(question, f"items[{n}]") for n, question in enumerate(questions))
+        job = ScoreJob(tokens=tokens, detector=detector, risk=risk, questions=questions)
+        self.queue.put(job)
+        results = await asyncio.wrap_future(job.result)
         failed = [result for result in results if isinstance(result, ServiceError)]
         if len(failed) == len(results):
             raise failed[0]
-        return Scored(name, None if threshold is None else threshold.risk, results)
+        return list(results)
 
     async def run_model(self, tokens: int, work: Callable[[], T]) -> T:
         """Any other work on the model, in its thread, within the same limits; `tokens` is what it may take."""
-        result: T = await self._run(WorkJob(tokens=max(1, tokens), work=work))
+        job = WorkJob(tokens=tokens, work=work)
+        self.queue.put(job)
+        result: T = await asyncio.wrap_future(job.result)
         return result
 
-    async def prepare(self, work: Callable[[], T]) -> T:
-        """Work on texts without the model, off the event loop."""
-        async with self._deadline():
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-
-    async def answer(self, request: AnswerRequest) -> AsyncIterator[Piece]:
-        """The pieces of an answer as the model writes them; the last one has the score."""
-        if request.tokens > self.limits.item_tokens:
-            raise text_too_long(self.limits.item_tokens, "messages")
+    async def answer(self, request: AnswerRequest) -> AsyncIterator[tuple[Piece, Record | None]]:
+        """The pieces of an answer as the model writes them; with the last one comes the record of its score."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self.limits.deadline
-        pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
+        pieces: asyncio.Queue[tuple[Piece, Record | None] | None] = asyncio.Queue()
 
-        def pass_on(piece: Piece | None) -> None:
+        def pass_on(piece: Piece | None, record: Record | None = None) -> None:
             with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+                loop.call_soon_threadsafe(pieces.put_nowait, None if piece is None else (piece, record))
 
         job = AnswerJob(tokens=request.tokens, request=request, on_piece=pass_on)
         job.result.add_done_callback(lambda _: pass_on(None))
         try:
             self.queue.put(job)
-            while (piece := await asyncio.wait_for(pieces.get(), until - loop.time())) is not None:
+            while (piece := await pieces.get()) is not None:
                 yield piece
             job.result.result()  # raises what went wrong
-        except TimeoutError:
-            raise past_deadline(self.limits.deadline) from None
         finally:
             job.result.cancel()
-
-    async def _run(self, job: Job) -> Any:
-        """The result of a job; leaving the `await` in any way cancels what was not begun."""
-        async with self._deadline():
-            self.queue.put(job)
-            return await asyncio.wrap_future(job.result)
-
-    @asynccontextmanager
-    async def _deadline(self) -> AsyncIterator[None]:
-        """Everything that takes longer ends with 504."""
-        try:
-            async with asyncio.timeout(self.limits.deadline):
-                yield
-        except TimeoutError:
-            raise past_deadline(self.limits.deadline) from None
 
     def close(self, seconds: float = 5.0) -> bool:
         """Ends the model thread; whether it ended in time."""
         self.is_draining = True
         self.thread.abandon()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        ended = self.thread.stop(seconds)
+        self.queue.close()
+        if self.thread.is_alive():
+            self.thread.join(seconds)
         self.log.close()
-        return ended
+        return not self.thread.is_alive()
 
 
 def make_service(
@@ -273,12 +188,7 @@ def make_service(
 ) -> Service:
     """The service of some bundles, all checked; the model is loaded when the service starts."""
     trained = by_id([read_bundle(bundle) for bundle in bundles])
-    for detector in trained.values():
-        refuse_unknown(detector.needs, detector.setting.n_layers)
-    if dtype != "auto" and dtype not in DTYPES:
-        raise UserError(f"Unknown dtype {dtype!r}; allowed: auto, {', '.join(DTYPES)}.")
     chosen = choose_device(device)
-    checked_device(chosen)
     first = next(iter(trained.values()))
     own_cores = 1 if cores is None and chosen == "cpu" else cores  # beside other work, two threads were slower than one
     return Service(trained, lambda: model_for(first, model, None, chosen, dtype), limits, log, own_cores)
@@ -294,9 +204,11 @@ def by_id(detectors: Sequence[TrainedDetector]) -> dict[str, TrainedDetector]:
                 f"The bundles are of different models ({first.name!r} of {ours.model!r}, {other.name!r} of "
                 f"{theirs.model!r}); one process serves one model: start another one for the other."
             )
-    names = [one.name for one in detectors]
-    ids = [one.name if names.count(one.name) == 1 else f"{one.name}-{(one.sha256 or '')[:8]}" for one in detectors]
-    twice = next((name for name in ids if ids.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(f"The detector {twice!r} is given twice; name every bundle once.")
+    names = [detector.name for detector in detectors]
+    ids = [
+        detector.name if names.count(detector.name) == 1 else f"{detector.name}-{(detector.sha256 or '')[:8]}"
+        for detector in detectors
+    ]
+    if len(set(ids)) < len(ids):
+        raise UserError(f"A detector is given twice ({', '.join(ids)}); name every bundle once.")
     return dict(zip(ids, detectors, strict=True))

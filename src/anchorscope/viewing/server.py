@@ -9,7 +9,6 @@ import hashlib
 import io
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from anchorscope.artefacts.sealed_folder import COMPARISON, DETECTORS, RUN, STUDY, VALIDATION, kind_of
+from anchorscope.artefacts.sealed_folder import kind_of
 from anchorscope.errors import UserError
 from anchorscope.report.page_writer import fragment
 from anchorscope.viewing.results import Result, ResultFolder
@@ -28,13 +27,6 @@ _FILES, _COMPARED = "/files/", "/compared/"
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
 _PAGE = f"{_NOTHING}; img-src 'self' data:; script-src 'unsafe-inline'"  # a report's own policy allows less
-_KINDS = {
-    RUN: ("run", "runs"),
-    COMPARISON: ("comparison", "comparisons"),
-    DETECTORS: ("folder of detectors", "folders of detectors"),
-    VALIDATION: ("validation", "validations"),
-    STUDY: ("study", "studies"),
-}
 _COLUMNS = {
     "title": "model",
     "dataset": "dataset",
@@ -52,7 +44,6 @@ def index_page(results: Sequence[Result], folder: Path, asked: Mapping[str, str]
     entries = [
         {
             **asdict(result),
-            "kind": _KINDS[result.kind][0],
             "when": time.strftime("%Y-%m-%d %H:%M", time.localtime(result.changed)),
             "place": str(folder / result.name),
             "address": _FILES + quote((Path(result.name) / result.page).as_posix()) if result.page else None,
@@ -65,10 +56,9 @@ def index_page(results: Sequence[Result], folder: Path, asked: Mapping[str, str]
     key, down = asked.get("sort", ""), asked.get("down", "1") == "1"
     key = key if key in _COLUMNS else "changed"
     measured = sorted((row for row in shown if row[key] is not None), key=lambda row: row[key], reverse=down)
-    counts = Counter(result.kind for result in results)
     content = {
         "folder": str(folder),
-        "counted": ", ".join(f"{n} {_KINDS[kind][n > 1]}" for kind in _KINDS if (n := counts[kind])) or "nothing yet",
+        "counted": f"{len(results)} result{'s' * (len(results) != 1)}",
         "columns": _COLUMNS,
         "rows": [*measured, *(row for row in shown if row[key] is None)],
         "hidden": len(rows) - len(shown),
@@ -117,17 +107,8 @@ class _Handler(SimpleHTTPRequestHandler):
     server: ViewServer
     server_version = "anchorscope"
     sys_version = ""
-    extensions_map = {  # noqa: RUF012
-        "": "application/octet-stream",
-        ".html": "text/html; charset=utf-8",
-        ".md": "text/plain; charset=utf-8",
-        ".csv": "text/csv; charset=utf-8",
-        ".json": "application/json",
-        ".toml": "text/plain; charset=utf-8",
-        ".png": "image/png",
-        ".svg": "image/svg+xml",
-        ".pdf": "application/pdf",
-    }
+    extensions_map = dict.fromkeys((".md", ".toml"), "text/plain; charset=utf-8")
+    """Shown, not saved, by the browser."""
     policy = _NOTHING
 
     def log_message(self, format: str, *args: object) -> None:
@@ -178,7 +159,7 @@ class _Handler(SimpleHTTPRequestHandler):
         page = index_page(self.server.results.list(), self.server.shown, asked).encode("utf-8")
         self.policy = _NOTHING.replace("form-action 'none'", "form-action 'self'")
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", self.extensions_map[".html"])
+        self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))
         self.end_headers()
         return io.BytesIO(page)

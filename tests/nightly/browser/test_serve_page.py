@@ -39,11 +39,28 @@ def test_check_cut_and_compare(open_served: OpenServed) -> None:
     page.wait_for_selector("svg.lines .series[data-series=clean]")
     page.click("#compare")
     page.fill("#answer-1", "Cusco")
-    page.wait_for_selector(".compared")  # it updates while one types
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".compared")
     assert page.locator(".verdict").count() == 2
-    page.fill("#answer-0", "Lima, of course")
-    page.wait_for_selector(".verdict .changed:not([hidden])")
-    assert "before the change" in page.locator(".verdict").first.inner_text()
+
+
+def test_words_have_the_colour_of_the_text_that_they_stand_in(open_served: OpenServed) -> None:
+    page = open_served()
+    page.fill("#passage", "Ann Lee was its founder.")
+    check(page, "Who founded Veltra?", "Veltra, by Ann Lee and Bob")
+    assert " the passage: without the passage it would be" in page.locator(".verdict").inner_text()
+    passage, question, answer = page.locator("#source-texts dd").all()
+    assert passage.locator("mark.passage").all_inner_texts() == ["Ann", "Lee"]
+    assert question.locator("mark.question").all_inner_texts() == ["Veltra"]
+    assert answer.locator("mark.passage").all_inner_texts() == ["Ann", "Lee"]
+    assert answer.locator("mark.question").all_inner_texts() == ["Veltra"]
+    assert answer.locator("mark.own").all_inner_texts() == ["by", "and", "Bob"]
+    page.fill("#passage", "")
+    page.get_by_label("Ask the model").check()
+    page.click("#go")
+    page.locator("h3", has_text="The model's answer").wait_for()
+    page.wait_for_selector("#depends:not([hidden]) svg.lines .series")
+    assert page.locator("#sources").is_hidden()
 
 
 def test_ask_with_the_keyboard_alone(open_served: OpenServed) -> None:
@@ -67,6 +84,7 @@ def test_ask_with_the_keyboard_alone(open_served: OpenServed) -> None:
 
 def test_hostile_text_is_text(open_served: OpenServed) -> None:
     page = open_served(expected=("413",), viewport={"width": 360, "height": 740})
+    page.fill("#passage", HOSTILE[:32])
     check(page, HOSTILE + " " + "W" * 80, HOSTILE)
     assert page.evaluate("window.hacked") is None
     assert page.locator("main script, main img").count() == 0
@@ -74,22 +92,16 @@ def test_hostile_text_is_text(open_served: OpenServed) -> None:
     assert "<script>" in page.locator(".answer").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.fill("#question", "W" * 30_000)
-    page.locator("#state", has_text="The text").wait_for()  # too long, and told so
+    page.click("#go")
+    page.locator("#state", has_text="The text").wait_for()  # too long, and the page says so
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.reload()
-    page.wait_for_selector(".past")
-    assert page.evaluate("window.hacked") is None
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.evaluate("localStorage.setItem('anchorscope-history', '[{\"question\": 7}, null, {}]')")
-    page.reload()
-    assert "Nothing yet." in page.locator("#history-list").inner_text()
 
 
 def test_everybody_can_read_it(open_served: OpenServed) -> None:
     page = open_served(viewport={"width": 360, "height": 800}, color_scheme="dark", bypass_csp=True)
+    page.fill("#passage", "Lima has been the capital of Peru since 1535.")
     check(page, "What is the capital of Peru?", "Lima", "Cusco")
     page.locator(".cuttable.key").first.click()
-    page.wait_for_selector(".past")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.evaluate(PALE)["pale"] == []
     found = Axe().run(page).response["violations"]
@@ -100,28 +112,6 @@ def test_everybody_can_read_it(open_served: OpenServed) -> None:
     assert page.evaluate(PALE)["seen"] > 30
     assert page.evaluate(PALE)["pale"] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 1200
-
-
-def test_history_stays_in_the_browser_and_can_be_cleared(open_served: OpenServed) -> None:
-    page = open_served()
-    sent: list[str] = []
-    page.on("request", lambda one: sent.append(f"{one.method} {one.url} {one.post_data or ''}"))
-    check(page, "What is the capital of Peru?", "Lima")
-    page.reload()
-    page.wait_for_selector(".past")
-    sent.clear()
-    page.reload()
-    page.wait_for_selector(".past")
-    assert not any("Peru" in one for one in sent)  # what was asked before is sent to nobody
-    page.click(".past")
-    page.wait_for_selector(".verdict .probability")
-    assert page.input_value("#answer-0") == "Lima"
-    page.click("#history-clear")
-    assert page.evaluate("localStorage.getItem('anchorscope-history')") is None
-    page.get_by_text("Keep a history").click()
-    check(page, "What is the capital of Chile?", "Santiago")
-    assert page.evaluate("localStorage.getItem('anchorscope-history')") is None
-    assert page.locator("#about-detector").inner_text().count("made up") == 1
 
 
 def test_a_key_is_asked_for_only_where_the_server_wants_one(open_served: OpenServed, served: Running) -> None:

@@ -38,9 +38,9 @@ def before_scoring(patch: pytest.MonkeyPatch, act: Callable[[Sequence[Item]], ob
 
 
 @pytest.fixture(scope="module")
-def small(chat_llama: LanguageModel) -> Iterator[Running]:
-    """A server with a short queue."""
-    with running(chat_llama, Limits(queue_tokens=400, batch_tokens=200)) as service:
+def small(tiny_llama: LanguageModel) -> Iterator[Running]:
+    """A server that takes few requests at a time."""
+    with running(tiny_llama, Limits(requests=8, batch_tokens=200)) as service:
         yield service
 
 
@@ -115,23 +115,6 @@ def test_the_deadline_ends_a_request_and_its_items_are_never_run(
     assert eventually(lambda: small.service.queue.tokens == 0)
 
 
-def test_a_client_that_goes_leaves_the_queue(small: Running, gate: Any) -> None:
-    body = json.dumps({"items": [{"question": "Who goes?", "answer": "me"}]})
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(small.score, PAIRS[0])
-        assert eventually(lambda: len(gate.batches) == 1)
-        held = small.service.queue.tokens
-        going = http.client.HTTPConnection(small.address.removeprefix("http://"))
-        going.request("POST", "/v1/score", body, {"content-type": "application/json"})
-        assert eventually(lambda: small.service.queue.tokens > held)
-        going.close()
-        assert eventually(lambda: small.service.queue.tokens == held)
-        gate.set()
-        assert first.result().status_code == 200
-    assert small.score(PAIRS[1]).status_code == 200
-    assert not any("Who goes?" in batch for batch in gate.batches)
-
-
 def test_a_stream_that_nobody_reads_is_dropped(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped, drop = [], AnswerBatch.drop
     monkeypatch.setattr(AnswerBatch, "drop", lambda self, row: dropped.append(row) or drop(self, row))
@@ -193,41 +176,11 @@ def test_a_step_that_fails_ends_its_answers_only(served: Running, monkeypatch: p
     assert served.client.post("/v1/chat/completions", json=body).status_code == 200
 
 
-def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector], chat_llama: LanguageModel) -> None:
-    """The service, two detectors of this process, and the model's own forward pass, all at once."""
-    ids = torch.tensor([[5, 6, 7, 8]])
-    with torch.no_grad():
-        own = chat_llama.model(ids).logits
-    wanted = [one.log_odds for one in offline["auto"].score_many(PAIRS)]
-    chat = {"messages": [{"role": "user", "content": "Who wrote Dracula?"}], "truth": True}
-
-    def score() -> list[float]:
-        return [one["log_odds"] for one in served.score(*PAIRS, detector="auto").json()["items"]]
-
-    def forward() -> torch.Tensor:
-        with torch.no_grad():
-            return chat_llama.model(ids).logits
-
-    with ThreadPoolExecutor(4) as pool:
-        work: list[Callable[[], Any]] = [
-            score,
-            lambda: [one.log_odds for one in offline["auto"].score_many(PAIRS)],
-            forward,
-            lambda: served.client.post("/v1/chat/completions", json=chat).status_code,
-        ]
-        found = [[pool.submit(one) for one in work] for _ in range(3)]
-    for scores, again, logits, status in found:
-        assert scores.result() == pytest.approx(wanted, abs=1e-4)
-        assert again.result() == pytest.approx(wanted, abs=1e-4)
-        torch.testing.assert_close(logits.result(), own)
-        assert status.result() == 200
-
-
-def test_a_lost_device_ends_the_service(chat_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_device_ends_the_service(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def lose(items: Sequence[Item]) -> None:
         raise torch.AcceleratorError("an illegal memory access was encountered")
 
-    with running(chat_llama) as service:
+    with running(tiny_llama) as service:
         before_scoring(monkeypatch, lose)
         with pytest.raises(httpx.HTTPError):  # nobody is told that the item was to blame
             service.score(PAIRS[0]).raise_for_status()
@@ -235,14 +188,14 @@ def test_a_lost_device_ends_the_service(chat_llama: LanguageModel, monkeypatch: 
         assert isinstance(service.service.thread.error, torch.AcceleratorError)
 
 
-def test_it_ends_while_the_model_is_still_loading(chat_llama: LanguageModel) -> None:
+def test_it_ends_while_the_model_is_still_loading(tiny_llama: LanguageModel) -> None:
     loaded = threading.Event()
 
     def load() -> LanguageModel:
         loaded.wait(60)
-        return chat_llama
+        return tiny_llama
 
-    service = Service(by_id(made_detectors(chat_llama)), load)
+    service = Service(by_id(made_detectors(tiny_llama)), load)
     server, bound = ServiceServer(service, drain=5.0), listen("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
     thread.start()

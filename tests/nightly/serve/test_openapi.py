@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from anchorscope.serve.app import openapi_text
+from anchorscope.serve.server import openapi_text
 from repo import DOCS
 from running import Running
 

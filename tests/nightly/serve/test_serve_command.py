@@ -58,8 +58,8 @@ def test_mistakes_are_one_line(bundle: Path, tmp_path: Path, monkeypatch: pytest
     assert "Give the bundles to serve, or --demo" in refused(bundle, "--demo")
     assert "there are no keys; add --keys-file" in refused(bundle, "--host", "0.0.0.0")
     assert "there is no such folder" in refused(tmp_path / "none")
-    assert "Device 'tpu' cannot be used" in refused(bundle, "--device", "tpu")
-    assert "Unknown dtype 'int1'" in refused(bundle, "--dtype", "int1")
+    assert "Device 'tpu' cannot be used" in refused(bundle, "--device", "tpu", "--port", 0, "--quiet")
+    assert "Unknown dtype 'int1'" in refused(bundle, "--dtype", "int1", "--port", 0, "--quiet")
     assert "is given twice" in refused(bundle, bundle)
     other = changed(bundle, tmp_path / "other", fingerprint="another", model="another")
     assert "The bundles are of different models" in refused(bundle, other)
@@ -76,7 +76,7 @@ def test_mistakes_are_one_line(bundle: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
-    options = ["--port", "0", "--json", "--device", "cpu", "--log-file", str(tmp_path / "log"), "--drain", "20"]
+    options = ["--port", "0", "--json", "--device", "cpu", "--log-file", str(tmp_path / "log")]
     command = [sys.executable, "-m", "anchorscope", "serve", str(bundle), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as done:
         assert done.stdout is not None

@@ -61,10 +61,10 @@ def test_a_body_of_another_form(served: Running, body: Any, param: str | None) -
     ("content", "kind", "status", "code"),
     [
         (b"{zebra", "application/json", 400, "invalid_json"),
-        (b"", "application/json", 400, "invalid_json"),
+        (b"", "application/json", 422, "invalid_request"),
         (b"[" * 100_000, "application/json", 400, "invalid_json"),
-        (b'{"items": [{"question": "zebra \\ud800", "answer": "a"}]}', "application/json", 400, "invalid_json"),
-        (b'{"items": [], "risk": NaN}', "application/json", 400, "invalid_json"),
+        (b'{"items": [{"question": "zebra \\ud800", "answer": "a"}]}', "application/json", 422, "invalid_request"),
+        (b'{"items": [], "risk": NaN}', "application/json", 422, "invalid_request"),
         (b'{"items": [], "risk": 1' + b"0" * 5000 + b"}", "application/json", 400, "invalid_json"),
         (b"\xff\xfe", "application/json", 400, "invalid_json"),
         (b"question=zebra", "application/x-www-form-urlencoded", 415, "unsupported_media_type"),
@@ -77,37 +77,32 @@ def test_a_body_that_is_no_json(served: Running, content: bytes, kind: str, stat
 def test_names_that_are_not_there(served: Running) -> None:
     refused(served.score(("Who?", "me"), model=SECRET), 404, "model_not_found")
     refused(served.score(("Who?", "me"), detector=SECRET), 404, "detector_not_found")
-    refused(served.client.get(f"/v1/models/{SECRET}"), 404, "model_not_found")
     refused(served.client.get("/v1/zebra"), 404, "not_found")
-    assert served.client.get(f"/v1/models/{served.service.model}").json()["id"] == served.service.model
-
-
-def test_another_method_is_told_which(served: Running) -> None:
-    answer = served.client.get("/v1/score")
-    refused(answer, 405, "method_not_allowed")
-    assert answer.headers["allow"] == "POST"
+    refused(served.client.get("/v1/score"), 405, "method_not_allowed")
+    assert served.client.get("/v1/models").json()["data"][0]["id"] == served.service.model
 
 
 def test_a_page_of_another_site_cannot_ask_through_the_browser(served: Running) -> None:
     refused(served.client.get("/readyz", headers={"Host": "zebra.example"}), 403, "host_not_allowed")
 
 
-def test_an_empty_answer_and_one_beyond_the_context_are_not_guessed(served: Running) -> None:
-    empty, long = served.score(("Who?", " "), ("Who? " + "x" * 2100, "me")).json()["items"]
-    assert (empty["truth_probability"], empty["verdict"]) == (None, "abstain")
-    assert empty["warnings"][-1] == "the answer is empty"
-    assert (long["truth_probability"], long["verdict"]) == (None, "abstain")
-    assert "the model reads at most" in long["warnings"][-1]
+def test_an_empty_answer_and_texts_beyond_the_context_are_not_guessed(served: Running) -> None:
+    items = [{**ITEM, "answer": " "}, {**ITEM, "question": "x" * 2100}, {**ITEM, "context": "x" * 2100}]
+    told = served.client.post("/v1/score", json={"items": items}).json()["items"]
+    assert [(item["truth_probability"], item["verdict"]) for item in told] == [(None, "abstain")] * 3
+    empty, *long = [item["warnings"][-1] for item in told]
+    assert empty == "the answer is empty"
+    assert all("the model reads at most" in warning for warning in long)
 
 
 @pytest.fixture(scope="module")
-def strict(chat_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def strict(tiny_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with a key and small limits, which may log texts."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text(f"# ours\n\n{'o' * 20}\n{KEY}\n")
-    limits = Limits(items=3, item_tokens=300, body_bytes=4000, queue_tokens=250, read_seconds=0.3, requests=64)
+    limits = Limits(item_tokens=300, body_bytes=4000, read_seconds=0.3, requests=64)
     log = ServiceLog(keys.with_name("log.txt"), with_text=True)
-    with running(chat_llama, limits, log, keys=read_keys(keys)) as service:
+    with running(tiny_llama, limits, log, keys=read_keys(keys)) as service:
         service.client.headers["Authorization"] = f"Bearer {KEY}"
         yield service
 
@@ -131,9 +126,7 @@ def test_health_needs_no_key_and_the_rest_takes_the_right_one(strict: Running) -
 
 
 def test_limits(strict: Running) -> None:
-    refused(strict.score(*[("Who?", "me")] * 4), 413, "too_many_items")
-    refused(strict.score(("Who?", "zebra " * 30)), 413, "item_too_long")
-    refused(strict.score(*[("Who?", "zebra " * 15)] * 3), 413, "request_too_large")
+    refused(strict.score(("Who?", "zebra " * 200)), 413, "item_too_long")
     refused(strict.score(("Who?", "zebra " * 1000)), 413, "body_too_large")
 
     def chunks() -> Iterator[bytes]:
@@ -176,28 +169,22 @@ def test_no_text_in_the_log_unless_asked_for(served: Running, strict: Running, l
 
 def test_a_log_that_cannot_be_written_stops_nothing(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     full = ServiceLog(Path("/dev/full"))
-    lost = []
-    full.on_lost_line = lambda: lost.append(1)
     monkeypatch.setattr(served.service, "log", full)
-    assert served.score(("Who?", "me")).status_code == 200
-    assert served.score(("Who?", "me")).status_code == 200  # the first one's line is tried by now
-    assert lost
+    for _ in range(2):
+        assert served.score(("Who?", "me")).status_code == 200
+    full.close()
     with pytest.raises(UserError, match="--log-file"):
         ServiceLog(Path("/no/such/place/log.txt"))
 
 
 def test_who_may_listen(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
-    for text, why in (
-        ("short\n", "line 1: a key has at least 16"),
-        ("# none\n", "has no key"),
-        ("a key with blanks in it\n", "no blank"),
-    ):
+    for text in ("short\n", "# none\n", "a key with blanks in it\n"):
         keys.write_text(text)
-        with pytest.raises(UserError, match=why):
+        with pytest.raises(UserError, match="make one with"):
             read_keys(keys)
     keys.write_bytes(b"\xff" * 20)
-    with pytest.raises(UserError, match="UTF-8"):
+    with pytest.raises(UserError, match="not ASCII"):
         read_keys(keys)
     with pytest.raises(UserError, match="cannot be read"):
         read_keys(tmp_path / "none")
@@ -229,8 +216,8 @@ def test_who_has_no_key_takes_nobodys_place(strict: Running) -> None:
             line.close()
 
 
-def test_connections_far_beyond_the_limit_get_503(chat_llama: LanguageModel) -> None:
-    with running(chat_llama, Limits(requests=1)) as service, ExitStack() as open_lines:
+def test_connections_far_beyond_the_limit_get_503(tiny_llama: LanguageModel) -> None:
+    with running(tiny_llama, Limits(requests=1)) as service, ExitStack() as open_lines:
         port = int(service.address.rpartition(":")[2])
         lines = [open_lines.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(40)]
         lines[-1].settimeout(10)

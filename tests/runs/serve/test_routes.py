@@ -9,12 +9,14 @@ import httpx
 import openai
 import pytest
 
+from anchorscope.datasets.question import question_from_row
+from anchorscope.detecting.score import measure_context_used
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.live_cuts import live_cuts
 from anchorscope.serve.service import Limits
 from detector_cases import PAIRS
 from repo import DOCS
-from running import CALIBRATION, Running
+from running import Running
 
 CLOSE = 1e-4
 PAGE = (DOCS / "serving.md").read_text(encoding="utf-8")
@@ -34,7 +36,6 @@ def test_served_is_offline(served: Running, offline: dict[str, Detector]) -> Non
             assert found["log_odds"] == pytest.approx(wanted.log_odds, abs=CLOSE)
             assert found["truth_probability"] == pytest.approx(wanted.truth_probability, abs=CLOSE)
             assert (found["verdict"], found["warnings"]) == (wanted.verdict, list(wanted.warnings))
-            assert found["pathway"] == (None if name == "probe" else pytest.approx(wanted.pathway_score, abs=CLOSE))
 
 
 def test_many_clients_at_once_get_their_own_numbers(served: Running, offline: dict[str, Detector]) -> None:
@@ -47,6 +48,60 @@ def test_many_clients_at_once_get_their_own_numbers(served: Running, offline: di
         assert answer.json()["items"][0]["log_odds"] == pytest.approx(one.log_odds, abs=CLOSE)
     text = served.client.get("/metrics").text
     assert 'anchorscope_requests_total{route="/v1/score",status="200"}' in text
+
+
+PASSAGE = "Veltra was founded by Ann Lee."
+
+
+def test_a_passage_and_thinking_are_read_and_the_answers_use_of_the_passage_is_that_of_the_command(
+    served: Running, offline: dict[str, Detector]
+) -> None:
+    """`context` is a passage or several; thinking is a field, or stands between marks of the answer."""
+    item = {"question": "Who founded Veltra?", "answer": "Ann Lee"}
+    sources = [{"context": PASSAGE}, {"context": [PASSAGE, "Sand is dry."], "thinking": "It was Ann."}, {}]
+    items = [{**item, **added} for added in sources] + [{**item, "thinking": "A."}]
+    marked = {**item, "answer": "<think>A.</think>Ann Lee"}
+    answer = served.client.post("/v1/score", json={"items": [*items, marked]})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()["items"]
+    questions = [question_from_row({"model_answer": one["answer"], **one}, "score", 1, graded=False) for one in items]
+    wanted = offline["probe"].score_questions(questions)
+    used = measure_context_used(offline["probe"], questions, wanted)
+    for found, score, share in zip(told[:-1], wanted, used, strict=True):
+        assert found["log_odds"] == pytest.approx(score.log_odds, abs=CLOSE)
+        assert found.get("context_used") == (None if share is None else pytest.approx(share, abs=1e-3))
+    assert len({found["log_odds"] for found in told[:-1]}) == len(items), "every source is read"
+    assert ["context_used" in found for found in told] == [True, True, False, False, False]
+    assert told[-1]["log_odds"] == pytest.approx(told[-2]["log_odds"], abs=CLOSE)
+
+
+def test_every_route_takes_a_passage(served: Running, offline: dict[str, Detector]) -> None:
+    asked_with = question_from_row({"question": QUESTION, "context": PASSAGE}, "score", 1, graded=False)
+    (wanted,) = offline["probe"].score_questions([asked_with])
+    (used,) = measure_context_used(offline["probe"], [asked_with], [wanted])
+    told = chat(served, context=PASSAGE).json()["choices"][0]["truth"]
+    explained = explain(served, question=QUESTION, context=PASSAGE)[1]["score"]
+    for found in (told, explained):
+        assert found["log_odds"] == pytest.approx(wanted.log_odds, abs=CLOSE)
+        assert found["context_used"] == pytest.approx(used, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("sources", "why"),
+    [
+        ({"context": ""}, "empty passage"),
+        ({"context": []}, "empty list"),
+        ({"context": ["a", " "]}, "empty passage"),
+        ({"context": 7}, "valid string"),
+        ({"context": "42"}, "a text or a list of texts"),
+        ({"answer": "<think>never"}, "never closes it"),
+        ({"answer": "<think>a</think>b", "thinking": "c"}, "given twice"),
+    ],
+)
+def test_bad_sources_are_one_line(served: Running, sources: dict[str, Any], why: str) -> None:
+    answer = served.client.post("/v1/score", json={"items": [{"question": "Who?", "answer": "me", **sources}]})
+    assert answer.status_code == 422
+    assert why in answer.json()["error"]["message"]
 
 
 # /v1/chat/completions, with OpenAI's own client
@@ -84,61 +139,28 @@ def test_the_answer_and_its_truth_are_those_of_offline(
 
 def test_streamed_is_whole(client: openai.OpenAI) -> None:
     whole = client.chat.completions.create(**asked(), extra_body={"truth": True})
-    stream = client.chat.completions.create(
-        **asked(), stream=True, stream_options={"include_usage": True}, extra_body={"truth": True}
-    )
-    *pieces, last, counted = list(stream)
+    stream = client.chat.completions.create(**asked(), stream=True, extra_body={"truth": True})
+    *pieces, last = list(stream)
     assert "".join(one.choices[0].delta.content or "" for one in pieces) == whole.choices[0].message.content
     assert last.choices[0].finish_reason == whole.choices[0].finish_reason
     assert last.choices[0].truth["log_odds"] == pytest.approx(whole.choices[0].truth["log_odds"], abs=CLOSE)
-    assert counted.usage == whole.usage
+    assert last.usage == whole.usage
     assert not any(hasattr(one.choices[0], "truth") for one in pieces)
-
-
-def test_a_chat_without_truth_goes_through_the_template(served: Running) -> None:
-    told = chat(served, max_tokens=5).json()
-    assert "truth" not in told["choices"][0]
-    assert told["usage"]["prompt_tokens"] == len(f"[user]{QUESTION}\n[assistant]")  # a token is a byte
-    assert told["usage"]["completion_tokens"] <= 5
-    content = [{"type": "text", "text": "Who wrote "}, {"type": "text", "text": "Dracula?"}]
-    parts = [{"role": "user", "content": content}]
-    assert chat(served, max_tokens=5, messages=parts).json()["choices"] == told["choices"]
-
-
-def test_a_seed_draws_the_same_again(served: Running) -> None:
-    drawn = [chat(served, max_tokens=12, temperature=1.5, seed=seed).json()["choices"][0] for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_a_stop_text_ends_the_answer(served: Running) -> None:
-    whole = chat(served, max_tokens=12).json()["choices"][0]["message"]["content"]
-    stop = whole[3:5]
-    told = chat(served, max_tokens=12, stop=[stop]).json()["choices"][0]
-    assert told["message"]["content"] == whole[: whole.index(stop)]
-    assert told["finish_reason"] == "stop"
 
 
 @pytest.mark.parametrize(
     ("others", "code", "param"),
     [
-        (
-            {"truth": True, "messages": [{"role": "system", "content": "Lie."}, {"role": "user", "content": "Why?"}]},
-            "truth_needs_one_question",
-            "messages",
-        ),
-        (
-            {"truth": True, "messages": [{"role": "assistant", "content": "Why?"}]},
-            "truth_needs_one_question",
-            "messages",
-        ),
-        ({"messages": [{"role": "system", "content": "Be kind."}]}, "chat_refused", "messages"),
-        ({"detector": "probe"}, "invalid_request", "detector"),
+        ({"messages": [{"role": "system", "content": "Lie."}]}, "invalid_request", "messages[0].role"),
+        ({"messages": [{"role": "user", "content": "Why?"}] * 2}, "invalid_request", "messages"),
+        ({"truth": False}, "invalid_request", "truth"),
         ({"max_tokens": 100_000}, "answer_too_long", "max_tokens"),
         ({"n": 2}, "invalid_request", "n"),
         ({"tools": []}, "invalid_request", "tools"),
         ({"logprobs": True}, "invalid_request", "logprobs"),
         ({"temperature": -1}, "invalid_request", "temperature"),
-        ({"truth": True, "risk": 0.33}, "invalid_request", None),
+        ({"risk": 0.33}, "invalid_request", None),
+        ({"context": " "}, "invalid_request", None),
         ({"messages": []}, "invalid_request", "messages"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
@@ -155,13 +177,6 @@ def test_what_is_not_supported_is_told_in_one_line(
     assert (answer.status_code, error["code"]) == (422, code), error
     assert param in (None, error["param"])
     assert "\n" not in error["message"]
-
-
-def test_a_model_that_is_not_served(served: Running) -> None:
-    answer = chat(served, model="gpt-4")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
-    answer = chat(served, truth=True, detector="gpt-4")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "detector_not_found")
 
 
 # /v1/explain
@@ -184,14 +199,7 @@ def test_served_numbers_are_those_of_the_package(served: Running, offline: dict[
     score = served.score((CAPITAL, "Lima")).json()["items"][0]
     assert found["score"]["log_odds"] == pytest.approx(score["log_odds"], abs=1e-4)
     assert set(found["score"]) == set(score) - {"id"}
-    assert found["calibration"] == CALIBRATION
     assert (found["detector"], found["sha256"], found["object"]) == ("probe", "a" * 64, "explanation")
-
-
-def test_the_model_answers_where_nobody_does(served: Running) -> None:
-    status, found = explain(served, question=CAPITAL)
-    assert status == 200
-    assert found["generated"]
 
 
 def test_the_models_own_answer_is_no_longer_than_the_service_allows(
@@ -209,8 +217,9 @@ def test_what_cannot_be_explained_is_told(served: Running) -> None:
     for status, code, body in (
         (404, "detector_not_found", {"question": CAPITAL, "detector": "oracle"}),
         (404, "model_not_found", {"question": CAPITAL, "model": "other"}),
-        (413, "item_too_long", {"question": "why " * 2000}),
-        (413, "item_too_long", {"question": CAPITAL, "answer": "a" * 200_000}),
+        (413, "item_too_long", {"question": "why " * 4000}),
+        (413, "item_too_long", {"question": CAPITAL, "answer": "Lima", "context": "sand " * 2000}),
+        (422, "invalid_request", {"question": CAPITAL, "answer": "a" * 200_000}),
         (422, "invalid_request", {"question": CAPITAL, "answer": "Lima", "cut": [99]}),
         (422, "invalid_request", {"question": CAPITAL, "answer": "Lima", "cut": [-1]}),
         (422, "invalid_request", {"question": CAPITAL, "answer": "  "}),
@@ -235,7 +244,8 @@ def test_the_example_runs(served: Running, capsys: pytest.CaptureFixture[str]) -
 
 def test_the_limits_are_those_of_the_code() -> None:
     limits = Limits()
-    assert f"| {limits.items}, {limits.item_tokens:,} |" in PAGE
     assert f"| {limits.answer_tokens} |" in PAGE
-    assert f"| {limits.body_bytes // 2**20} MiB, {limits.requests} |" in PAGE
-    assert f"| {limits.deadline:g}, {limits.read_seconds:g} |" in PAGE
+    assert f"{limits.body_bytes // 2**20} MiB" in PAGE
+    assert f"{limits.item_tokens:,} tokens" in PAGE
+    assert f"{limits.requests} requests under way" in PAGE
+    assert f"| {limits.deadline:g} |" in PAGE

@@ -5,14 +5,13 @@ const EXAMPLES = [
   ["What is the capital of Peru?", "Lima"], ["What is the capital of Australia?", "Sydney"],
   ["Who wrote Romeo and Juliet?", "William Shakespeare"],
 ];
-const PAUSE_MS = 700; // after the last letter, before an edited question is checked again
+const PAUSE_MS = 250; // after the last word was switched, before it is cut
 const AGAIN_MS = 1500; // between looks at a server that is loading
 
 const state = { mode: "ask", detectors: [], detector: null, results: [], active: 0, explanation: null, chosen: null,
-  measure: "delta", live: true, control: null, looking: null };
+  measure: "delta", control: null, looking: null };
 const chart = cutsChart(at("chart"));
 const words = questionWords(at("words"), { onChange: (off) => cutChosen(off) });
-const past = historyList({ list: at("history-list"), clear: at("history-clear"), place: at("history-switch") }, reopen);
 const measures = chooser({ label: "Show", options: MEASURES, onChange: (value) => {
   state.measure = value;
   showChart();
@@ -58,7 +57,7 @@ async function awaitReady() {
 /** Learns what is served. */
 async function start() {
   try {
-    const found = await asked("/v1/detectors");
+    const found = await answered("/v1/detectors");
     state.detectors = found.data;
     state.detector = found.default;
     tell(null);
@@ -93,7 +92,7 @@ function setMode(mode) {
   state.mode = mode;
   for (const input of document.querySelectorAll("input[name=mode]")) input.checked = input.value === mode;
   const check = mode === "check";
-  for (const id of ["answers", "compare", "live-switch"]) at(id).hidden = !check;
+  for (const id of ["answers", "compare"]) at(id).hidden = !check;
   at("answer-0").required = check;
   at("go").textContent = check ? "Check" : "Ask";
 }
@@ -118,7 +117,8 @@ function busy(on) {
 async function run(isSubmitted = false) {
   if (state.control) state.control.abort();
   if (state.looking) state.looking.abort();
-  const question = at("question").value.trim();
+  const [question, context] = ["question", "passage"].map((id) => at(id).value.trim());
+  const asked = { question, ...(context ? { context } : {}) };
   if (!question) {
     at("question").focus();
     return isSubmitted ? failed(new Problem("refused", "Fill in a question.")) : undefined;
@@ -127,11 +127,10 @@ async function run(isSubmitted = false) {
   busy(true);
   tell(null);
   try {
-    const before = state.results;
-    state.results = state.mode === "ask" ? await askModel(question, control.signal) : await check(question, control.signal);
+    const results = state.mode === "ask" ? await askModel(asked, control.signal) : await check(asked, control.signal);
     if (control !== state.control) return undefined;
-    showVerdicts(before);
-    past.add({ question, answers: state.results.map(({ answer, score }) => ({ text: answer, probability: score.truth_probability })) });
+    state.results = results;
+    showVerdicts();
     busy(false);
     await explain();
   } catch (error) {
@@ -142,47 +141,41 @@ async function run(isSubmitted = false) {
   return undefined;
 }
 
-async function askModel(question, signal) {
+async function askModel(asked, signal) {
   const card = verdictCard("The model's answer");
   at("examples").hidden = true;
   at("result").hidden = false;
   at("depends").hidden = true;
+  at("sources").hidden = true;
   at("verdicts").replaceChildren(card.node);
   card.writing("");
   try {
-    const { answer, truth } = await generated(question, state.detector, signal, card.writing);
-    const score = truth || (await scored(question, [answer], state.detector, signal))[0];
-    return [{ question, answer, score }];
+    const { answer, truth } = await generated(asked, state.detector, signal, card.writing);
+    return [{ asked, answer, score: truth }];
   } catch (error) {
     if (signal === state.control.signal) at("result").hidden = true;
     throw error;
   }
 }
 
-async function check(question, signal) {
+async function check(asked, signal) {
   const answers = givenAnswers();
   if (answers.some((one) => !one)) throw new Problem("refused", answers.length > 1 ? "Fill in both answers." : "Fill in an answer.");
-  const scores = await scored(question, answers, state.detector, signal);
-  return answers.map((answer, i) => ({ question, answer, score: scores[i] }));
+  const scores = await scored(asked, answers, state.detector, signal);
+  return answers.map((answer, i) => ({ asked, answer, score: scores[i] }));
 }
 
-/** The probability before an edit: the last result, if either its question or its answer was changed and not both. */
-function beforeEdit(result, before) {
-  if (!before || (before.question === result.question) === (before.answer === result.answer)) return null;
-  return before.score.truth_probability;
-}
-
-function showVerdicts(before) {
+function showVerdicts() {
   const titles = state.mode === "ask" ? ["The model's answer"] : state.results.length > 1 ? ["First answer", "Second answer"] : ["Answer"];
-  state.cards = state.results.map((result, i) => {
+  const cards = state.results.map(({ answer, score }, i) => {
     const card = verdictCard(titles[i]);
-    card.show(result.answer, result.score, detector(), beforeEdit(result, before[i]));
-    return card;
+    card.show(answer, score, detector());
+    return card.node;
   });
   const compared = state.results.length > 1 ? [element("p", { class: "compared" }, comparedWords(state.results.map(({ score }) => score)))] : [];
   at("examples").hidden = true;
   at("result").hidden = false;
-  at("verdicts").replaceChildren(...compared, ...state.cards.map((card) => card.node));
+  at("verdicts").replaceChildren(...compared, ...cards);
   state.active = Math.min(state.active, state.results.length - 1);
   at("whose").replaceChildren();
   if (state.results.length > 1) {
@@ -200,17 +193,18 @@ function showVerdicts(before) {
 async function explain() {
   const result = state.results[state.active];
   if (state.looking) state.looking.abort();
+  at("sources").hidden = !result || !result.asked.context;
+  if (!at("sources").hidden) showSources(at("source-texts"), result);
   if (!result || !result.answer.trim()) return void (at("depends").hidden = true);
   const looking = (state.looking = new AbortController());
   at("depends").setAttribute("aria-busy", "true");
   try {
-    const found = await explained(result.question, result.answer, state.detector, null, looking.signal);
+    const found = await explained(result, state.detector, null, looking.signal);
     if (looking !== state.looking) return undefined;
     state.explanation = found;
     state.chosen = null;
     at("depends").hidden = false;
     words.show(found);
-    state.cards[state.active].calibration(found.calibration);
     showChart();
   } catch (error) {
     if (looking !== state.looking) return undefined;
@@ -235,7 +229,7 @@ function cutChosen(off) {
     const looking = (state.looking = new AbortController());
     const result = state.results[state.active];
     try {
-      const chosen = await explained(result.question, result.answer, state.detector, off, looking.signal);
+      const chosen = await explained(result, state.detector, off, looking.signal);
       if (looking !== state.looking || String(words.off()) !== String(off)) return;
       state.chosen = chosen;
       tell(null);
@@ -243,7 +237,7 @@ function cutChosen(off) {
     } catch (error) {
       if (looking === state.looking) failed(error);
     }
-  }, PAUSE_MS / 3);
+  }, PAUSE_MS);
 }
 
 function showChart() {
@@ -264,17 +258,6 @@ function showChart() {
   }
   const cautions = [found.note, ...found.warnings];
   at("cautions").replaceChildren(element("ul", { class: "warnings small" }, cautions.map((one) => element("li", {}, one))));
-}
-
-/** An entry of the history, run again. */
-function reopen(entry) {
-  setMode("check");
-  at("question").value = entry.question;
-  at("answer-0").value = entry.answers[0] ? entry.answers[0].text : "";
-  at("answer-1").value = entry.answers[1] ? entry.answers[1].text : "";
-  setSecond(entry.answers.length > 1);
-  at("ask").scrollIntoView();
-  run();
 }
 
 function showExamples() {
@@ -306,20 +289,11 @@ for (const input of document.querySelectorAll("input[name=mode]")) {
     at("answer-0").value = state.results[0].answer;
   });
 }
-const live = onOff({ label: "Update while I type", onChange: (on) => { state.live = on; } });
-live.set(true);
-at("live-switch").append(live.node);
-let typing = null;
 for (const id of ["question", "answer-0", "answer-1"]) {
   at(id).addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     at("ask-form").requestSubmit();
-  });
-  at(id).addEventListener("input", () => {
-    clearTimeout(typing);
-    if (state.mode !== "check" || !state.live || !state.results.length) return;
-    typing = setTimeout(() => { if (at("question").value.trim() && givenAnswers().every(Boolean)) run(); }, PAUSE_MS);
   });
 }
 setMode("ask");

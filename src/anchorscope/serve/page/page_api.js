@@ -69,7 +69,7 @@ function problemOf(status, told, wait) {
 }
 
 /** The JSON that a route answers. */
-async function asked(path, body, signal) {
+async function answered(path, body, signal) {
   const answer = await answerOf(path, body, signal);
   try {
     return await answer.json();
@@ -109,25 +109,23 @@ async function* streamed(path, body, signal) {
   }
 }
 
-/** The model's own answer: told piece by piece, then {answer, truth}; truth is null where the server gives none. */
-async function generated(question, detector, signal, onText) {
-  const body = { model: "default", messages: [{ role: "user", content: question }], stream: true, truth: true,
-    ...(detector ? { detector } : {}) };
+/** The model's own answer: given piece by piece, then {answer, truth}. `asked` is {question} or {question, context}. */
+async function generated({ question, ...sources }, detector, signal, onText) {
+  const body = { messages: [{ role: "user", content: question }], stream: true, ...sources, ...(detector ? { detector } : {}) };
   let answer = "";
   let truth = null;
   for await (const record of streamed("/v1/chat/completions", body, signal)) {
-    const choice = (record.choices || [])[0] || {};
-    const piece = choice.delta && typeof choice.delta.content === "string" ? choice.delta.content : "";
-    if (piece) onText((answer += piece));
+    const [choice] = record.choices;
+    if (choice.delta.content) onText((answer += choice.delta.content));
     if (choice.truth) truth = choice.truth;
   }
   return { answer, truth };
 }
 
 /** Scores of answers to one question, in their order. */
-async function scored(question, answers, detector, signal) {
-  const items = answers.map((answer) => ({ question, answer }));
-  const found = await asked("/v1/score", { items, ...(detector ? { detector } : {}) }, signal);
+async function scored(asked, answers, detector, signal) {
+  const items = answers.map((answer) => ({ ...asked, answer }));
+  const found = await answered("/v1/score", { items, ...(detector ? { detector } : {}) }, signal);
   return found.items.map((item) => {
     if (item.error) throw new Problem("refused", item.error.message);
     return { ...item, risk: found.risk, detector: found.detector };
@@ -135,6 +133,6 @@ async function scored(question, answers, detector, signal) {
 }
 
 /** What a score rests on; `cut` are the numbers of words that are cut together. */
-function explained(question, answer, detector, cut, signal) {
-  return asked("/v1/explain", { question, answer, ...(detector ? { detector } : {}), ...(cut ? { cut } : {}) }, signal);
+function explained({ asked, answer }, detector, cut, signal) {
+  return answered("/v1/explain", { ...asked, answer, ...(detector ? { detector } : {}), ...(cut ? { cut } : {}) }, signal);
 }

@@ -58,8 +58,8 @@ function linesOf(found, measure, chosen) {
 function axisOf(measure, lines) {
   if (measure === "probability") return { yRange: [0, 100], level: 50, yLabel: "Probability of “true”, %" };
   const values = lines.flatMap((one) => one.values).filter(Number.isFinite);
-  const low = Math.floor(Math.min(-10, ...values) / 10) * 10;
-  const high = Math.ceil(Math.max(10, ...values) / 10) * 10;
+  const low = Math.floor(Math.min(-20, ...values) / 20) * 20; // so that quarters of the range are whole
+  const high = Math.ceil(Math.max(20, ...values) / 20) * 20;
   return { yRange: [low, high], level: 0, yLabel: "Change of the probability, points" };
 }
 

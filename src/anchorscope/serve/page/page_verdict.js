@@ -23,10 +23,10 @@ function thresholdWords(score, detector) {
 }
 
 /** How far the probability can be taken at its word, by what was measured. */
-function calibrationWords(score, detector, bin) {
+function calibrationWords(score, detector) {
   if (score.truth_probability === null || score.truth_probability === undefined) return "";
   const p = score.truth_probability;
-  const row = bin || ((detector && detector.calibration) || []).find((one) => one.low < p && p <= one.high);
+  const row = ((detector && detector.calibration) || []).find((one) => one.low < p && p <= one.high);
   if (row) {
     const span = `${shownNumber(100 * row.low, 0)}–${percent(row.high)}`;
     if (row.n >= FEWEST_IN_A_BIN) return `Of ${row.n} answers that got ${span} in testing, ${percent(row.true)} were true.`;
@@ -37,60 +37,44 @@ function calibrationWords(score, detector, bin) {
   return "How far this probability can be taken at its word was not measured.";
 }
 
-/** verdictCard(title) returns {node, writing(text), show(answer, score, detector, before), calibration(bin), warn(list)}. */
+/** How much of the answer's probability goes with its passage; nothing where there is none. */
+function usedWords({ context_used: used }) {
+  if (!Number.isFinite(used)) return "";
+  const share = `without the passage it would be ${percent(used)} less likely, per token`;
+  return used < 0.1 ? `The model ignores the passage: ${share}.` : `The model uses the passage: ${share}.`;
+}
+
+/** verdictCard(title) returns {node, writing(text), show(answer, score, detector)}. */
 function verdictCard(title) {
-  const name = element("h3", {}, title);
   const head = element("p", { class: "headline" });
   const number = element("p", { class: "probability" });
   const bar = element("div", { class: "meter", "aria-hidden": "true" }, element("span", {}));
   const text = element("blockquote", { class: "answer", dir: "auto" });
-  const change = element("p", { class: "small changed", hidden: true });
-  const calibration = element("p", { class: "small" });
-  const threshold = element("p", { class: "small" });
-  const warnings = element("ul", { class: "warnings small", hidden: true });
-  const node = element("article", { class: "verdict" }, name, head, number, bar, text, change, calibration, threshold, warnings);
-  let shown = null;
+  const notes = element("div", {});
+  const node = element("article", { class: "verdict" }, element("h3", {}, title), head, number, bar, text, notes);
 
-  function show(answer, score, detector, before) {
-    const [words, tone] = headline(score);
-    const probability = score.truth_probability;
-    const known = probability !== null && probability !== undefined;
-    shown = { score, detector };
+  function write(answer, words, tone) {
     node.dataset.tone = tone;
     text.textContent = answer;
     head.textContent = words;
-    number.textContent = known ? `${percent(probability)} likely to be true` : "";
-    bar.hidden = !known;
-    bar.style.setProperty("--share", known ? String(probability) : "0");
-    threshold.textContent = thresholdWords(score, detector);
-    calibration.textContent = calibrationWords(score, detector, null);
-    warnings.replaceChildren(...(score.warnings || []).map((one) => element("li", {}, one)));
-    warnings.hidden = !(score.warnings || []).length;
-    const moved = known && Number.isFinite(before) ? 100 * (probability - before) : null;
-    change.hidden = moved === null;
-    change.textContent = moved === null ? "" : changeWords(moved, before);
+    bar.hidden = true;
   }
 
   return {
     node,
-    show,
-    writing(answer) {
-      node.dataset.tone = "waiting";
-      head.textContent = "Answering …";
-      text.textContent = answer;
-      for (const one of [number, calibration, threshold]) one.textContent = "";
-      for (const one of [bar, change, warnings]) one.hidden = true;
-    },
-    calibration(bin) {
-      if (shown) calibration.textContent = calibrationWords(shown.score, shown.detector, bin);
+    writing: (answer) => write(answer, "Answering …", "waiting"),
+    show(answer, score, detector) {
+      const probability = score.truth_probability;
+      write(answer, ...headline(score));
+      if (Number.isFinite(probability)) {
+        number.textContent = `${percent(probability)} likely to be true`;
+        bar.hidden = false;
+        bar.style.setProperty("--share", String(probability));
+      }
+      const lines = [usedWords(score), calibrationWords(score, detector), thresholdWords(score, detector), ...(score.warnings || [])];
+      notes.replaceChildren(...lines.filter(Boolean).map((line) => element("p", { class: "small" }, line)));
     },
   };
-}
-
-function changeWords(moved, before) {
-  const size = shownNumber(Math.abs(moved), 0);
-  if (size === "0") return `As before the change (${percent(before)}).`;
-  return `${size} points ${moved > 0 ? "more" : "less"} than before the change (${percent(before)}).`;
 }
 
 /** What two answers to the same question say of each other. */

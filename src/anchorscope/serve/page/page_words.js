@@ -95,3 +95,18 @@ function signed(value) {
   const text = shownNumber(value, 0);
   return text === "0" || value < 0 ? text : `+${text}`;
 }
+
+/** Passage, question and answer; words of the answer in the colour of the text that they stand in. */
+function showSources(node, { asked: { context, question }, answer }) {
+  const listed = (text) => new Set(text.toLowerCase().match(/[\p{L}\p{N}]+/gu));
+  const [passageWords, questionWords, answerWords] = [context, question, answer].map(listed);
+  const sourceOf = (word) => (passageWords.has(word) ? "passage" : questionWords.has(word) ? "question" : "own");
+  const marked = (text, wordClass) => text.split(/([\p{L}\p{N}]+)/u).map((piece, i) => {
+    const name = i % 2 ? wordClass(piece.toLowerCase()) : null;
+    return name ? element("mark", { class: name }, piece) : piece;
+  });
+  const texts = [["Passage", context, (word) => answerWords.has(word) && "passage"],
+    ["Question", question, (word) => answerWords.has(word) && "question"], ["Answer", answer, sourceOf]];
+  node.replaceChildren(...texts.flatMap(([name, text, wordClass]) =>
+    [element("dt", {}, name), element("dd", { dir: "auto" }, marked(text, wordClass))]));
+}
