@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is import
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
-COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score")
+COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings")
 """Columns of the rows that are written."""
 STANDARD_INPUT = "-"
 CONTEXT_USED = "context_used"
@@ -271,7 +271,7 @@ def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
     import polars as pl
 
     text, number = pl.String(), pl.Float64()
-    types = (text, text, text, number, number, text, pl.List(text), number)
+    types = (text, text, text, number, number, text, pl.List(text))
     schema = dict(zip(COLUMNS, types, strict=True)) | ({CONTEXT_USED: number} if CONTEXT_USED in rows[0] else {})
     frame = pl.DataFrame(rows, schema=schema)
     try:

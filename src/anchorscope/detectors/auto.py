@@ -35,12 +35,13 @@ from anchorscope.detectors.fitted import (
     TrainingRange,
     WeightedSum,
     WithFallback,
+    mean_of_nearest,
 )
 from anchorscope.detectors.probe_detectors import (
     DetectorFit,
+    as_detector,
     fit_columns,
     fit_ensemble,
-    fit_probe,
     fit_probe_confidence,
 )
 from anchorscope.detectors.training import INNER_FOLDS, Stacked, Training, calibrated
@@ -105,10 +106,10 @@ class Candidates:
             fits = {
                 "confidence": fit_columns(data, data.confidence),
                 "probe+confidence": fit_probe_confidence(data),
-                "ensemble+confidence": fit_ensemble(data, with_confidence=True),
+                "ensemble+confidence": fit_ensemble(data, data.confidence),
             }
         else:
-            fits = {"probe": fit_probe(data), "ensemble": fit_ensemble(data)}
+            fits = {"probe": as_detector(data.probe), "ensemble": fit_ensemble(data, ())}
         scaled = tuple(calibrated(fit.scores, data.training) for fit in fits.values())
         return cls(data, tuple(fits), tuple(fits.values()), scaled)
 
@@ -236,7 +237,9 @@ class _Ranges:
     def coordinates(self) -> dict[int, Float[Tensor, "item direction"]]:
         """States along the leading directions, each of deviation one; by the layer's place."""
         width = max(1, min(DIRECTIONS, self.data.features.n_items // 4, self.data.n_directions))
-        found = {place: self.data.clean[place][:, :width].double() for place in np.unique(self.data.best).tolist()}
+        found = {
+            place: self.data.clean[place][:, :width].double() for place in np.unique(self.data.probe.best).tolist()
+        }
         return {place: states / states.std(dim=0).clamp(min=1e-9) for place, states in found.items()}
 
     @cached_property
@@ -251,14 +254,13 @@ class _Ranges:
         return self._distances(same | (self.groups[:, None] == self.groups[None]))
 
     def _distances(self, apart_from: Bool[np.ndarray, "item item"]) -> Float[Tensor, "set item"]:
-        training, found = self.data.training, torch.empty(self.data.log_odds.shape, dtype=torch.double)
+        training, found = self.data.training, torch.empty(self.data.probe.scores.shape, dtype=torch.double)
         for place, states in self.coordinates.items():
             apart = torch.cdist(states, states).masked_fill(torch.from_numpy(apart_from).to(states.device), torch.inf)
-            for number in np.flatnonzero(self.data.best == place).tolist():
+            for number in np.flatnonzero(self.data.probe.best == place).tolist():
                 members = torch.from_numpy(training.members[number]).to(apart.device)
-                nearest = apart[:, members].topk(min(NEIGHBOURS, int(members.sum()) - 1), largest=False).values
-                mean = torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1)
-                found[number] = mean.nan_to_num(nan=torch.inf).cpu()
+                number_near = min(NEIGHBOURS, int(members.sum()) - 1)
+                found[number] = mean_of_nearest(apart[:, members], number_near).cpu()
         return found.to(self.data.device)
 
     def borders(self, inside: float) -> Float[np.ndarray, " set"]:
@@ -279,7 +281,7 @@ class _Ranges:
 
     def build(self, number: int, border: float) -> TrainingRange:
         """The range of one set, on raw states."""
-        place, directions = int(self.data.best[number]), self.data.directions
+        place, directions = int(self.data.probe.best[number]), self.data.directions
         known = self.coordinates[place].cpu()
         width = known.shape[1]
         spread = self.data.clean[place][:, :width].double().std(dim=0).clamp(min=1e-9).cpu()

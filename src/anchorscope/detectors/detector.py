@@ -26,7 +26,6 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.question import asked as asked
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.features import (
-    ANSWER_ONLY,
     ANSWER_TOKENS,
     CLEAN,
     COLUMNS,
@@ -51,14 +50,11 @@ from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_states
-from anchorscope.interventions.cuts import INTERVENTIONS
-from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.loading import choose_device
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.interventions import plan_rewrite
 from anchorscope.plan.passes import Place, before_answers, plan_answers, planner_for, shared_tokens
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting
@@ -67,8 +63,6 @@ from anchorscope.spans.question_spans import Asker, QuestionSpans, question_word
 _MOST_BYTES = 2**28  # of states in memory at a time
 _FEWEST, _MOST = 64, 4096  # items that are run together
 _UNLABELLED = Label(truthful=None, group=0, status="scored", weight=0.0)
-
-States = dict[StateKey, Float[Tensor, "item d_model"]]
 
 
 @dataclass(frozen=True)
@@ -95,12 +89,12 @@ class TextPass:
         columns = {}
         for name in needs.columns:
             if name == ANSWER_TOKENS:
-                columns[name] = np.array([len(item.answer.ids) for item in items], dtype=np.float64)
-                continue
-            column = COLUMNS[name]
-            found = self.parts[other.get(column.run, column.run)].answers
-            assert found is not None, "a pass asked to score answers scores them"
-            columns[name] = np.array([column.made(one) for one in found.by_item()], dtype=np.float64)
+                values = [len(item.answer.ids) for item in items]
+            else:
+                answers = self.parts[other.get(CLEAN, CLEAN)].answers
+                assert answers is not None, "a pass asked to score answers scores them"
+                values = [COLUMNS[name](statistics) for statistics in answers.by_item()]
+            columns[name] = np.array(values, dtype=np.float64)
         return Features(len(items), states, columns)
 
 
@@ -118,7 +112,6 @@ class ScoringSession:
         self.progress = progress or Silent()
         self.planner = planner_for(lm, batch_tokens)
         self.executor = LocalExecutor(lambda: lm, lowered=self._lowered)
-        self.writer = Writer(lm.tokenizer, setting.template)
 
     def _lowered(self, tokens: int) -> None:
         """Memory ran out: later passes are planned with so many tokens, too."""
@@ -164,16 +157,12 @@ class ScoringSession:
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
         refuse_unknown(needs, self.lm.n_layers)
-        own = Needs(tuple(key for key in needs.states if key[0] != ANSWER_ONLY), needs.columns)
-        read = [*own.runs, *(COLUMNS[name].run for name in needs.columns if name in COLUMNS)]
-        runs = dict.fromkeys(CLEAN if run == QUESTION_ONLY else run for run in read)
-        passed = TextPass({}, {})
-        if items and runs:
-            variants = {run: variant_of(run, items, self.setting.edges) for run in runs}
-            passed = self.run_texts("scoring", items, variants, own)
-        found = passed.features(items, own)
-        alone = [key for key in needs.states if key[0] == ANSWER_ONLY]
-        return replace(found, states={**found.states, **self._answer_alone(items, alone)}) if alone and items else found
+        confidence = [CLEAN] if any(name in COLUMNS for name in needs.columns) else []
+        runs = dict.fromkeys([CLEAN if run == QUESTION_ONLY else run for run in needs.runs] + confidence)
+        if not runs:
+            return TextPass({}, {}).features(items, needs)
+        variants = {run: variant_of(run, items, self.setting.edges) for run in runs}
+        return self.run_texts("scoring", items, variants, needs).features(items, needs)
 
     def run_texts(
         self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs, all_layers: bool = False
@@ -188,21 +177,10 @@ class ScoringSession:
         stats = any(column in COLUMNS for column in needs.columns)
         prefix = before_answers(shared_tokens(_prefix(items), sequences), sequences)
         work = self.planner.states(name, sequences, prefix, list(variants.values()))
-        top = None if stats or all_layers else _top(needs.states)
+        top = None if stats or all_layers else max(layer for _, _, layer in needs.states) + 1
         work = replace(work, keep=tuple(keep.values()), answer_stats=stats, n_layers=top)
         found = run_states(self.executor, work, self.progress).variants
         return TextPass(dict(zip(variants, found, strict=True)), keep)
-
-    def _answer_alone(self, items: Sequence[Item], keys: Sequence[StateKey]) -> States:
-        """States of the answers without their questions."""
-        setting = Setting((self.setting.position,), self.setting.edges, 0, lambda: self.writer)
-        planned = plan_rewrite(INTERVENTIONS["answer-template"], items, setting)
-        sequences = [run.sequence for run in planned.runs]
-        keep = _places(keys, ANSWER_ONLY)
-        work = self.planner.states("answers alone", sequences, shared_tokens(_prefix(items), sequences))
-        part = run_states(self.executor, replace(work, keep=(keep,), n_layers=_top(keys)), self.progress).variants[0]
-        passed = TextPass({ANSWER_ONLY: part}, {ANSWER_ONLY: keep})
-        return {key: passed.states(*key[:2])[key[2]] for key in keys}
 
 
 def _prefix(items: Sequence[Item]) -> tuple[int, ...]:
@@ -216,11 +194,6 @@ def _places(keys: Sequence[StateKey], run: str) -> tuple[Place, ...]:
     own = [(0, SITES.index(site)) for name, site, _ in keys if name == run]
     before = [(1, SITES.index(site)) for name, site, _ in keys if name == QUESTION_ONLY and run == CLEAN]
     return tuple(dict.fromkeys([*own, *before]))
-
-
-def _top(keys: Sequence[StateKey]) -> int:
-    """How many blocks have to be run."""
-    return max(layer for _, _, layer in keys) + 1
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
@@ -342,17 +315,14 @@ class Detector:
             if item.tokens is None:
                 scores.append(self._unread(item, notes))
                 continue
-            question, answer = item.question.question, item.answer.text
-            pathway = None if decided.pathway is None else float(decided.pathway[place])
             scores.append(
                 Score(
-                    question,
-                    answer,
+                    item.question.question,
+                    item.answer.text,
                     float(decided.probability[place]),
                     float(decided.log_odds[place]),
                     verdicts[place],
                     (*notes, *self._warnings(item)),
-                    pathway,
                 )
             )
             place += 1
@@ -368,9 +338,8 @@ class Detector:
 
     def _warnings(self, item: Item) -> list[str]:
         """What may make an item's number worth less."""
-        found, needs, span = [], self.trained.needs, self.trained.range
-        cuts = KNOCKOUT in needs.runs or any(COLUMNS[name].run == KNOCKOUT for name in needs.columns if name in COLUMNS)
-        if cuts and not item.located.question_tokens:
+        found, span = [], self.trained.range
+        if KNOCKOUT in self.trained.needs.runs and not item.located.question_tokens:
             found.append("no key words found: nothing could be cut")
         if item.answer.status == "truncated":
             found.append(f"the answer is truncated after {len(item.answer.ids)} tokens")

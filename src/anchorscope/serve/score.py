@@ -63,11 +63,6 @@ class ScoreRecord(BaseModel):
     truth_probability: float | None = Field(None, description="Null where there is no answer to score.")
     log_odds: float | None = None
     verdict: str | None = Field(None, description="accept, abstain or out-of-range.")
-    pathway: float | None = Field(
-        None,
-        description="What cutting the question's key words changes in the log-odds of "
-        "a probe; null where the detector does not read it.",
-    )
     warnings: list[str] = []
 
 
@@ -115,7 +110,6 @@ def score_record(score: Score) -> dict[str, Any]:
         "truth_probability": score.truth_probability,
         "log_odds": score.log_odds,
         "verdict": score.verdict,
-        "pathway": score.pathway_score,
         "warnings": list(score.warnings),
     }
 
@@ -123,7 +117,7 @@ def score_record(score: Score) -> dict[str, Any]:
 def _item_record(name: str | None, result: Score | ServiceError) -> dict[str, Any]:
     """An item of the response; `error` is there only where there is one."""
     if isinstance(result, ServiceError):
-        none: dict[str, Any] = dict.fromkeys(("truth_probability", "log_odds", "verdict", "pathway"))
+        none: dict[str, Any] = dict.fromkeys(("truth_probability", "log_odds", "verdict"))
         return {"id": name, **none, "warnings": [], "error": result.record()}
     return {"id": name, **score_record(result)}
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 
 from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack, write_bundle
 from anchorscope.detectors.fitted import LinearProbe, WeightedSum
-from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from detector_cases import CUT, added, probe, trained_on
+from detector_cases import CUT, added, probe, probes_of, trained_on
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +93,7 @@ def test_what_is_no_bundle_is_told(trained: TrainedDetector, tmp_path: Path) -> 
 
 def test_what_fits_its_hashes_and_is_still_wrong_is_told(trained: TrainedDetector) -> None:
     files = pack(trained).files
-    refused(altered(files, schema_version=3), "has the schema version 3, and this anchorscope reads 1 and 2")
+    refused(altered(files, schema_version=4), "has the schema version 4, and this anchorscope reads 1 to 3")
     refused(altered(files, schema="a poem"), "does not describe a detector")
     unknown = {"fitted": {"kind": "oracle", "values": {}}}
     refused(altered(files, parts=unknown), "the unknown kind 'oracle'; known here: .*linear-probe")
@@ -136,8 +134,8 @@ def test_a_bundle_of_the_first_version_is_read(trained: TrainedDetector) -> None
     assert again.calibration == trained.calibration
 
 
-def test_hostile_probes_of_layers_are_refused(trained: TrainedDetector) -> None:
-    files = pack(replace(trained, layer_probes=made_layer_probes())).files
+def test_hostile_probes_of_layers_are_refused(trained: TrainedDetector, tiny_llama: LanguageModel) -> None:
+    files = pack(replace(trained, layer_probes=probes_of(tiny_llama))).files
     good = json.loads(files[JSON])["layer_probes"]
     for change, told in (
         ({"layers": [0, 1, 2, 99]}, "those of another model"),
@@ -145,10 +143,9 @@ def test_hostile_probes_of_layers_are_refused(trained: TrainedDetector) -> None:
         ({"layers": [-1, 1, 2, 3]}, "read no layers"),
         ({"layers": []}, "do not fit"),
         ({"bias": [0.0]}, "do not fit"),
-        ({"bias": None}, "do not fit"),
-        ({"means": None}, "do not fit"),
-        ({"means": [[0.0] * 4]}, "do not fit"),
-        ({"cut_means": [[0.0] * 4] * 3}, "do not fit"),
+        ({"bias": None}, "lacks something"),
+        ({"delta_p": [[0.0] * 4] * 3}, "lacks something"),
+        ({"delta_p": [[0.0] * 3] * 2}, "do not fit"),
         ({"auc": ["<script>"] * 4}, "lacks something"),
         ({"auc": [1e999] * 4}, "is no JSON"),
         ({"site": "heart"}, "read no layers"),
@@ -157,19 +154,3 @@ def test_hostile_probes_of_layers_are_refused(trained: TrainedDetector) -> None:
         refused(altered(files, layer_probes={**good, **change}), told)
     refused(altered(files, layer_probes=7), "lacks something")
     refused(altered(files, layer_probes={}), "lacks something")
-
-
-def made_layer_probes(n: int = 4, width: int = 32) -> LayerProbes:
-    rng = np.random.default_rng(0)
-    weight = torch.from_numpy(rng.normal(size=(n, width)).astype(np.float32))
-    return LayerProbes(
-        "mlp",
-        tuple(range(n)),
-        weight,
-        rng.normal(size=n),
-        np.full(n, 0.1),
-        np.full(n, 0.7),
-        rng.normal(size=(2, n)),
-        60,
-        30,
-    )

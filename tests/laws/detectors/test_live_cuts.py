@@ -41,13 +41,13 @@ def test_delta_p_is_that_of_a_run(tiny_llama: LanguageModel, site: str) -> None:
     labels = np.array([True, False, True, False, True])
     one = ProbeSet(
         probes.weight[None, None],
-        torch.from_numpy(probes.bias).float()[None, None],
-        probes.strength[None, None],
-        probes.auc[None, None],
+        torch.tensor(probes.bias)[None, None],
+        np.ones((1, 1, len(probes.layers))),
+        np.array(probes.auc)[None, None],
         (),
     )
     scoring = Scoring(((one,) * len(SITES),), np.zeros(len(items), dtype=np.int64))
-    setting = Setting((detector.trained.setting.position,), "all", 0, lambda: session.writer)
+    setting = Setting((detector.trained.setting.position,), "all", 0, lambda: pytest.fail("nothing is rewritten"))
     passes = passes_of([plan_cut(INTERVENTIONS[KNOCKOUT], items, setting)], items, setting, session.planner)
     (effect,), _ = measure(session.executor, passes, scoring, setting, lambda _: (), session.progress)
     clean_pass = replace(
@@ -60,9 +60,8 @@ def test_delta_p_is_that_of_a_run(tiny_llama: LanguageModel, site: str) -> None:
     wanted = 100 * (true_label_probability(after, labels) - true_label_probability(before, labels))
     for place, pair in enumerate(PAIRS):
         found = live_cuts(detector, *pair)
-        moved, sure = found.delta_p(KNOCKOUT), found.probability("clean")
+        moved, sure = found.delta_p(KNOCKOUT), found.probability["clean"]
         assert moved is not None
-        assert sure is not None
         assert np.abs(wanted[1:, place]).max() > 1e-3  # there is something to agree on
         np.testing.assert_allclose(moved if labels[place] else -moved, wanted[:, place], atol=1e-4)
         own = sure if labels[place] else 1 - sure
@@ -109,7 +108,7 @@ def test_the_score_is_the_detectors_own(detector: Detector, tiny_llama: Language
     other = live_cuts(looks, QUESTION, ANSWER)
     assert other.score_cut is None  # it reads the cut itself
     assert other.score.log_odds == pytest.approx(looks.score(QUESTION, ANSWER).log_odds, abs=1e-5)
-    others = (probe(("answer-only", "mlp", 1)), probe(("question-only", "residual", 0)))
+    others = (probe(("boost-question-1", "mlp", 1)), probe(("question-only", "residual", 0)))
     more = added((probe(), *others), ("entropy_mean",))
     reads = Detector(trained_on(tiny_llama, fitted=more, layer_probes=probes_of(tiny_llama)), tiny_llama)
     assert live_cuts(reads, QUESTION, ANSWER).score.log_odds == pytest.approx(

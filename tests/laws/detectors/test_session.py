@@ -35,12 +35,12 @@ EVERYTHING = Needs(
         CLEAN,
         CUT,
         ("question-only", "residual", 0),
-        ("answer-only", "attention", 3),
+        ("knockout", "attention", 3),
         ("clean", "residual", 3),
         ("boost-question-1", "mlp", 2),
         ("boost-answer-3", "mlp", 2),
     ),
-    (*CONFIDENCE, "knockout_log_prob_mean", "knockout_log_prob_min", ANSWER_TOKENS),
+    (*CONFIDENCE, ANSWER_TOKENS),
 )
 
 
@@ -69,18 +69,10 @@ def test_an_item_alone_has_the_features_of_a_batch(session: ScoringSession) -> N
 
 def test_every_run_is_another_and_says_what_it_is(session: ScoringSession) -> None:
     items = session.items([asked(*pair, place) for place, pair in enumerate(PAIRS)])
-    runs = (
-        "clean",
-        "knockout",
-        "answer-only",
-        "boost-question-1",
-        "boost-answer-3",
-        "boost-question--1",
-        "boost-answer-0",
-    )
+    runs = ("clean", "knockout", "boost-question-1", "boost-answer-3", "boost-question--1", "boost-answer-0")
     keys = {run: (run, "mlp", 2) for run in runs}
     found = {run: one for (run, _, _), one in session.features(items, Needs(tuple(keys.values()))).states.items()}
-    for run in runs[1:5]:
+    for run in runs[1:4]:
         moved = (found[run] - found["clean"]).norm(dim=1) > 1e-4
         assert moved.tolist() == [len(item.answer.ids) > 1 or run != "boost-answer-3" for item in items], run
     close(found["boost-question--1"], found["knockout"])
@@ -128,7 +120,7 @@ def test_an_answer_of_the_models_own_is_scored_as_if_it_were_given(tiny_llama: L
 
 def test_saved_loaded_and_scored_it_is_the_same(tiny_llama: LanguageModel, tmp_path: Path) -> None:
     probes = (probe(), probe(("knockout", *CLEAN[1:])), probe(CUT, 3))
-    fitted = added(probes, ("log_prob_first", "knockout_log_prob_min"))
+    fitted = added(probes, ("log_prob_first", "entropy_mean"))
     trained = trained_on(tiny_llama, fitted=fitted)
     write_bundle(tmp_path / "sum", trained)
     before = Detector(trained, tiny_llama).score_many(PAIRS)
@@ -139,12 +131,8 @@ def test_saved_loaded_and_scored_it_is_the_same(tiny_llama: LanguageModel, tmp_p
     for pair, one in zip(PAIRS, before, strict=True):
         alone = loaded.score(*pair)
         assert alone.verdict == one.verdict
-        close(
-            [alone.log_odds, alone.truth_probability, alone.pathway_score],
-            [one.log_odds, one.truth_probability, one.pathway_score],
-        )
+        close([alone.log_odds, alone.truth_probability], [one.log_odds, one.truth_probability])
         assert one.truth_probability == pytest.approx(1 / (1 + np.exp(-one.log_odds)))
-        assert one.pathway_score != 0
 
 
 def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> None:
@@ -152,7 +140,7 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
     detector = Detector(trained, tiny_llama)
     for one in detector.score_many(PAIRS):
         assert one.verdict == ("accept" if one.truth_probability >= 0.45 else "abstain")
-        assert (one.warnings, one.pathway_score) == ((), None)
+        assert one.warnings == ()
     unreachable = detector.score(*PAIRS[0], risk=0.05)
     assert unreachable.verdict == "abstain"
     assert "could not be reached" in unreachable.warnings[0]

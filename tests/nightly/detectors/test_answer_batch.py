@@ -69,10 +69,9 @@ def detectors() -> dict[str, Detector]:
         probe(("knockout", *CLEAN[1:])),
         probe(CUT, 3),
         probe(("question-only", "residual", 3)),
-        probe(("answer-only", "mlp", 1)),
         probe(("boost-question-1", "mlp", 2)),
     )
-    columns = (*CONFIDENCE, "knockout_log_prob_min", "answer_tokens")
+    columns = (*CONFIDENCE, "answer_tokens")
     made = {
         "probe": trained_on(lm),
         "probe, answer_end": trained_on(lm, setting=setting_of(lm, "answer_end")),
@@ -101,11 +100,7 @@ def same(found: Score | None, wanted: Score) -> None:
         wanted.verdict,
         wanted.warnings,
     )
-    for one, other in (
-        (found.log_odds, wanted.log_odds),
-        (found.truth_probability, wanted.truth_probability),
-        (found.pathway_score, wanted.pathway_score),
-    ):
+    for one, other in ((found.log_odds, wanted.log_odds), (found.truth_probability, wanted.truth_probability)):
         assert one == (other if other is None else pytest.approx(other, abs=1e-4))
 
 

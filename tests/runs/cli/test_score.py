@@ -16,7 +16,7 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.models.loading import load as load_model
 from detector_cases import PAIRS, added, probe, trained_on
 
-COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score"]
+COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings"]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,6 @@ def test_a_question_and_its_answer(bundle: Path) -> None:
     wanted = Detector.load(bundle).score(*PAIRS[0])
     verdict = {"accept": "accept", "abstain": "abstain: not sure enough"}[wanted.verdict]
     assert result.stdout.startswith(f"{verdict}  {wanted.truth_probability:.0%} true  Who wrote Dracula? → Bram Stoker")
-    assert f"cut {wanted.pathway_score:+.1f}" in result.stdout
     own = score("--detector", bundle, "Who wrote Emma?", "--json", "--quiet")
     assert json.loads(own.stdout)["items"][0]["warnings"] == ["the answer is truncated after 6 tokens"]
     assert own.stderr == ""

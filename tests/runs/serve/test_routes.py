@@ -34,7 +34,6 @@ def test_served_is_offline(served: Running, offline: dict[str, Detector]) -> Non
             assert found["log_odds"] == pytest.approx(wanted.log_odds, abs=CLOSE)
             assert found["truth_probability"] == pytest.approx(wanted.truth_probability, abs=CLOSE)
             assert (found["verdict"], found["warnings"]) == (wanted.verdict, list(wanted.warnings))
-            assert found["pathway"] == (None if name == "probe" else pytest.approx(wanted.pathway_score, abs=CLOSE))
 
 
 def test_many_clients_at_once_get_their_own_numbers(served: Running, offline: dict[str, Detector]) -> None:
