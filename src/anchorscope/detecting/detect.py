@@ -31,7 +31,7 @@ from anchorscope.cost import DatasetSize, ModelSize, measured_rate, report_cost,
 from anchorscope.datasets.text import normalise, question_key, words
 from anchorscope.detecting.inputs import BUNDLES, IN_ITEMS, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
-from anchorscope.detecting.saving import fit_layer_probes, trained_detector
+from anchorscope.detecting.saving import trained_detector
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.evaluation import Plan, TrainedOn, pooled
@@ -551,15 +551,9 @@ class _Job:
         wanted = BUNDLES if self.options.bundles is None else self.options.bundles
         names = [name for name in wanted if name in trained.names]
         self.progress.start("bundles", len(names))
-        probes = None
-        if names:
-            try:
-                probes = fit_layer_probes(data, self.site, self.plan.seed, self.device)
-            except UserError as error:
-                self.warnings.append(f"bundles have no probes of every layer: {error}")
         for name in names:
             rows = [row for row in tables.detectors if row["detector"] == name]
-            made = trained_detector(trained, name, sources[0].setting, about, longest, rows, self.options.risks, probes)
+            made = trained_detector(trained, name, sources[0].setting, about, longest, rows, self.options.risks)
             write_bundle(folder / name, made)
             self._note_thresholds(made)
             saved[name] = f"{folder.name}/{name}" if not self.options.fit_only else name

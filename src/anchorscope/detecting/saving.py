@@ -7,19 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from anchorscope.catalogue import DETECTORS, KNOCKOUT
 from anchorscope.detectors.evaluation import TrainedOn
-from anchorscope.detectors.features import CLEAN, Features
 from anchorscope.detectors.fitted import LayerProbes, TrainingRange, WithFallback, probability_of
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import INNER_FOLDS, Dataset
 from anchorscope.errors import UserError
-from anchorscope.probes.crossfit import Scorer, fit_final_probes, fit_probes, make_splits, score_states
-from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.results import versions
-from anchorscope.stats.auc import auc
 from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
 from anchorscope.stats.detection_metrics import BINS, reliability_bins
 from anchorscope.stats.streams import priorities
@@ -38,8 +33,6 @@ RISKS = (0.1, 0.05, 0.2, 0.3)
 """Risks that bundles have thresholds for where none are named."""
 LEADING_COVERAGE = 0.3
 """Answers that are accepted where no risk is named; the risk is what was measured on these."""
-LAYER_PROBE_FOLDS = 5
-"""Folds that are left out in turn, for what is reported of the probes of every layer."""
 
 
 def trained_detector(
@@ -50,10 +43,9 @@ def trained_detector(
     longest: int,
     rows: Sequence[dict[str, Any]],
     risks: Sequence[float],
-    layer_probes: LayerProbes | None = None,
 ) -> TrainedDetector:
     """One detector, ready for use; `about` describes its data, `longest` is the longest prompt with its answer, `rows`
-    are those of `detectors.csv` about it, `layer_probes` those of the same training data."""
+    are those of `detectors.csv` about it."""
     build = trained.fits.fit(name).build
     if build is None:
         raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
@@ -88,7 +80,7 @@ def trained_detector(
         card=card,
         thresholds=thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks),
         range=span,
-        layer_probes=layer_probes,
+        layer_probes=layer_probes_of(trained),
     )
 
 
@@ -141,34 +133,25 @@ def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not (isinstance(value, float) and np.isnan(value))}
 
 
-def fit_layer_probes(dataset: Dataset, site: str, seed: int = 0, device: str | torch.device = "cpu") -> LayerProbes:
-    """Probes of every layer whose clean states are there; raises UserError where items are too few for the folds."""
-    features, labels, groups, names = dataset.features, dataset.labels, dataset.groups, dataset.item_ids
-    layers = tuple(sorted(layer for run, place, layer in features.states if run == CLEAN and place == site))
-    strata = truth_strata(labels, dataset.relations)
-    outer = grouped_folds(groups, strata, LAYER_PROBE_FOLDS, priorities(seed, "layer probes folds", names))
-    splits = make_splits(labels, groups, outer, seed, ("full",), names, dataset.relations)
-    clean = _stacked(features, CLEAN, site, layers)
-    (crossed,) = fit_probes(clean, splits, [site], device)
-    scorer = Scorer([[crossed]], outer, torch.device(device))
-    before = score_states(scorer, clean[None])[:, 0, 0, 0].T.astype(np.float64)
-    (final,) = fit_final_probes(clean, strata, groups, [site], priorities(seed, "layer probes", names), device)
+def layer_probes_of(trained: TrainedOn) -> LayerProbes:
+    """The probe of every layer of the headline site, with what the knockout does to the answers of training: each is
+    scored by a fit that never saw it."""
+    data, labels, number = trained.fits.data, trained.dataset.labels, trained.whole
+    fits = [data.at_best(data.bank, [place]) for place in range(len(data.layers))]
+    probes = [fit.build(number) for fit in fits]
     moved = None
-    if all((KNOCKOUT, site, layer) in features.states for layer in layers):
-        after = score_states(scorer, _stacked(features, KNOCKOUT, site, layers)[None])[:, 0, 0, 0].T.astype(np.float64)
-        change = 100 * (probability_of(after) - probability_of(before))
-        moved = tuple(change[:, ~labels].mean(axis=1).tolist()), tuple(change[:, labels].mean(axis=1).tolist())
+    if data.has(KNOCKOUT):
+        cut = data.changed(KNOCKOUT)
+        change = [torch.sigmoid(fit.scores_of(cut)[number]) - torch.sigmoid(fit.scores[number]) for fit in fits]
+        percent = 100 * torch.stack(change).double().cpu().numpy()
+        moved = tuple(percent[:, ~labels].mean(1).tolist()), tuple(percent[:, labels].mean(1).tolist())
     return LayerProbes(
-        site,
-        layers,
-        final.weight.float(),
-        tuple(final.bias.double().tolist()),
-        tuple(auc(before, labels, outer).tolist()),
+        data.site,
+        data.layers,
+        torch.stack([probe.weight for probe in probes]),
+        tuple(probe.bias for probe in probes),
+        tuple(data.bank.inner_auc[: len(probes), number].double().tolist()),
         len(labels),
         int(labels.sum()),
         moved,
     )
-
-
-def _stacked(features: Features, run: str, site: str, layers: Sequence[int]) -> Float[Tensor, "1 layer item d_model"]:
-    return torch.stack([features.states[run, site, layer] for layer in layers])[None]

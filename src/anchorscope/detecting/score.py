@@ -14,7 +14,7 @@ from anchorscope.datasets.catalog import BUILT_IN, HUB, WITH_FILE, DatasetSpec, 
 from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
-from anchorscope.files import make_folder, open_regular, replacing
+from anchorscope.files import make_folder, open_regular, read_regular, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
@@ -251,19 +251,8 @@ def _refuse_unwritable(out: Path) -> None:
         raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
     if out.is_dir():
         raise UserError(f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}.")
-    if os.path.lexists(out) and _columns(out) not in ([*COLUMNS], [*COLUMNS, CONTEXT_USED]):
+    if os.path.lexists(out) and not (out.is_file() and b"truth_probability" in read_regular(out)):
         raise UserError(f"--out {str(out)!r} is there already and holds no scores; choose another name.")
-
-
-def _columns(file: Path) -> list[str]:
-    """The columns of a file of scores; none where it is something else."""
-    import polars as pl  # only here: most scores are read on a screen
-
-    scan: Any = {".csv": pl.scan_csv, ".jsonl": pl.scan_ndjson, ".parquet": pl.scan_parquet}[file.suffix.lower()]
-    try:
-        return list(scan(file).collect_schema().names()) if file.is_file() else []
-    except (OSError, pl.exceptions.PolarsError):
-        return []
 
 
 def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:

@@ -8,7 +8,7 @@ exported as one vector with a JSON card. Both formats are in docs/bundle-format.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,47 +39,10 @@ from anchorscope.errors import UserError
 from anchorscope.stats.calibration import Calibration, Threshold
 
 _FITTED, _RANGE, _LAYERS = "fitted", "range", "layer_probes"
-_BYTES_OF_A_LAYER = 400  # of text beside the weights of a layer's probe: its bias, AUC and means, at most
 
 
-@dataclass(frozen=True)
-class PackedDetector:
-    """The bytes of both files."""
-
-    json: bytes
-    weights: bytes
-    sha256: str
-    """Of the content of `detector.json`, and through it of the weights."""
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        """Content by file name."""
-        return {JSON: self.json, WEIGHTS: self.weights}
-
-    @property
-    def size(self) -> int:
-        """Bytes of both."""
-        return len(self.json) + len(self.weights)
-
-
-def pack(trained: TrainedDetector) -> PackedDetector:
-    """A detector as the files of a bundle; where the probes of all layers do not fit, evenly chosen ones of them."""
-    packed, probes = _pack(trained), trained.layer_probes
-    if packed.size > MOST_BYTES and probes is not None:
-        packed = _pack(bare := replace(trained, layer_probes=None))
-        each = 4 * probes.weight.shape[1] + _BYTES_OF_A_LAYER
-        fitting = (MOST_BYTES - packed.size) // each
-        if fitting > 0:
-            packed = _pack(replace(bare, layer_probes=probes.thinned(-(-len(probes.layers) // fitting))))
-    if packed.size > MOST_BYTES:
-        raise UserError(
-            f"Detector {trained.name!r} takes {packed.size / 1e6:.1f} MB, and a bundle may have "
-            f"{MOST_BYTES / 1e6:g}; save one that reads fewer layers."
-        )
-    return packed
-
-
-def _pack(trained: TrainedDetector) -> PackedDetector:
+def pack(trained: TrainedDetector) -> dict[str, bytes]:
+    """A detector as the two files of a bundle, by name."""
     tensors, values = store(trained.fitted, _FITTED)
     others: dict[str, Any] = {}
     for name, part in ((_RANGE, trained.range), (_LAYERS, trained.layer_probes)):
@@ -100,18 +63,22 @@ def _pack(trained: TrainedDetector) -> PackedDetector:
         "card": asdict(trained.card),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
-    sha256 = content_hash(record)
-    return PackedDetector(written({**record, "sha256": sha256}), weights, sha256)
+    files = {JSON: written({**record, "sha256": content_hash(record)}), WEIGHTS: weights}
+    size = sum(map(len, files.values()))
+    if size > MOST_BYTES:
+        raise UserError(
+            f"Detector {trained.name!r} takes {size / 1e6:.1f} MB, and a bundle may have {MOST_BYTES / 1e6:g}; save "
+            f"one that reads fewer layers."
+        )
+    return files
 
 
-def write_bundle(place: Path, trained: TrainedDetector) -> str:
-    """Writes a detector as a folder, in the place of a bundle that may be there; its sha256.
+def write_bundle(place: Path, trained: TrainedDetector) -> None:
+    """Writes a detector as a folder, in the place of a bundle that may be there.
 
     It is there whole or not at all, and never over a folder that is something else.
     """
-    packed = pack(trained)
-    write_folder(place, packed.files)
-    return packed.sha256
+    write_folder(place, pack(trained))
 
 
 def read_bundle(place: str | Path) -> TrainedDetector:

@@ -9,7 +9,6 @@ variants of the same items together in one pass, up to the highest layer that is
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -197,42 +196,33 @@ def _places(keys: Sequence[StateKey], run: str) -> tuple[Place, ...]:
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
-    """Refuses another shape, tokenizer, template or other weights; what is different and may be, as warnings."""
-    setting, found = trained.setting, str(lm.dtype).removeprefix("torch.")
+    """Refuses another shape, tokenizer, template or other weights; another precision is a warning."""
+    setting, dtype = trained.setting, str(lm.dtype).removeprefix("torch.")
+    difference = _difference(setting, lm, dtype)
+    if difference is not None:
+        raise UserError(
+            f"Detector {trained.name!r} was trained on model {setting.model!r} and does not fit {lm.name!r}: "
+            f"{difference}; score with that model ({setting.source}) and anchorscope "
+            f"{trained.card.versions.get('anchorscope', '')}, or train a detector on this one (anchorscope detect)."
+        )
+    return () if dtype == setting.dtype else (f"dtype differs: trained in {setting.dtype}, scored in {dtype}",)
+
+
+def _difference(setting: DetectorSetting, lm: LanguageModel, dtype: str) -> str | None:
+    """What makes a model another one than that of the training."""
     shape, own = (lm.n_layers, lm.d_model), (setting.n_layers, setting.d_model)
     if shape != own:
-        raise _other(trained, lm, f"it has {shape[0]} layers of width {shape[1]} instead of {own[0]} of {own[1]}")
+        return f"it has {shape[0]} layers of width {shape[1]} instead of {own[0]} of {own[1]}"
     if tokenizer_fingerprint(lm.tokenizer) != setting.tokenizer:
-        raise _other(trained, lm, "its tokenizer is another one")
+        return "its tokenizer is another one"
     if make_template(setting.template.kind, lm.tokenizer, lm.needs_bos) != setting.template:
-        raise UserError(
-            f"Detector {trained.name!r} was trained with another {setting.template.kind} prompt than this anchorscope "
-            f"writes for the model (its text or its examples have changed); use the version that made it"
-            f"{_version(trained)}, or train it again with anchorscope detect."
-        )
-    if _fingerprint(setting, lm) == setting.fingerprint:
-        return () if found == setting.dtype else (f"dtype differs: trained in {setting.dtype}, scored in {found}",)
-    lost = "" if found == setting.dtype else f" (or were rounded: it runs in {found}, training in {setting.dtype})"
-    raise _other(trained, lm, f"its weights are others{lost}")
-
-
-def _fingerprint(setting: DetectorSetting, lm: LanguageModel) -> str:
-    """Of the model, in the precision of the training."""
+        return f"its {setting.template.kind} prompt is another one (its text or its examples have changed)"
     wanted = getattr(torch, setting.dtype, None)
-    return model_fingerprint(lm.model, wanted if isinstance(wanted, torch.dtype) and wanted != lm.dtype else None)
-
-
-def _other(trained: TrainedDetector, lm: LanguageModel, why: str) -> UserError:
-    return UserError(
-        f"Detector {trained.name!r} was trained on model {trained.setting.model!r} and does not fit {lm.name!r}: "
-        f"{why}; score with that model ({trained.setting.source}), or train a detector on this one (anchorscope "
-        f"detect)."
-    )
-
-
-def _version(trained: TrainedDetector) -> str:
-    made = trained.card.versions.get("anchorscope")
-    return f" ({made})" if made else ""
+    precision = wanted if isinstance(wanted, torch.dtype) and wanted != lm.dtype else None
+    if model_fingerprint(lm.model, precision) == setting.fingerprint:
+        return None
+    lost = "" if dtype == setting.dtype else f" (or were rounded: it runs in {dtype}, training in {setting.dtype})"
+    return f"its weights are others{lost}"
 
 
 class Detector:
@@ -310,23 +300,13 @@ class Detector:
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
         verdicts = decided.verdicts(self.trained.threshold(risk))
-        scores, place = [], 0
-        for item in items:
-            if item.tokens is None:
-                scores.append(self._unread(item, notes))
-                continue
-            scores.append(
-                Score(
-                    item.question.question,
-                    item.answer.text,
-                    float(decided.probability[place]),
-                    float(decided.log_odds[place]),
-                    verdicts[place],
-                    (*notes, *self._warnings(item)),
-                )
-            )
-            place += 1
-        return scores
+        rows = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
+        return [
+            self._unread(item, notes)
+            if item.tokens is None
+            else Score(item.question.question, item.answer.text, *next(rows), (*notes, *self._warnings(item)))
+            for item in items
+        ]
 
     def _unread(self, item: Item, notes: Sequence[str]) -> Score:
         """What is said of an answer without a word, and of a question that the model cannot read."""
@@ -350,17 +330,6 @@ class Detector:
 
     def __repr__(self) -> str:
         return f"Detector({self.trained.name!r}, model={self.trained.setting.model!r})"
-
-    def _repr_html_(self) -> str:
-        setting, card = self.trained.setting, self.card
-        rows = [
-            ("model", setting.model),
-            ("reads", f"{setting.position}, {setting.template.kind} prompt"),
-            ("trained on", card.data),
-            *(("limit", text) for text in card.limits),
-        ]
-        lines = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows if text)
-        return f"<table><caption>Detector {escape(self.trained.name)}</caption>{lines}</table>"
 
 
 def model_for(

@@ -8,7 +8,7 @@ state between them is far from all of them, though not far from their mean.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
@@ -384,11 +384,11 @@ class LayerProbes:
 
     site: str
     layers: tuple[int, ...]
-    """The layers that have one, in order: all of them, unless a bundle had no room."""
+    """The layers that have one, in order."""
     weight: Float[Tensor, "layer d_model"]
     bias: Layers
     auc: Layers
-    """Out of fold, within folds."""
+    """Of training answers, each by a fit that never saw it."""
     n_items: int
     """Answers that taught them."""
     n_true: int
@@ -413,19 +413,6 @@ class LayerProbes:
         """Of states at the probes' layers; summed in float64, so that an item alone is scored as in a batch."""
         weight = self.weight.to(states.device, torch.double)
         return (states.double() @ weight[:, :, None])[..., 0].cpu().numpy() + np.array(self.bias)[:, None]
-
-    def thinned(self, step: int) -> "LayerProbes":
-        """Every `step`-th layer, the last one among them."""
-        own = slice((len(self.layers) - 1) % step, None, step)
-        moved = None if self.delta_p is None else (self.delta_p[0][own], self.delta_p[1][own])
-        return replace(
-            self,
-            layers=self.layers[own],
-            weight=self.weight[own],
-            bias=self.bias[own],
-            auc=self.auc[own],
-            delta_p=moved,
-        )
 
 
 def probability_of(log_odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:

@@ -141,8 +141,6 @@ class LiveCuts:
             warnings.append("no key words found: nothing could be cut")
         if self.probes is None:
             warnings.append("this bundle has no probes of every layer: train it again with anchorscope detect")
-        elif len(self.probes.layers) < self.setting.n_layers:
-            warnings.append(f"{len(self.probes.layers)} of {self.setting.n_layers} layers have a probe in this bundle")
         random, wanted = self.n_cut.get("random", 0), self.n_cut.get(KNOCKOUT, 0)
         if random < wanted:
             warnings.append(

@@ -40,23 +40,23 @@ def altered(files: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
 
 
 def test_a_bundle_is_two_files_and_holds_the_whole_detector(trained: TrainedDetector, tmp_path: Path) -> None:
-    sha256 = write_bundle(tmp_path / "made" / "probe", trained)
+    write_bundle(tmp_path / "made" / "probe", trained)
     assert sorted(one.name for one in (tmp_path / "made" / "probe").iterdir()) == [JSON, WEIGHTS]
     assert [one.name for one in (tmp_path / "made").iterdir()] == ["probe"]
     again = read_bundle(tmp_path / "made" / "probe")
-    assert again.sha256 == sha256
-    assert pack(again).files == pack(trained).files
+    assert again.sha256 == json.loads(pack(trained)[JSON])["sha256"]
+    assert pack(again) == pack(trained)
     plain = ("name", "calibration", "setting", "card", "thresholds")
     assert [getattr(again, name) for name in plain] == [getattr(trained, name) for name in plain]
     assert again.needs == trained.needs
     assert isinstance(again.fitted, WeightedSum)
     torch.testing.assert_close(again.fitted.parts[1].weight, probe(CUT, 3).weight, rtol=0, atol=0)
-    assert write_bundle(tmp_path / "made" / "probe", trained) == sha256  # in its own place
+    write_bundle(tmp_path / "made" / "probe", trained)  # in its own place
 
 
 @given(data=st.data())
 def test_no_byte_can_change_unseen(trained: TrainedDetector, data: st.DataObject) -> None:
-    files = pack(trained).files
+    files = pack(trained)
     name = data.draw(st.sampled_from(sorted(files)))
     place = data.draw(st.integers(0, len(files[name]) - 1))
     other = data.draw(st.integers(1, 255))
@@ -67,7 +67,7 @@ def test_no_byte_can_change_unseen(trained: TrainedDetector, data: st.DataObject
 
 @given(data=st.data())
 def test_no_end_can_be_missing_and_nothing_can_be_added(trained: TrainedDetector, data: st.DataObject) -> None:
-    files = pack(trained).files
+    files = pack(trained)
     name = data.draw(st.sampled_from(sorted(files)))
     stop = data.draw(st.integers(0, len(files[name]) - 1))
     refused({**files, name: files[name][:stop]}, "cannot be used")
@@ -87,12 +87,12 @@ def test_what_is_no_bundle_is_told(trained: TrainedDetector, tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"weights.safetensors is missing. Give the folder"):
         read_bundle(tmp_path / "one")
     (tmp_path / "one" / WEIGHTS).write_bytes(bytes(MOST_BYTES + 1))
-    with pytest.raises(UserError, match="at most 5,000,000 are read"):
+    with pytest.raises(UserError, match="at most 64,000,000 are read"):
         read_bundle(tmp_path / "one")
 
 
 def test_what_fits_its_hashes_and_is_still_wrong_is_told(trained: TrainedDetector) -> None:
-    files = pack(trained).files
+    files = pack(trained)
     refused(altered(files, schema_version=4), "has the schema version 4, and this anchorscope reads 1 to 3")
     refused(altered(files, schema="a poem"), "does not describe a detector")
     unknown = {"fitted": {"kind": "oracle", "values": {}}}
@@ -116,7 +116,7 @@ def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(trained: Train
     bad = LinearProbe(probe().key, probe().weight.clone().fill_(float("nan")), 0.0)
     with pytest.raises(UserError, match=r"'probe' cannot be saved: its weights 'fitted/weight' hold NaN"):
         pack(replace(trained, fitted=bad))
-    files = pack(trained).files
+    files = pack(trained)
     tensors = load(files[WEIGHTS])
     tensors["fitted/0/weight"][3] = float("inf")
     weights = save(tensors)
@@ -125,7 +125,7 @@ def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(trained: Train
 
 
 def test_a_bundle_of_the_first_version_is_read(trained: TrainedDetector) -> None:
-    files = pack(trained).files
+    files = pack(trained)
     record = json.loads(files[JSON])
     del record["layer_probes"], record["card"]["calibration"]
     again = unpack(altered({**files, JSON: json.dumps(record).encode()}, schema_version=1), "here")
@@ -135,7 +135,7 @@ def test_a_bundle_of_the_first_version_is_read(trained: TrainedDetector) -> None
 
 
 def test_hostile_probes_of_layers_are_refused(trained: TrainedDetector, tiny_llama: LanguageModel) -> None:
-    files = pack(replace(trained, layer_probes=probes_of(tiny_llama))).files
+    files = pack(replace(trained, layer_probes=probes_of(tiny_llama)))
     good = json.loads(files[JSON])["layer_probes"]
     for change, told in (
         ({"layers": [0, 1, 2, 99]}, "those of another model"),

@@ -1,48 +1,39 @@
-"""Probes of every layer: those of a run, told by fits that never saw the items."""
+"""Probes of every layer: those that the detectors are made of, described by fits that never saw the items."""
 
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from anchorscope.detecting.saving import fit_layer_probes
+from anchorscope.detecting.saving import layer_probes_of
 from anchorscope.detectors.features import Features
-from anchorscope.probes.crossfit import fit_final_probes
-from anchorscope.probes.folds import truth_strata
-from anchorscope.stats.streams import priorities
-from made_detection import LAYERS, WIDTH, made_dataset
+from made_detection import LAYERS, WIDTH, made_dataset, made_trained
 
 
-def test_they_are_the_final_probes_of_a_run() -> None:
-    data = made_dataset()
-    found = fit_layer_probes(data, "mlp")
-    assert found.layers == LAYERS
-    assert found.weight.shape == (2, WIDTH)
+def test_they_are_the_probes_on_the_clean_states() -> None:
+    trained = made_trained(seeds=1)
+    found, data = layer_probes_of(trained), trained.fits.data
+    assert (found.layers, found.weight.shape) == (LAYERS, (2, WIDTH))
     states = torch.stack([data.features.states["clean", "mlp", layer] for layer in LAYERS])
-    strata = truth_strata(data.labels, data.relations)
-    order = priorities(0, "layer probes", data.item_ids)
-    (final,) = fit_final_probes(states[None], strata, data.groups, ["mlp"], order)
-    torch.testing.assert_close(found.weight, final.weight.float())
-    wanted = states.double() @ final.weight.double()[:, :, None]
-    np.testing.assert_allclose(
-        found.log_odds(states), wanted[..., 0].numpy() + final.bias.double().numpy()[:, None], rtol=1e-5
-    )
+    single = data.probe.build(trained.whole)
+    place = LAYERS.index(single.key[2])
+    np.testing.assert_allclose(found.log_odds(states)[place], single.log_odds(data.features), rtol=1e-5)
+    assert found.reference_layer == single.key[2]
 
 
-def test_what_is_told_of_them_is_out_of_fold() -> None:
+def test_what_is_reported_of_them_is_out_of_fold() -> None:
     nothing = made_dataset(n=90, signal=0.0, seed=4)
-    found = fit_layer_probes(nothing, "mlp")
-    assert max(found.auc) < 0.68  # a probe that has seen the items tells them apart perfectly
+    assert max(layer_probes_of(made_trained(nothing, seeds=1)).auc) < 0.68  # 1.0 for a probe that has seen the items
 
 
 def test_the_cut_takes_what_it_was_made_to_take() -> None:
     data = made_dataset(n=300, signal=3.0)
-    found = fit_layer_probes(data, "mlp")
+    found = layer_probes_of(made_trained(data, seeds=1))
     assert min(found.auc) > 0.8
     assert found.delta_p is not None
     false, true = found.delta_p
     assert min(false) > 0 > max(true)
     clean_only = {key: states for key, states in data.features.states.items() if key[0] == "clean"}
-    without = fit_layer_probes(replace(data, features=Features(data.features.n_items, clean_only, {})), "mlp")
+    without = layer_probes_of(made_trained(replace(data, features=Features(300, clean_only, {})), seeds=1))
     assert without.delta_p is None
     assert without.auc == found.auc

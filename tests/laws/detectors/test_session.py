@@ -127,7 +127,6 @@ def test_saved_loaded_and_scored_it_is_the_same(tiny_llama: LanguageModel, tmp_p
     loaded = anchorscope.Detector.load(tmp_path / "sum", tiny_llama.model, tiny_llama.tokenizer)
     assert loaded.score_many(PAIRS) == before
     assert loaded.card.limits == ("knows nothing",)
-    assert "knows nothing" in loaded._repr_html_()
     for pair, one in zip(PAIRS, before, strict=True):
         alone = loaded.score(*pair)
         assert alone.verdict == one.verdict
@@ -179,7 +178,7 @@ def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel)
     refused(wrap(tiny_llama.model, words), "its tokenizer is another one")
     template = replace(trained.setting.template, head="Q: ")
     trained = replace(trained, setting=replace(trained.setting, template=template))
-    refused(tiny_llama, r"trained with another few-shot prompt .* use the version that made it \(0\.1\.0\)")
+    refused(tiny_llama, r"its few-shot prompt is another one .* and anchorscope 0\.1\.0")
     with pytest.raises(UserError, match="needs its tokenizer"):
         Detector.load(trained, tiny_llama.model)
 
