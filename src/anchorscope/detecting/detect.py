@@ -407,7 +407,6 @@ def detect(
                 "bundles": sorted(saved),
                 "thresholds": job.thresholds,
                 "answer": answer,
-                "choices": job.choices,
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
                 "seconds": round(time.monotonic() - began, 1),
@@ -479,7 +478,6 @@ class _Job:
         self.warnings: list[str] = []
         self.thresholds: dict[str, list[dict[str, float | None]]] = {}
         """Of every saved detector: risk, probability and share of answers accepted."""
-        self.choices: dict[str, dict[str, int]] = {}
         few = [dataset.name for dataset in self.trainable if int(dataset.labels.sum()) < ENOUGH_TRUE]
         self.warnings += [f"{name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for name in few]
 
@@ -496,7 +494,7 @@ class _Job:
         for dataset in self.trainable:
             trained = TrainedOn(dataset, self.site, self.plan, self.device)
             evaluation.in_domain(trained, tables)
-            self._note(trained)
+            self.left_out |= {name: reason for name, reason in trained.left_out.items() if name in names}
             others = [source.data for source in self.sources if source.data is not dataset]
             if others:
                 evaluation.elsewhere(trained, others, tables)
@@ -516,15 +514,6 @@ class _Job:
                 self.device,
             )
             evaluation.elsewhere(trained, [target], tables)
-
-    def _note(self, trained: TrainedOn) -> None:
-        wanted = set(self.options.detectors or DETECTORS)
-        for name, reason in trained.left_out.items():
-            if name in wanted:
-                self.left_out[name] = reason
-        for choice in trained.fits.choices[: trained.whole + 1]:
-            counted = self.choices.setdefault(trained.dataset.name, {})
-            counted[choice] = counted.get(choice, 0) + 1
 
     def check_bundles(self) -> None:
         """Refuses a detector that is to be saved and cannot be; those that were not named are left out."""

@@ -44,7 +44,7 @@ from anchorscope.detectors.probe_detectors import (
     fit_ensemble,
     fit_probe_confidence,
 )
-from anchorscope.detectors.training import INNER_FOLDS, Stacked, Training, calibrated
+from anchorscope.detectors.training import INNER_FOLDS, Dataset, Stacked, Training, calibrated
 
 NO_REGRET = 1.64
 """Standard errors by which a candidate must beat confidence on left-out domains."""
@@ -56,18 +56,13 @@ CLUSTERS = 8
 """Domains that are made of states where the data name none."""
 
 
-def fit_auto(
-    data: TrainingData, groups: Int[np.ndarray, " item"], domains: Sequence[str]
-) -> tuple[DetectorFit, list[str]]:
-    """`auto`, and what each training set chose, as `NEAR, elsewhere AWAY`.
-
-    Without log-probabilities the single probe takes the place of confidence.
-    """
-    codes = domain_codes(data, domains)
+def fit_auto(data: TrainingData, dataset: Dataset) -> DetectorFit:
+    """`auto`; without log-probabilities the single probe takes the place of confidence."""
+    codes = domain_codes(data, dataset.domains)
     own, left_out = Candidates.fit(data), Candidates.fit(data.with_training(data.training.leaving_out(codes)))
     near = data.training.inner_auc(own.scores).argmax(0).cpu()
     away = choose(left_out.shrunk, left_out.data.training, codes)
-    ranges = _Ranges(data, groups, codes)
+    ranges = _Ranges(data, dataset.groups, codes)
     border = _draw_borders(left_out, near, away, ranges, codes)
     share = torch.sigmoid(ranges.outside(ranges.distance, border))
     scores = (1 - share) * _take(own.scores, near) + share * _take(left_out.shrunk, away)
@@ -80,13 +75,7 @@ def fit_auto(
             own.build(int(near[number]), number), elsewhere, ranges.build(number, float(border[number]))
         )
 
-    names = [
-        own.names[int(away[number])]
-        if not np.isfinite(border[number])
-        else f"{own.names[int(near[number])]}, elsewhere {own.names[int(away[number])]}"
-        for number in range(data.training.n_sets)
-    ]
-    return DetectorFit(scores.float(), build), names
+    return DetectorFit(scores.float(), build)
 
 
 @dataclass(frozen=True)
@@ -94,7 +83,6 @@ class Candidates:
     """Detectors to choose from, over the same training sets; the first is the one that is kept if none is better."""
 
     data: TrainingData
-    names: tuple[str, ...]
     fits: tuple[DetectorFit, ...]
     scaled: tuple[Stacked, ...]
     """Calibrated, so that they can be mixed."""
@@ -103,15 +91,11 @@ class Candidates:
     def fit(cls, data: TrainingData) -> "Candidates":
         """Confidence, and probes of one or of all layers with it."""
         if data.confidence:
-            fits = {
-                "confidence": fit_columns(data, data.confidence),
-                "probe+confidence": fit_probe_confidence(data),
-                "ensemble+confidence": fit_ensemble(data, data.confidence),
-            }
+            confidence = fit_columns(data, data.confidence)
+            fits = (confidence, fit_probe_confidence(data), fit_ensemble(data, data.confidence))
         else:
-            fits = {"probe": as_detector(data.probe), "ensemble": fit_ensemble(data, ())}
-        scaled = tuple(calibrated(fit.scores, data.training) for fit in fits.values())
-        return cls(data, tuple(fits), tuple(fits.values()), scaled)
+            fits = (as_detector(data.probe), fit_ensemble(data, ()))
+        return cls(data, fits, tuple(calibrated(fit.scores, data.training) for fit in fits))
 
     @cached_property
     def scores(self) -> Float[Tensor, "candidate set item"]:

@@ -65,8 +65,6 @@ class DetectorFits:
 
     data: TrainingData
     dataset: Dataset
-    choices: list[str] = field(default_factory=list)
-    """What `auto` chose in every training set, once it is fitted."""
     _fits: dict[str, DetectorFit] = field(default_factory=dict)
 
     def fit(self, name: str) -> DetectorFit:
@@ -87,11 +85,6 @@ class DetectorFits:
         """Mixture-of-Probes and Pathway Reweighting, which share their gate."""
         return PathwayDetectors(self.data)
 
-    def fit_auto(self) -> DetectorFit:
-        """The detector that is chosen among the others."""
-        fit, self.choices[:] = fit_auto(self.data, self.dataset.groups, self.dataset.domains)
-        return fit
-
 
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "confidence": lambda fits: fit_columns(fits.data, fits.data.confidence),
@@ -107,7 +100,7 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "pr-attention": lambda fits: fits.pathways.fit_reweighting(),
     "pr-attention-random-gate": lambda fits: fits.pathways.fit_reweighting(RANDOM_GATE),
     "pr-attention-constant-gate": lambda fits: fits.pathways.fit_reweighting(CONSTANT_GATE),
-    "auto": DetectorFits.fit_auto,
+    "auto": lambda fits: fit_auto(fits.data, fits.dataset),
     "relation": lambda fits: fit_relation(fits.data, fits.dataset.relations),
     "words": lambda fits: fit_words(fits.data, fits.dataset.documents),
     "question-only": lambda fits: as_detector(fit_other_run(fits.data, QUESTION_ONLY)),

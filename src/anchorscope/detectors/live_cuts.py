@@ -20,7 +20,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span
 from anchorscope.detectors.detector import Detector, TextPass, asked
-from anchorscope.detectors.features import CLEAN, COLUMNS, QUESTION_ONLY, Needs
+from anchorscope.detectors.features import CLEAN, COLUMNS, Needs
 from anchorscope.detectors.fitted import LayerProbes, probability_of
 from anchorscope.detectors.trained import DetectorSetting, Score, decide
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
@@ -200,9 +200,10 @@ def live_cuts(
     runs = {CLEAN: CLEAN_VARIANT} | {
         name: Variant({0: Cut(keys, setting.edges)}) for name, keys in cuts.items() if keys
     }
-    passed = _run_cuts(detector, item, runs)
-    score, cut = _scores(detector, item, passed)
-    probes = detector.trained.layer_probes
+    needs, probes = detector.trained.needs, detector.trained.layer_probes
+    sites = {site for run, site, _ in needs.states if run == CLEAN} | (set() if probes is None else {probes.site})
+    read = Needs(tuple((run, site, 0) for run in runs for site in sorted(sites)), needs.columns)
+    passed = detector.session.run_texts("live cuts", [item], runs, read, all_layers=True)
     probability = {}
     if probes is not None:
         layers = list(probes.layers)
@@ -212,8 +213,8 @@ def live_cuts(
         if not all(np.isfinite(values).all() for values in probability.values()):
             raise UserError("The model's states hold NaN or infinity; run the model in float32 (--dtype float32).")
     return LiveCuts(
-        score=score,
-        score_cut=cut,
+        score=detector.score_items([item])[0],
+        score_cut=_score_cut(detector, item, passed),
         generated=answer is None,
         words=words,
         rule=item.located.rule,
@@ -276,31 +277,15 @@ def _random_keys(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
     return draws
 
 
-def _run_cuts(detector: Detector, item: Item, runs: Mapping[str, Variant]) -> TextPass:
-    """All runs together; each keeps what the detector reads of the clean run, and what the probes of layers read."""
-    needs, probes = detector.trained.needs, detector.trained.layer_probes
-    sites = {site for run, site, _ in needs.states if run in (CLEAN, KNOCKOUT)}
-    sites |= set() if probes is None else {probes.site}
-    before = [key for key in needs.states if key[0] == QUESTION_ONLY]
-    every = Needs((*((run, site, 0) for run in runs for site in sorted(sites)), *before), needs.columns)
-    return detector.session.run_texts("live cuts", [item], runs, every, all_layers=True)
-
-
-def _scores(detector: Detector, item: Item, passed: TextPass) -> tuple[Score, CutScore | None]:
-    """The detector's own score, and what it would be of the states without the key words; None where there are none,
-    and where the detector reads more than the clean run, and so reads a cut itself."""
+def _score_cut(detector: Detector, item: Item, passed: TextPass) -> CutScore | None:
+    """What the detector would say of the states without the key words; None where there are none, and where it reads
+    more than the clean run, and so reads a cut itself."""
     needs = detector.trained.needs
-    if set(needs.runs) <= {CLEAN, KNOCKOUT, QUESTION_ONLY}:
-        uncut = {} if KNOCKOUT in passed.parts else {KNOCKOUT: CLEAN}  # there were no key words
-        features = passed.features([item], needs, uncut)
-    else:  # strengthened attention: a pass of its own
-        features = detector.session.features([item], needs)
-    (score,) = detector.scores_of([item], features)
-    reads_a_run = needs.runs or any(name in COLUMNS for name in needs.columns)
-    if KNOCKOUT not in passed.parts or not reads_a_run or not set(needs.runs) <= {CLEAN}:
-        return score, None
+    reads = {*needs.runs, *([CLEAN] if set(needs.columns) & set(COLUMNS) else [])}
+    if KNOCKOUT not in passed.parts or reads != {CLEAN}:
+        return None
     decided = decide(detector.trained, passed.features([item], needs, {CLEAN: KNOCKOUT}))
-    return score, CutScore(float(decided.probability[0]), float(decided.log_odds[0]), bool(decided.outside[0]))
+    return CutScore(float(decided.probability[0]), float(decided.log_odds[0]), bool(decided.outside[0]))
 
 
 def _unread(item: Item, detector: Detector) -> UserError:
