@@ -15,7 +15,6 @@ from anchorscope.cli.run import RECIPE_FIELDS, given_options, recipe_parameter
 from anchorscope.cli.terminal import (
     NOTHING_KEPT,
     emit_json,
-    emit_text,
     listener,
     loading,
     page,
@@ -24,7 +23,7 @@ from anchorscope.cli.terminal import (
     split_list,
     user_errors,
 )
-from anchorscope.detectors.bundle_files import DEMO, bundle_files, checked_record, write_folder
+from anchorscope.detectors.bundle_files import DEMO, bundle_files, card_rows, checked_record, write_folder
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
 from anchorscope.options import DATA, RUNNING, option_of
@@ -319,15 +318,8 @@ _Bundle = Annotated[
 
 @detector.command("card", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][:1]))
 def show_card(bundle: _Bundle) -> None:
-    """Print the card of a saved detector, as Markdown: data, quality, shifts, limits, how to load it, sha256."""
-    files = bundle_files(bundle)
-    checked_record(files, str(bundle))
-    with loading("torch"):
-        from anchorscope.detecting.card import card_text
-        from anchorscope.detectors.bundle import unpack
-
-    for line in card_text(unpack(files, str(bundle)), str(bundle)).splitlines():
-        emit_text(harmless(line))
+    """Print the card of a saved detector: data, quality, what it accepts, limits, sha256."""
+    print_rows(card_rows(bundle))
 
 
 @detector.command("export", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:2]))

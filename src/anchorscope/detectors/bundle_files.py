@@ -72,6 +72,40 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return record
 
 
+def card_rows(place: str | Path) -> list[tuple[str, ...]]:
+    """What a user has to know before trusting the detector of a bundle: rows of one or two cells."""
+    record = checked_record(bundle_files(place), str(place))
+    try:
+        return _card_rows(record)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise refused(str(place), f"the card in {JSON} lacks something or holds something else") from None
+
+
+def _card_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    setting, card = record["setting"], record["card"]
+    rows = [
+        ("detector", record["name"]),
+        ("model", f"{setting['model']} ({setting['source']}), {setting['n_layers']} layers, {setting['dtype']}"),
+        ("reads", f"{setting['position']}, {setting['template']['kind']} prompt"),
+        ("trained on", card["data"]),
+        *(("tried on", name) for name in card["shifts"]),
+        *(("limit", limit) for limit in card["limits"]),
+        ("made with", ", ".join(f"{name} {version}" for name, version in card["versions"].items())),
+        ("sha256", record["sha256"]),
+        ("",),
+    ]
+    for threshold in record["thresholds"]:
+        start = threshold["probability"]
+        accepted = "nothing" if start is None else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
+        rows.append((f"accepted, at most {threshold['risk']:.0%} wrong", accepted))
+    rows.append(("" if card["quality"] else "nothing was measured (saved with --fit-only)",))
+    for row in card["quality"]:
+        ends = f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]" if "ci_low" in row and "ci_high" in row else ""
+        where = f"{row['train']} → {row['test']}, {row['prevalence']}" if "train" in row else ""
+        rows.append((row["metric"], f"{row['value']:.3f}{ends} {where}"))
+    return rows
+
+
 def _read(folder: Path, name: str) -> bytes:
     try:
         return read_regular(folder / name, MOST_BYTES)

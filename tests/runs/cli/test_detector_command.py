@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from anchorscope.cli.main import app
-from anchorscope.detecting.card import card_text
 from anchorscope.detectors.bundle import bundle_files, read_bundle, write_bundle
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.trained import Card
@@ -73,23 +72,21 @@ def refused(*words: object) -> str:
     return result.stderr.splitlines()[-1]
 
 
-def test_the_card_says_what_the_bundle_does(bundle: Path) -> None:
+def test_the_card_says_what_the_bundle_does(bundle: Path, tmp_path: Path) -> None:
     result = run("card", bundle)
     assert result.exit_code == 0, result.stderr
-    text, trained = result.stdout, read_bundle(bundle)
-    assert text.startswith("---\nlibrary_name: anchorscope\ntags: [")
-    assert "base_model" not in text  # the model lies on this machine
-    assert f'Detector.load("{bundle}")' in text
-    assert f"sha256 of the bundle: `{trained.sha256}`" in text
-    assert "made &lt;b>up&lt;/b>" in text
-    assert "| auroc | a\\|b | popqa | balanced | 0.712 | 0.650 to 0.770 | 120 |" in text
-    assert "| 20% | 0.450 | 70% | 60 |" in text
-    assert "| 5% | not reachable | 0% | 60 |" in text
-    for line in ("- Also tried on popqa.", "- knows nothing", "- anchorscope 0.1.0"):
-        assert line in text.splitlines()
-    named = replace(trained, setting=replace(trained.setting, source="org/model"), card=Card())
-    assert 'base_model: "org/model"' in card_text(named, "x")
-    assert "Nothing was measured" in card_text(named, "x")
+    for text in (
+        str(read_bundle(bundle).sha256),
+        "made <b>up</b>",
+        "knows nothing",
+        "anchorscope 0.1.0",
+        "accepted, at most 20% wrong   70%, from probability 0.450 on",
+        "accepted, at most 5% wrong    nothing",
+        "0.712 [0.650, 0.770] a|b → popqa, balanced",
+    ):
+        assert text in result.stdout, text
+    write_bundle(tmp_path / "bare", replace(read_bundle(bundle), card=Card()))
+    assert "nothing was measured" in run("card", tmp_path / "bare").stdout
 
 
 def test_an_exported_probe_gives_the_score_through_the_reader_of_the_docs(bundle: Path, tmp_path: Path) -> None:
