@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from anchorscope.catalogue import DETECTORS, KNOCKOUT
+from anchorscope.detectors.auto import Ranges
 from anchorscope.detectors.evaluation import TrainedOn
 from anchorscope.detectors.fitted import LayerProbes, TrainingRange, WithFallback, probability_of
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
@@ -60,10 +61,9 @@ def trained_detector(
     one_each = _one_of_each_group(dataset, trained.plan.seed)
     fitted = build(number)
     if isinstance(fitted, WithFallback) and isinstance(fitted.range, TrainingRange):
-        span = replace(fitted.range, longest=longest)
+        span = fitted.range
     else:
-        key = trained.fits.data.probe.keys[int(trained.fits.data.probe.best[number])]
-        span = TrainingRange.fit(key, dataset.features.states[key].float(), longest, groups)
+        span = Ranges(trained.fits.data, groups, groups).build(number)
     card = Card(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
         tuple(map(_without_nan, rows)),
@@ -79,7 +79,7 @@ def trained_detector(
         setting=setting,
         card=card,
         thresholds=thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks),
-        range=span,
+        range=replace(span, longest=longest),
         layer_probes=layer_probes_of(trained),
     )
 

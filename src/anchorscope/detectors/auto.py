@@ -26,9 +26,6 @@ from torch import Tensor
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import (
-    BEYOND,
-    DIRECTIONS,
-    MOST_STATES,
     NEIGHBOURS,
     SOFT,
     Fitted,
@@ -54,6 +51,12 @@ BORDERS = (1.0, 0.5, 0.25)
 """Shares of the training answers within the half-way distance that lie inside the border, the widest first."""
 CLUSTERS = 8
 """Domains that are made of states where the data name none."""
+DIRECTIONS = 32
+"""Principal directions of a range at most; one for every fourth item."""
+BEYOND = 0.05
+"""The share of training states that lies beyond the limit of a range."""
+MOST_STATES = 4000
+"""Training states that a range remembers: evenly spread over all of them where there are more."""
 
 
 def fit_auto(data: TrainingData, dataset: Dataset) -> DetectorFit:
@@ -62,7 +65,7 @@ def fit_auto(data: TrainingData, dataset: Dataset) -> DetectorFit:
     own, left_out = Candidates.fit(data), Candidates.fit(data.with_training(data.training.leaving_out(codes)))
     near = data.training.inner_auc(own.scores).argmax(0).cpu()
     away = choose(left_out.shrunk, left_out.data.training, codes)
-    ranges = _Ranges(data, dataset.groups, codes)
+    ranges = Ranges(data, dataset.groups, codes)
     border = _draw_borders(left_out, near, away, ranges, codes)
     share = torch.sigmoid(ranges.outside(ranges.distance, border))
     scores = (1 - share) * _take(own.scores, near) + share * _take(left_out.shrunk, away)
@@ -155,7 +158,7 @@ def _draw_borders(
     left_out: Candidates,
     near: Int[Tensor, " set"],
     away: Int[Tensor, " set"],
-    ranges: "_Ranges",
+    ranges: "Ranges",
     domains: Int[np.ndarray, " item"],
 ) -> Float[np.ndarray, " set"]:
     """The widest border of each training set that costs left-out domains nothing; −∞ where each costs something."""
@@ -207,7 +210,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Ranges:
+class Ranges:
     """How far every item lies from the members of each training set, at the set's best layer.
 
     Directions and deviations are those of all items, labels unseen; neighbours are the set's own members.
@@ -263,7 +266,7 @@ class _Ranges:
         ends = torch.from_numpy(border).to(distance.device)[:, None]
         return torch.where(ends > -torch.inf, (distance - ends) / (SOFT * ends.clamp(min=1e-12)), torch.inf)
 
-    def build(self, number: int, border: float) -> TrainingRange:
+    def build(self, number: int, border: float | None = None) -> TrainingRange:
         """The range of one set, on raw states."""
         place, directions = int(self.data.probe.best[number]), self.data.directions
         known = self.coordinates[place].cpu()

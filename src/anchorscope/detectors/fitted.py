@@ -13,14 +13,13 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from pydantic import TypeAdapter
 from torch import Tensor
 
 from anchorscope.detectors.features import QUESTION_ONLY, Features, Needs, StateKey
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
-from anchorscope.evidence_parts.principal import principal_directions
 
 KINDS: dict[str, "type[Fitted]"] = {}
 """Every kind of fitted detector, by the name it is stored under."""
@@ -267,14 +266,8 @@ class Network(Fitted):
         return values[:, 0].cpu().numpy()
 
 
-DIRECTIONS = 32
-"""Principal directions at most; one for every fourth item."""
 NEIGHBOURS = 5
 """Nearest training states whose mean distance counts."""
-BEYOND = 0.05
-"""The share of training states that lies beyond the limit."""
-MOST_STATES = 4000
-"""Training states that are remembered: evenly spread over all of them where there are more."""
 SOFT = 0.05
 """Of the limit: the width over which a fallback takes over."""
 
@@ -299,35 +292,6 @@ class TrainingRange(Fitted):
     border: float | None = None
     """The distance from which on a fallback takes over; None where that is the limit."""
 
-    @classmethod
-    def fit(
-        cls,
-        key: StateKey,
-        states: Float[Tensor, "item d_model"],
-        longest: int | None = None,
-        groups: Int[np.ndarray, " item"] | None = None,
-        beyond: float = BEYOND,
-    ) -> "TrainingRange":
-        """The range of training states; states of one group are not each other's neighbours."""
-        if len(states) < 4:
-            raise ValueError(f"{len(states)} states have no range; at least 4 are needed")
-        number = max(1, min(DIRECTIONS, len(states) // 4, states.shape[1]))
-        directions = principal_directions(states[None].float(), number)
-        along = states.double().cpu() @ directions.weight[0].T + directions.offset[0]
-        spread = along.std(dim=0).clamp(min=1e-9)
-        coordinates = along / spread
-        chosen = torch.linspace(0, len(states) - 1, min(len(states), MOST_STATES)).round().long()
-        own = np.arange(len(states)) if groups is None else groups
-        distances = neighbour_distances(coordinates[chosen], coordinates[chosen], own[chosen.numpy()])
-        return cls(
-            key,
-            (directions.weight[0] / spread[:, None]).float(),
-            (directions.offset[0] / spread).float(),
-            coordinates[chosen].float(),
-            float(distances.quantile(1 - beyond)),
-            longest,
-        )
-
     @property
     def needs(self) -> Needs:
         """The state whose distance it measures."""
@@ -337,7 +301,10 @@ class TrainingRange(Fitted):
         """Mean distance to the nearest training states."""
         device = states.device
         along = states.double() @ self.weight.double().to(device).T + self.offset.double().to(device)
-        return neighbour_distances(along, self.known.double().to(device)).cpu().numpy()
+        known, number = self.known.double().to(device), min(NEIGHBOURS, max(1, len(self.known) - 1))
+        # Not by the matrix product's shortcut, in which an item alone and in a batch would differ.
+        apart = [torch.cdist(part, known, compute_mode="donot_use_mm_for_euclid_dist") for part in along.split(1024)]
+        return torch.cat([mean_of_nearest(part, number) for part in apart]).cpu().numpy()
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Above zero beyond the border."""
@@ -347,25 +314,6 @@ class TrainingRange(Fitted):
     def is_outside(self, features: Features) -> Bool[np.ndarray, " item"]:
         """Which items lie beyond the limit; a state that is no number always does."""
         return ~(self.distance_of(features.states[self.key]) <= self.limit)
-
-
-def neighbour_distances(
-    states: Float[Tensor, "item direction"],
-    known: Float[Tensor, "state direction"],
-    groups: Int[np.ndarray, " item"] | None = None,
-) -> Float[Tensor, " item"]:
-    """Mean distance of states to their nearest known ones; with `groups` both are the same states, and a group is not
-    its own neighbour."""
-    number = min(NEIGHBOURS, max(1, len(known) - 1))
-    means = []
-    for first in range(0, len(states), 1024):
-        # Not by the matrix product's shortcut, in which an item alone and in a batch would differ.
-        apart = torch.cdist(states[first : first + 1024], known, compute_mode="donot_use_mm_for_euclid_dist")
-        if groups is not None:
-            same = torch.as_tensor(groups[first : first + 1024, None] == groups[None])
-            apart = apart.masked_fill(same.to(apart.device), torch.inf)
-        means.append(mean_of_nearest(apart, number))
-    return torch.cat(means)
 
 
 def mean_of_nearest(apart: Float[Tensor, "item state"], number: int) -> Float[Tensor, " item"]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.detectors.auto import CLUSTERS, compare, domain_codes
+from anchorscope.detectors.auto import CLUSTERS, Ranges, compare, domain_codes
 from anchorscope.detectors.evaluation import pooled
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
 from anchorscope.detectors.training import INNER_FOLDS, Dataset, whole_set
@@ -106,3 +106,15 @@ def test_domains_that_disagree_make_a_gain_uncertain() -> None:
     uneven = 0.02 + np.array([0.2, -0.2, 0.2, -0.2])[domains]
     assert compare(even, labels, domains)[1] < 0.001
     assert compare(uneven, labels, domains)[1] == pytest.approx(np.std([0.2, -0.2, 0.2, -0.2], ddof=1) / 2)
+
+
+def test_the_range_knows_its_own_and_tells_strangers() -> None:
+    generator = torch.Generator().manual_seed(3)
+    mixing = torch.randn(24, 24, generator=generator)
+    own, more = (torch.randn(n, 24, generator=generator) @ mixing + 5 for n in (1000, 2000))
+    made = replace(made_dataset(n=1000), groups=np.arange(1000), features=Features(1000, {(CLEAN, "mlp", 3): own}, {}))
+    span = Ranges(made_fits(made).data, made.groups, made.groups).build(2)
+    assert (span.distance_of(more) > span.limit).mean() == pytest.approx(0.05, abs=0.02)
+    assert (span.distance_of(own) <= span.limit).mean() > 0.95
+    assert (span.distance_of(more + 60 * mixing[0]) > span.limit).all()
+    assert (span.distance_of(-more) > span.limit).mean() > 0.5

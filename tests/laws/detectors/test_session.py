@@ -14,7 +14,6 @@ from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.detector import Detector, ScoringSession, asked
 from anchorscope.detectors.features import ANSWER_TOKENS, CONFIDENCE, Needs
-from anchorscope.detectors.fitted import TrainingRange
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -192,14 +191,3 @@ def test_what_cannot_be_measured_of_a_new_answer_is_refused(tiny_llama: Language
     ):
         with pytest.raises(UserError, match=message):
             Detector(trained_on(tiny_llama, fitted=fitted), tiny_llama)
-
-
-def test_the_range_knows_its_own_and_tells_strangers() -> None:
-    generator = torch.Generator().manual_seed(3)
-    mixing = torch.randn(24, 24, generator=generator)
-    own, more = (torch.randn(n, 24, generator=generator) @ mixing + 5 for n in (1000, 2000))
-    span = TrainingRange.fit(CLEAN, own)
-    assert (span.distance_of(more) > span.limit).mean() == pytest.approx(0.05, abs=0.02)
-    assert (span.distance_of(own) <= span.limit).mean() > 0.95
-    assert (span.distance_of(more + 60 * mixing[0]) > span.limit).all()
-    assert (span.distance_of(-more) > span.limit).mean() > 0.5
