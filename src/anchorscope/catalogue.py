@@ -218,7 +218,9 @@ _DETECTORS = (
     DetectorEntry("saplma", "SAPLMA: a network of three hidden layers on one layer's state", 1),
     DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
     DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1, runs=(KNOCKOUT,)),
-    DetectorEntry("pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, runs=_BOOSTED),
+    DetectorEntry(
+        "pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, saved=False, runs=_BOOSTED
+    ),
     DetectorEntry("auto", "probes and confidence, stacked on left-out domains; confidence where that is no better", 1),
     DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
     DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),

@@ -14,7 +14,7 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.calibration import Calibration, Threshold
 
 CLEAN: StateKey = ("clean", "mlp", 2)
-CUT: StateKey = ("knockout", "residual", 1)
+OTHER: StateKey = ("clean", "residual", 1)
 PAIRS = (
     ("Who wrote Dracula?", "Bram Stoker"),
     ("What is the capital of Peru?", "Lima"),

@@ -26,10 +26,6 @@ LIMITS = (
     "A threshold keeps its risk for exchangeable answers only: drawn as the training answers were.",
     "Truth is what the grader calls true.",
 )
-CUT_LIMIT = (
-    "Where a question comes without its subject, rules find the key words that are cut; in training the dataset named "
-    "them where it could."
-)
 RISKS = (0.1, 0.05, 0.2, 0.3)
 """Risks that bundles have thresholds for where none are named."""
 LEADING_COVERAGE = 0.3
@@ -68,7 +64,7 @@ def trained_detector(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
         tuple(map(_without_nan, rows)),
         tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]})),
-        (*LIMITS, CUT_LIMIT) if DETECTORS[name].passes > 1 else LIMITS,
+        LIMITS,
         versions(),
         calibration_rows(probability, labels, natural),
     )

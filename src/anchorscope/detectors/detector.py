@@ -3,8 +3,8 @@
 detector = anchorscope.Detector.load("runs/demo/detectors/auto")
 detector.score("What is the capital of Peru?", "Lima").truth_probability
 
-Items are made as in a run: the same prompts, greedy answers, key words and passes. Only what the detector reads is run:
-variants of the same items together in one pass, up to the highest layer that is read, or all layers for confidence.
+Items are made as in a run: the same prompts, greedy answers and passes. Only what the detector reads is run: one pass
+up to the highest layer that is read, or all layers for confidence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,6 @@ from torch import Tensor
 from anchorscope.answers.generate import TOO_LONG, Answer
 from anchorscope.answers.label import Label
 from anchorscope.answers.template import Prompt, make_template
-from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question import asked as asked
 from anchorscope.detectors.bundle import read_bundle
@@ -33,7 +32,6 @@ from anchorscope.detectors.features import (
     Needs,
     StateKey,
     refuse_unknown,
-    variant_of,
 )
 from anchorscope.detectors.trained import (
     ABSTAIN,
@@ -44,6 +42,7 @@ from anchorscope.detectors.trained import (
     decide,
     threshold_notes,
 )
+from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
@@ -156,12 +155,9 @@ class ScoringSession:
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
         refuse_unknown(needs, self.lm.n_layers)
-        confidence = [CLEAN] if any(name in COLUMNS for name in needs.columns) else []
-        runs = dict.fromkeys([CLEAN if run == QUESTION_ONLY else run for run in needs.runs] + confidence)
-        if not runs:
+        if not needs.states and not set(needs.columns) & set(COLUMNS):
             return TextPass({}, {}).features(items, needs)
-        variants = {run: variant_of(run, items, self.setting.edges) for run in runs}
-        return self.run_texts("scoring", items, variants, needs).features(items, needs)
+        return self.run_texts("scoring", items, {CLEAN: CLEAN_VARIANT}, needs).features(items, needs)
 
     def run_texts(
         self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs, all_layers: bool = False
@@ -319,8 +315,6 @@ class Detector:
     def _warnings(self, item: Item) -> list[str]:
         """What may make an item's number worth less."""
         found, span = [], self.trained.range
-        if KNOCKOUT in self.trained.needs.runs and not item.located.question_tokens:
-            found.append("no key words found: nothing could be cut")
         if item.answer.status == "truncated":
             found.append(f"the answer is truncated after {len(item.answer.ids)} tokens")
         longest, length = None if span is None else span.longest, len(item.located.input_ids)

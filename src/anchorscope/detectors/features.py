@@ -1,12 +1,10 @@
 """What a detector reads of an item, states and plain numbers, and how each is made for an item that is being scored.
 
-A run is named as in the result files. `clean`, `knockout` and strengthened attention (`boost-question-1`) are variants
-of the item's own text and run together in one pass; `question-only` is the clean run, read before the answer begins.
-Random cuts and random weights are controls: no detector that reads them is for use. All states are those of one
-position.
+A run is named as in the result files. A new answer is scored by one pass, the run `clean`; `question-only` is the same
+pass, read before the answer begins. Detectors that read other runs (strengthened attention, random weights) can be
+compared, and not used. All states are those of one position.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from anchorscope.catalogue import KNOCKOUT
-from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
-from anchorscope.engine.sequences import NO_CUT, SITES, Cut, Variant
+from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
-from anchorscope.interventions.cuts import answer_boost, question_boost
-from anchorscope.items import Item
 
 CLEAN = "clean"
 StateKey = tuple[str, str, int]
@@ -73,8 +67,6 @@ class Features:
 
 
 QUESTION_ONLY = "question-only"
-BOOST_QUESTION, BOOST_ANSWER = "boost-question-", "boost-answer-"
-"""What the names of runs with strengthened attention begin with; the strength α follows."""
 ANSWER_TOKENS = "answer_tokens"
 
 Statistics = Float[np.ndarray, "statistic answer_token"]
@@ -96,7 +88,7 @@ token's lead over the next best one, and the mean entropy of the distributions t
 def refuse_unknown(needs: Needs, n_layers: int) -> None:
     """A detector that reads what cannot be measured of a new item is refused before anything is run."""
     for run, site, layer in needs.states:
-        if run not in (CLEAN, KNOCKOUT, QUESTION_ONLY) and boost_of(run) is None:
+        if run not in (CLEAN, QUESTION_ONLY):
             raise UserError(
                 f"The detector reads states of the run {run!r}, which is not made of new answers: it can be compared "
                 f"(anchorscope detect) but not used for scoring; choose another detector."
@@ -112,33 +104,3 @@ def refuse_unknown(needs: Needs, n_layers: int) -> None:
                 f"The detector reads {name!r}, which is not measured of new answers (known: "
                 f"{', '.join((*COLUMNS, ANSWER_TOKENS))}); choose another detector."
             )
-
-
-def boost_of(run: str) -> tuple[str, float] | None:
-    """Which attention a run strengthens, and by how much; None for other runs."""
-    for start in (BOOST_QUESTION, BOOST_ANSWER):
-        if run.startswith(start):
-            try:
-                alpha = float(run.removeprefix(start))
-            except ValueError:
-                return None
-            return (start, alpha) if -1 <= alpha < math.inf else None
-    return None
-
-
-def variant_of(run: str, items: Sequence[Item], edges: str) -> Variant:
-    """How a pass runs the items' own texts; an item with nothing to cut runs as it is."""
-    if run == CLEAN:
-        return CLEAN_VARIANT
-    return Variant({index: _cut(run, item, edges) for index, item in enumerate(items)})
-
-
-def _cut(run: str, item: Item, edges: str) -> Cut:
-    boost = boost_of(run)
-    if boost is not None and boost[0] == BOOST_ANSWER:
-        return answer_boost(item, boost[1])
-    if not item.located.question_tokens:
-        return NO_CUT
-    if boost is not None:
-        return question_boost(item, edges, boost[1])
-    return Cut(keys=item.located.question_tokens, edges=edges)

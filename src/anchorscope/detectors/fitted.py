@@ -208,22 +208,6 @@ def mix_log_odds(gate: Tensor, question: Tensor, answer: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Routed(Fitted):
-    """A hard gate: items whose gate is above zero are scored by one detector, all others by the other."""
-
-    kind: ClassVar[str] = "routed"
-
-    gate: Fitted
-    question: Fitted
-    answer: Fitted
-
-    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """Log-odds by the detector that the gate chooses."""
-        gate, question, answer = (part.log_odds(features) for part in (self.gate, self.question, self.answer))
-        return np.where(gate > 0, question, answer)
-
-
-@dataclass(frozen=True)
 class WithFallback(Fitted):
     """A detector with a range: items whose state lies outside that of the training states are left to another."""
 

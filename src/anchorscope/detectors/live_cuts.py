@@ -20,7 +20,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span
 from anchorscope.detectors.detector import Detector, TextPass, asked
-from anchorscope.detectors.features import CLEAN, COLUMNS, Needs
+from anchorscope.detectors.features import CLEAN, COLUMNS, QUESTION_ONLY, Needs
 from anchorscope.detectors.fitted import LayerProbes, probability_of
 from anchorscope.detectors.trained import DetectorSetting, Score, decide
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
@@ -67,7 +67,7 @@ class LiveCuts:
     score: Score
     """The detector's own."""
     score_cut: CutScore | None
-    """None where there are no key words, and where the detector reads a cut itself."""
+    """None where there are no key words, and where the detector also reads the state before the answer."""
     generated: bool
     """Whether the model gave the answer."""
     words: tuple[QuestionWord, ...]
@@ -279,10 +279,10 @@ def _random_keys(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
 
 def _score_cut(detector: Detector, item: Item, passed: TextPass) -> CutScore | None:
     """What the detector would say of the states without the key words; None where there are none, and where it reads
-    more than the clean run, and so reads a cut itself."""
+    more than one place of the clean run."""
     needs = detector.trained.needs
-    reads = {*needs.runs, *([CLEAN] if set(needs.columns) & set(COLUMNS) else [])}
-    if KNOCKOUT not in passed.parts or reads != {CLEAN}:
+    reads_nothing = not needs.states and not set(needs.columns) & set(COLUMNS)
+    if KNOCKOUT not in passed.parts or reads_nothing or QUESTION_ONLY in needs.runs:
         return None
     decided = decide(detector.trained, passed.features([item], needs, {CLEAN: KNOCKOUT}))
     return CutScore(float(decided.probability[0]), float(decided.log_odds[0]), bool(decided.outside[0]))

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, boost_name
 from anchorscope.detectors.data import ProbeFits, TrainingData, fit_bank
-from anchorscope.detectors.fitted import Fitted, LinearProbe, Mixture, Routed, mix_log_odds
+from anchorscope.detectors.fitted import Fitted, Mixture, mix_log_odds
 from anchorscope.detectors.probe_detectors import DetectorFit
-from anchorscope.detectors.training import INNER_FOLDS, Training
+from anchorscope.detectors.training import Training
 
 PREDICTED, RANDOM_GATE, CONSTANT_GATE = "predicted", "random", "constant"
 _PARTS = ("question", "answer")
@@ -80,7 +80,8 @@ class PathwayDetectors:
         """Pathway Reweighting: attention to the gate's side is strengthened, and one probe reads the resulting state.
 
         Every item has two rows, one for either side, and a training set learns from the row that its gate chooses. A
-        constant gate strengthens the question for all. The inner folds choose both strengths.
+        constant gate strengthens the question for all. The inner folds choose both strengths. It is there to compare
+        with: an answer would have to be read twice.
         """
         data, training = self.data, self.data.training
         sides = self.gate_log_odds(gate) >= 0
@@ -89,7 +90,6 @@ class PathwayDetectors:
         parts = (training.labels, training.members, training.inner, training.weights)
         doubled = Training(*(np.concatenate([part, part], axis=-1) for part in parts))
         scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
-        chosen_fits: dict[int, tuple[int, Tensor, float]] = {}  # by set: number of the strengths, weight, bias
         for layer in np.unique(data.probe.best).tolist():
             sets = np.flatnonzero(data.probe.best == layer)
             own = doubled.take(sets)
@@ -104,21 +104,4 @@ class PathwayDetectors:
             fits = replace(data, training=own).at_best(bank, range(len(strengths)), states=states)
             question, answer = fits.scores.chunk(2, dim=1)
             scores[torch.from_numpy(sets).to(scores.device)] = torch.where(mine, question, answer)
-            for row, number in enumerate(sets.tolist()):
-                chosen_fits[number] = (
-                    int(fits.best[row]),
-                    fits.weight[row, INNER_FOLDS],
-                    float(fits.bias[row, INNER_FOLDS]),
-                )
-
-        def build(number: int) -> Fitted:
-            choice, weight, bias = chosen_fits[number]
-            layer = int(data.probe.best[number])
-            raw, raw_bias = data.directions.to_raw(layer, weight, bias)
-            question, answer = (
-                LinearProbe((boost_name(part, alpha), data.site, data.layers[layer]), raw.float(), raw_bias)
-                for part, alpha in zip(_PARTS, strengths[choice], strict=True)
-            )
-            return Routed(self.predicted_gate.build(number), question, answer)
-
-        return DetectorFit(scores, build if gate == PREDICTED else None)
+        return DetectorFit(scores, None)

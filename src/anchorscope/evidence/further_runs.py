@@ -34,12 +34,12 @@ from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import question_key
 from anchorscope.engine.capture import AnswerStats
-from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant
+from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.evidence_parts.parts import FEWEST_ANSWERS
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_choices, run_states
-from anchorscope.interventions.cuts import INTERVENTIONS, answer_boost, question_boost
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.plan.interventions import plan_cut, plan_rewrite
@@ -258,6 +258,17 @@ def boosted_states(
     work = planner.states("strengthened attention", sequences, _prefix(items), variants, compiled=compiled)
     parts = run_states(executor, replace(work, keep=((place,),) * len(variants)), progress).variants
     return {name: _given(part.states)[0] for name, part in zip(boosts, parts, strict=True)}
+
+
+def question_boost(item: Item, edges: str, alpha: float) -> Cut:
+    """Later tokens look harder at the question's exact tokens: at the edges that the knockout cuts."""
+    return Cut(item.located.question_tokens, edges, alpha=alpha)
+
+
+def answer_boost(item: Item, alpha: float) -> Cut:
+    """The answer's tokens look harder at its earlier ones; an answer of one token has none, and runs as it is."""
+    earlier = tuple(range(item.located.answer_start, len(item.located.input_ids) - 1))
+    return Cut(earlier, "all", alpha=alpha) if earlier else NO_CUT
 
 
 def clean_states_at(

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from anchorscope.answers.template import CONTEXT, THINKING
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.engine.capture import AttentionMass
-from anchorscope.engine.sequences import NO_CUT, Cut
 from anchorscope.interventions.intervention import NOISE_ITEMS, Intervention
 from anchorscope.interventions.rewrites import REWRITES
 from anchorscope.items import Item
@@ -130,14 +129,3 @@ def of_experiments(names: Sequence[str]) -> list[Intervention]:
 def with_draws(interventions: Sequence[Intervention], number: int) -> list[Intervention]:
     """The same, that many draws of each that is drawn several times; the others once."""
     return [replace(entry, draw=draw) for entry in interventions for draw in range(number if entry.repeats else 1)]
-
-
-def question_boost(item: Item, edges: str, alpha: float) -> Cut:
-    """Later tokens look harder at the question's exact tokens: at the edges that the knockout cuts."""
-    return Cut(item.located.question_tokens, edges, alpha=alpha)
-
-
-def answer_boost(item: Item, alpha: float) -> Cut:
-    """The answer's tokens look harder at its earlier ones; an answer of one token has none, and runs as it is."""
-    earlier = tuple(range(item.located.answer_start, len(item.located.input_ids) - 1))
-    return Cut(earlier, "all", alpha=alpha) if earlier else NO_CUT

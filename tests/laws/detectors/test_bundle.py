@@ -16,12 +16,12 @@ from anchorscope.detectors.fitted import LinearProbe, WeightedSum
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from detector_cases import CUT, added, probe, probes_of, trained_on
+from detector_cases import OTHER, added, probe, probes_of, trained_on
 
 
 @pytest.fixture(scope="module")
 def trained(tiny_llama: LanguageModel) -> TrainedDetector:
-    return trained_on(tiny_llama, fitted=added((probe(), probe(CUT, 3)), ("log_prob_mean",)))
+    return trained_on(tiny_llama, fitted=added((probe(), probe(OTHER, 3)), ("log_prob_mean",)))
 
 
 def refused(files: dict[str, bytes], message: str) -> None:
@@ -50,7 +50,7 @@ def test_a_bundle_is_two_files_and_holds_the_whole_detector(trained: TrainedDete
     assert [getattr(again, name) for name in plain] == [getattr(trained, name) for name in plain]
     assert again.needs == trained.needs
     assert isinstance(again.fitted, WeightedSum)
-    torch.testing.assert_close(again.fitted.parts[1].weight, probe(CUT, 3).weight, rtol=0, atol=0)
+    torch.testing.assert_close(again.fitted.parts[1].weight, probe(OTHER, 3).weight, rtol=0, atol=0)
     write_bundle(tmp_path / "made" / "probe", trained)  # in its own place
 
 

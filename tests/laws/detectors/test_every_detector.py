@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.catalogue import BOOSTS, boost_name
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import pack, unpack
 from anchorscope.detectors.detector import Detector, ScoringSession
@@ -19,17 +18,7 @@ from detector_cases import setting_of, trained_on
 from small_facts import rows
 
 SITE = "mlp"
-SAVED = (
-    "confidence",
-    "probe",
-    "residual-probe",
-    "question-orthogonal",
-    "saplma",
-    "probe+confidence",
-    "mop",
-    "pr-attention",
-    "auto",
-)
+SAVED = ("confidence", "probe", "residual-probe", "question-orthogonal", "saplma", "probe+confidence", "auto")
 
 
 def questions() -> list[Question]:
@@ -49,13 +38,8 @@ def questions() -> list[Question]:
 
 
 def everything(n_layers: int) -> Needs:
-    """What `run --keep states,states-cut,detection` keeps, less the controls."""
-    runs = (
-        "knockout",
-        "question-only",
-        *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
-    )
-    places = [("clean", site) for site in SITES] + [(run, SITE) for run in runs]
+    """All that can be read of a new answer."""
+    places = [*(("clean", site) for site in SITES), ("question-only", SITE)]
     states = tuple((run, site, layer) for run, site in places for layer in range(n_layers))
     return Needs(states, (*CONFIDENCE, "answer_tokens"))
 

@@ -15,7 +15,7 @@ from anchorscope.stats.auc import auc
 from made_detection import made_dataset, made_fits, made_trained
 
 _NAMES = tuple(DETECTORS)
-_KEPT_IN = ("-gate", "relation", "words")  # baselines and controls that nobody uses
+_KEPT_IN = ("-gate", "relation", "words", "pr-attention")  # baselines and controls that nobody uses
 _USED = tuple(name for name in _NAMES if not name.endswith(_KEPT_IN))
 
 

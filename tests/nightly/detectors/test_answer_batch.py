@@ -24,7 +24,7 @@ from anchorscope.detectors.trained import Score
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from detector_cases import CLEAN, CUT, added, probe, setting_of, trained_on
+from detector_cases import OTHER, added, probe, setting_of, trained_on
 from tiny_models import byte_tokenizer, tiny_model
 
 QUESTIONS = (
@@ -64,13 +64,7 @@ def talker() -> LanguageModel:
 def detectors() -> dict[str, Detector]:
     """Detectors that read in decoding all they need, nothing of it, or a part of it; at every position."""
     lm = talker()
-    every = (
-        probe(),
-        probe(("knockout", *CLEAN[1:])),
-        probe(CUT, 3),
-        probe(("question-only", "residual", 3)),
-        probe(("boost-question-1", "mlp", 2)),
-    )
+    every = (probe(), probe(OTHER, 3), probe(("question-only", "residual", 3)))
     columns = (*CONFIDENCE, "answer_tokens")
     made = {
         "probe": trained_on(lm),
@@ -79,7 +73,7 @@ def detectors() -> dict[str, Detector]:
             lm, setting=setting_of(lm, "answer_before"), fitted=added((probe(), probe(("question-only", "mlp", 2), 4)))
         ),
         "confidence": trained_on(lm, fitted=added((), CONFIDENCE), range=None),
-        "knockout": trained_on(lm, fitted=added((probe(CUT),), ("knockout_log_prob_mean",)), range=None),
+        "other": trained_on(lm, fitted=added((probe(OTHER),), ("log_prob_mean",)), range=None),
         "everything": trained_on(lm, fitted=added(every, columns)),
         "chat": trained_on(lm, setting=setting_of(lm, "final", "chat"), fitted=added(every, columns)),
         "outside": replace(trained_on(lm), range=replace(trained_on(lm).range, limit=0.0, longest=10)),  # type: ignore[type-var]

@@ -24,7 +24,7 @@ def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     """A detector of a model that lies in a folder."""
     place = tmp_path_factory.mktemp("bundles") / "sum"
     lm = load_model(str(save_tiny("llama")))
-    write_bundle(place, trained_on(lm, fitted=added((probe(), probe(("knockout", "mlp", 2))))))
+    write_bundle(place, trained_on(lm, fitted=added((probe(), probe(("question-only", "mlp", 2))))))
     return place
 
 
