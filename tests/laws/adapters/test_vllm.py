@@ -12,7 +12,6 @@ from safetensors.torch import save_file
 from anchorscope.adapters.vllm import StateScorer, main
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.fitted import TrainingRange
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -30,9 +29,9 @@ def lm(save_tiny: Callable[[str], Path]) -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def trained(lm: LanguageModel) -> TrainedDetector:
-    states = torch.randn(60, lm.d_model, generator=torch.Generator().manual_seed(1))
-    span = replace(TrainingRange.fit(KEY, states, longest=400), limit=1e9)
-    return trained_on(lm, fitted=probe(KEY), range=span)
+    span = trained_on(lm).range
+    assert span is not None
+    return trained_on(lm, fitted=probe(KEY), range=replace(span, key=KEY))
 
 
 def write_states(lm: LanguageModel, ids: list[int], path: Path, layers: tuple[int, ...] = LAYERS) -> Path:
