@@ -95,10 +95,10 @@ class Candidates:
         """Confidence, and probes of one or of all layers with it."""
         if data.confidence:
             confidence = fit_columns(data, data.confidence)
-            fits = (confidence, fit_probe_confidence(data), fit_ensemble(data, data.confidence))
+            fits = [confidence, fit_probe_confidence(data), fit_ensemble(data, data.confidence)]
         else:
-            fits = (as_detector(data.probe), fit_ensemble(data, ()))
-        return cls(data, fits, tuple(calibrated(fit.scores, data.training) for fit in fits))
+            fits = [as_detector(data.probe), fit_ensemble(data, ())]
+        return cls(data, tuple(fits), tuple(calibrated(fit.scores, data.training) for fit in fits))
 
     @cached_property
     def scores(self) -> Float[Tensor, "candidate set item"]:

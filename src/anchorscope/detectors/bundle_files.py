@@ -151,12 +151,12 @@ def _hub_folder(place: str) -> Path:
 
     disable_progress_bars()
     try:
-        options = {"revision": named[2], "endpoint": os.environ.get("HF_ENDPOINT")}
-        files = [Path(hf_hub_download(named[1], name, **options)) for name in (JSON, WEIGHTS)]
+        endpoint = os.environ.get("HF_ENDPOINT")
+        files = [hf_hub_download(named[1], name, revision=named[2], endpoint=endpoint) for name in (JSON, WEIGHTS)]
     except Exception as error:  # the client, its transport and the cache raise dozens of unrelated types
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise UserError(
             f"{place!r} cannot be read from the hub ({reason}). Check the name, the connection, and HF_TOKEN for a "
             f"private repository."
         ) from None
-    return files[0].parent
+    return Path(files[0]).parent

@@ -87,7 +87,7 @@ class TextPass:
         columns = {}
         for name in needs.columns:
             if name == ANSWER_TOKENS:
-                values = [len(item.answer.ids) for item in items]
+                values = [float(len(item.answer.ids)) for item in items]
             else:
                 answers = self.parts[other.get(CLEAN, CLEAN)].answers
                 assert answers is not None, "a pass asked to score answers scores them"

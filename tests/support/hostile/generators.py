@@ -191,7 +191,6 @@ def _arguments(name: str, rng: random.Random, stage: Stage) -> list[str]:
         "score": ["--detector", probe, "--model", str(stage.model), "Who?"],
         "serve": [probe, "--model", str(stage.model), "--port", "0"],
         "detector card": [probe],
-        "detector push": [probe, "somebody/something"],
         "validate": ["--out", "out"],
         **{f"study {name}": ["study.toml", "--out", "out"] for name in ("run", "status", "report")},
     }.get(name, [])

@@ -91,7 +91,7 @@ MISTAKES = {
     "score: --out": (["score", "--detector", "whole", "Who?", "--out", "rows.xls"], "ending"),
     "serve: no bundle": (["serve", "nowhere"], "no such folder"),
     "detector card: no bundle": (["detector", "card", "nowhere"], "no such folder"),
-    "detector push: broken bundle": (["detector", "push", "broken", "a/b", "--yes"], "no JSON"),
+    "detector card: broken bundle": (["detector", "card", "broken"], "no JSON"),
 }
 """A mistake, how it is made, and a word of the line that reports it."""
 
