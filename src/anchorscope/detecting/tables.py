@@ -67,10 +67,6 @@ class Evaluation:
             for prevalence in ("balanced",) if variant else ("balanced", "natural"):
                 judge, scored = judges[prevalence], trained.in_domain(name, prevalence == "natural")
                 measures[prevalence][name] = judge.metrics(scored, only_auroc=variant)
-                if prevalence == "balanced":
-                    spread = Measured(judge.spread(scored), np.full(1, np.nan), len(judge.labels))
-                    cell = (dataset.name, dataset.name, "auroc-spread", prevalence)
-                    tables.detectors.append(_value_row(name, cell, spread))
                 if name in DRAWN:
                     tables.curves += curve_rows(name, dataset.name, prevalence, judge, scored)
             self.progress.advance(1)

@@ -46,6 +46,8 @@ NAMES = {
 }
 """What the tables call the metrics."""
 assert set(NAMES) == set(METRICS), "every metric has a name in the tables"
+SPREAD = "auroc-spread"
+"""The standard deviation of the AUROC over the fold seeds."""
 COMPARED = ("auroc", "auprc", "e-aurc", "brier")
 """Metrics whose differences are reported."""
 
@@ -113,16 +115,11 @@ class Judge:
         measured = {
             name: Measured(float(np.mean(found)), samples[name], len(self.labels)) for name, found in values.items()
         }
-        auroc, spread = measured["auroc"], np.std(values["auroc"], ddof=1) if n_seeds > 1 else 0.0
-        return measured | {"auroc": replace(auroc, ends=auroc_interval(auroc.value, auroc.samples, float(spread)))}
-
-    def spread(self, scored: Scored) -> float:
-        """Standard deviation of the AUROC over the fold seeds."""
-        found = [
-            float(auc(scores, self.labels, strata, self.weights[:, None])[0])
-            for scores, strata in zip(scored.log_odds, scored.strata, strict=True)
-        ]
-        return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
+        auroc, spread = measured["auroc"], float(np.std(values["auroc"], ddof=1)) if n_seeds > 1 else 0.0
+        measured["auroc"] = replace(auroc, ends=auroc_interval(auroc.value, auroc.samples, spread))
+        if n_seeds > 1:
+            measured[SPREAD] = Measured(spread, np.full(1, np.nan), len(self.labels))
+        return measured
 
     def _of_seed(self, scored: Scored, seed: int, rows: np.ndarray, only_auroc: bool) -> dict[str, np.ndarray]:
         scores, strata = scored.log_odds[seed], scored.strata[seed]

@@ -50,7 +50,7 @@ def test_values_are_means_over_the_fold_seeds_of_what_scikit_learn_says(judge: J
     labels, weights, probability = judge.labels, judge.weights, 1 / (1 + np.exp(-one.log_odds))
     areas = [area(labels, scores, weights, strata) for scores, strata in zip(one.log_odds, one.strata, strict=True)]
     assert found["auroc"].value == pytest.approx(np.mean(areas), abs=1e-9)
-    assert judge.spread(one) == pytest.approx(np.std(areas, ddof=1), abs=1e-9)
+    assert found["auroc-spread"].value == pytest.approx(np.std(areas, ddof=1), abs=1e-9)
     precise = [average_precision_score(~labels, -scores, sample_weight=weights) for scores in one.log_odds]
     assert found["auprc"].value == pytest.approx(np.mean(precise), abs=1e-9)
     squares = [np.average((scores - labels) ** 2, weights=weights) for scores in probability]

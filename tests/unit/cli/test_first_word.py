@@ -136,7 +136,6 @@ def test_a_command_says_that_it_loads_torch_before_it_does(tmp_path: Path) -> No
         ["score", "--detector", demo, "Who wrote Emma?", "--json"],
         ["run", "--model", "shape:qwen3-8b/8", "--dataset", str(tmp_path / "q.csv"), "--allow-random-weights"],
         ["serve", demo],
-        ["detector", "card", demo],
         ["validate"],
         ["bench"],
     ]
