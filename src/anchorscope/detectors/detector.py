@@ -284,15 +284,10 @@ class Detector:
     def score_items(self, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
         """Scores of items that the session has made: read, decided, judged. The answers are taken as they are."""
         read = [item for item in items if item.tokens is not None]
-        if not read:  # nothing to run, and no states to decide on
-            return self.scores_of(items, Features(0, {}, {}), risk)
-        return self.scores_of(items, self.session.features(read, self.trained.needs), risk)
-
-    def scores_of(self, items: Sequence[Item], features: Features, risk: float | None = None) -> list[Score]:
-        """What is said of items, from what was read of those that have tokens, in their order."""
         notes = (*self._notes, *threshold_notes(self.trained, risk))
-        if not features.n_items:
+        if not read:  # nothing to run, and no states to decide on
             return [self._unread(item, notes) for item in items]
+        features = self.session.features(read, self.trained.needs)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
         verdicts = decided.verdicts(self.trained.threshold(risk))
