@@ -19,10 +19,9 @@ import torch
 
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, SAMPLES
 from anchorscope.detecting.tables import Evaluation, Tables
-from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
+from anchorscope.detectors.evaluation import Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
-from anchorscope.detectors.fits import Texts
-from anchorscope.detectors.training import Examples
+from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.progress import Silent
 from anchorscope.stats.streams import stream
@@ -107,10 +106,11 @@ def made_dataset(given: argparse.Namespace, device: torch.device) -> Dataset:
     relations = [f"relation {one}" for one in rng.integers(12, size=n)]
     groups = np.sort(rng.integers(3 * n // 4, size=n))
     documents = [[f"word {one}" for one in rng.integers(2000, size=12)] for _ in range(n)]
-    examples = Examples(labels, groups, relations, [f"item {place}" for place in range(n)], np.ones(n))
+    names = [f"item {place}" for place in range(n)]
     keys = [frozenset({f"question {place}"}) for place in range(n)]
     natural = np.where(labels, 1.0, 5.0)
-    return Dataset("made", Features(n, states, columns), examples, Texts(relations, documents, groups), natural, keys)
+    features = Features(n, states, columns)
+    return Dataset("made", features, labels, groups, relations, names, documents, natural, keys)
 
 
 def measure(given: argparse.Namespace, device: torch.device) -> dict[str, object]:

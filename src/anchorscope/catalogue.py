@@ -212,12 +212,10 @@ _DETECTORS = (
         columns=("semantic_entropy_10",),
     ),
     DetectorEntry("saplma", "SAPLMA: a network of three hidden layers on one layer's state", 1),
-    DetectorEntry("ensemble", "probes of all layers, at the headline site and in the residual stream, stacked", 1),
     DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
     DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1, runs=(KNOCKOUT,)),
-    DetectorEntry("pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, runs=_BOOSTED),
     DetectorEntry(
-        "counterfactual", "probe and confidence, with and without the question's key words", 3, runs=(KNOCKOUT,)
+        "pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, saved=False, runs=_BOOSTED
     ),
     DetectorEntry("auto", "probes and confidence, stacked on left-out domains; confidence where that is no better", 1),
     DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
@@ -251,14 +249,6 @@ _DETECTORS = (
         DetectorEntry(f"{name}-{gate}-gate", f"control: {about}", passes, variant_of=name, saved=False, runs=runs)
         for name, passes, runs in (("mop", 1, (KNOCKOUT,)), ("pr-attention", 2, _BOOSTED))
         for gate, about in (("random", "the gate is drawn at random"), ("constant", "the gate is the same for all"))
-    ),
-    DetectorEntry(
-        "counterfactual-random-cut",
-        "control: a random cut in place of the knockout",
-        3,
-        variant_of="counterfactual",
-        saved=False,
-        runs=(KNOCKOUT, RANDOM),
     ),
 )
 OWN_DETECTORS = {entry.name: entry for entry in _DETECTORS}

@@ -16,7 +16,8 @@ from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
-from anchorscope.detectors.evaluation import COMPARED, NAMES, Dataset
+from anchorscope.detectors.evaluation import COMPARED, NAMES
+from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError
 from anchorscope.report.charts.display import Display
 from anchorscope.report.detection import detection_page
@@ -107,8 +108,6 @@ def test_differences_are_those_of_the_values(detected: Detection) -> None:
     assert set(both["metric"]) == set(COMPARED)
     for name in set(DETECTORS) - {"probe", "probe+confidence"}:
         assert {"probe", "probe+confidence"} <= set(both.filter(pl.col("detector") == name)["against"]), name
-    cut = both.filter(pl.col("against").str.ends_with("-random-cut"))
-    assert set(cut["detector"]) == {"counterfactual"}
 
 
 def test_bundles_say_what_was_measured(detected: Detection) -> None:
@@ -171,14 +170,13 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     assert found.manifest["left_out"] == {
         "mop": "states of the run 'knockout' were not kept",
         "p-true": "the column 'p_true' was not kept",
-        "counterfactual": "states of the run 'knockout' were not kept",
     }
     assert set(found.detectors["detector"]) == set(FEW)
-    assert found.manifest["bundles"] == sorted(set(BUNDLES) - {"counterfactual"})
+    assert found.manifest["bundles"] == sorted(BUNDLES)
 
 
 def lumped(data: Dataset, groups: np.ndarray) -> Dataset:
-    return replace(data, examples=replace(data.examples, groups=groups))
+    return replace(data, groups=groups)
 
 
 def nothing_new(folder: Path, before: Sequence[Path]) -> bool:
@@ -195,7 +193,7 @@ def nothing_new(folder: Path, before: Sequence[Path]) -> bool:
         (("--risk", 2), "--risk is 2; it is a share of the accepted answers, between 0 and 1."),
         (("--risk", "nan"), "--risk is nan; it is a share"),
         (("--risk", "x"), "--risk is 'x'; give shares between 0 and 1 with commas, like 0.1,0.2."),
-        (("--detectors", "prob"), "Unknown detector 'prob'; allowed: auto, confidence, counterfactual"),
+        (("--detectors", "prob"), "Unknown detector 'prob'; allowed: auto, confidence, length"),
         (("--bundles", "aut"), "Did you mean 'auto'?"),
         (("--bundles", "words"), "'words' cannot be saved"),
         (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),
@@ -230,7 +228,7 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
         "pure": write_kept_run(tmp_path / "pure", [lumped(questions_of("pure"), np.arange(80) % 4)]),
         "empty": tmp_path / "empty",
     }
-    place = made["damaged"] / "states" / "facts" / "random.safetensors"
+    place = made["damaged"] / "states" / "facts" / "knockout.safetensors"
     place.write_bytes(place.read_bytes()[:-9])
     made["empty"].mkdir()
     (tmp_path / "file").write_text("")
@@ -245,7 +243,7 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
         ([run, made["site"]], "differ in their site ('mlp' and 'residual'); a detector reads one."),
         ([run, made["again"]], "Two runs have the dataset 'facts'"),
         ([run, run], "Two runs have the dataset 'facts'"),
-        ([made["damaged"]], "is damaged: states/facts/random.safetensors is not what was written"),
+        ([made["damaged"]], "is damaged: states/facts/knockout.safetensors is not what was written"),
         ([made["lump"]], "1 groups are too few for 2 folds"),
         ([made["pure"]], "40 true and 40 false answers in 4 groups are too few: every fold needs some of both"),
         ([made["empty"]], "is not a finished run (no manifest.json)"),

@@ -24,11 +24,9 @@ TRUTH = {
     "question-orthogonal": 0.80,
     "semantic-entropy-probe": 0.78,
     "saplma": 0.82,
-    "ensemble": 0.825,
     "probe+confidence": 0.86,
     "mop": 0.822,
     "pr-attention": 0.81,
-    "counterfactual": 0.862,
     "auto": 0.861,
     "length": 0.58,
     "relation": 0.66,
@@ -40,7 +38,6 @@ TRUTH = {
     "self-consistency-10": 0.76,
     "semantic-entropy-5": 0.75,
     "semantic-entropy-10": 0.77,
-    "counterfactual-random-cut": 0.8615,
     "mop-random-gate": 0.8225,
     "mop-constant-gate": 0.822,
     "pr-attention-random-gate": 0.81,
@@ -162,9 +159,6 @@ def _controls(world: World):
             yield ("permuted-labels", detector, name, world.tossed, world.tossed - 0.006, world.tossed + 0.006, 20)
             height = world.auroc(detector, name, name)
             yield ("label-noise", detector, name, height, height - 0.01, height + 0.015, 1000)
-            if f"{detector}-random-cut" in world.truth:
-                gap = world.truth[detector] - world.truth[f"{detector}-random-cut"]
-                yield ("random-cut", detector, name, gap, gap - world.paired, gap + world.paired, 1000)
 
 
 def _table(rows, schema) -> pl.DataFrame:

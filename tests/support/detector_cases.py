@@ -8,14 +8,13 @@ import torch
 
 from anchorscope.answers.template import make_template
 from anchorscope.detectors.features import StateKey
-from anchorscope.detectors.fitted import LinearProbe, TrainingRange, WeightedSum
-from anchorscope.detectors.layer_probes import LayerProbes
+from anchorscope.detectors.fitted import LayerProbes, LinearProbe, TrainingRange, WeightedSum
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.calibration import Calibration, Threshold
 
 CLEAN: StateKey = ("clean", "mlp", 2)
-CUT: StateKey = ("knockout", "residual", 1)
+OTHER: StateKey = ("clean", "residual", 1)
 PAIRS = (
     ("Who wrote Dracula?", "Bram Stoker"),
     ("What is the capital of Peru?", "Lima"),
@@ -44,7 +43,7 @@ def setting_of(lm: LanguageModel, position: str = "final", prompt: str = "few-sh
 def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:
     """A probe with all that a bundle can hold; its range is that of random states, wide enough for every item."""
     states = torch.randn(60, lm.d_model, generator=torch.Generator().manual_seed(1))
-    span = replace(TrainingRange.fit(CLEAN, states, longest=400), limit=1e9)
+    span = TrainingRange(CLEAN, torch.eye(lm.d_model)[:8], torch.zeros(8), states[:, :8], 1e9, longest=400)
     whole = TrainedDetector(
         "probe",
         probe(),
@@ -67,18 +66,14 @@ def probes_of(lm: LanguageModel, site: str = "mlp", **changes: object) -> LayerP
     """Probes of all layers with made-up weights."""
     n, rng = lm.n_layers, np.random.default_rng(3)
     weight = torch.from_numpy(rng.normal(size=(n, lm.d_model)).astype(np.float32)) / lm.d_model**0.5
-    means = np.stack([np.full(n, -0.5), np.full(n, 0.7)])
     whole = LayerProbes(
         site=site,
         layers=tuple(range(n)),
         weight=weight,
-        bias=rng.normal(size=n),
-        strength=np.full(n, 0.1),
-        auc=np.linspace(0.6, 0.8, n),
-        means=means,
+        bias=tuple(rng.normal(size=n).tolist()),
+        auc=tuple(np.linspace(0.6, 0.8, n).tolist()),
         n_items=60,
         n_true=30,
-        cut_means=means / 2 - 0.2,
-        delta_p=10 * (means / 2 - 0.2),
+        delta_p=((-4.5,) * n, (1.5,) * n),
     )
     return replace(whole, **changes)  # type: ignore[arg-type]

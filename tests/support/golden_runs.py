@@ -51,8 +51,7 @@ _SMALL = {
 _ASKED = 80
 """Questions of a dataset; 60 have to be left after balancing."""
 _DETECTORS = (
-    "confidence,probe,probe+confidence,words,p-true,semantic-entropy-5,saplma,counterfactual,mop,mop-random-gate,"
-    "pr-attention,auto"
+    "confidence,probe,probe+confidence,words,p-true,semantic-entropy-5,saplma,mop,mop-random-gate,pr-attention,auto"
 )
 
 

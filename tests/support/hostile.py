@@ -212,7 +212,6 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         "score": ["--detector", probe, "--model", model, "Who?"],
         "serve": [probe, "--model", model, "--port", "0"],
         "detector card": [probe],
-        "detector push": [probe, "somebody/something"],
         "validate": ["--out", "out"],
         **{f"study {name}": ["study.toml", "--out", "out"] for name in ("run", "status", "report")},
     }

@@ -12,14 +12,14 @@ import torch
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.artefacts.schema import FEATURE_SCHEMA, ITEM_SCHEMA, SCHEMA_VERSION
-from anchorscope.detectors.evaluation import Dataset
+from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.kept_states import KeptStates
 from anchorscope.recipe import make_recipe, to_toml
 from made_detection import LAYERS, RUNS, WIDTH, made_dataset
 
-ALL_RUNS, CUTS = tuple(RUNS), ("clean", "knockout", "random")
+ALL_RUNS, CUTS = tuple(RUNS), ("clean", "knockout")
 SITE, POSITION = "mlp", "final"
 
 
@@ -28,7 +28,7 @@ def questions_of(name: str, n: int = 80, seed: int = 0, n_true: int | None = Non
     data = made_dataset(n, seed, name=name, shift=shift)
     if n_true is None:
         return data
-    return replace(data, examples=replace(data.examples, labels=np.arange(n) < n_true))
+    return replace(data, labels=np.arange(n) < n_true)
 
 
 def write_kept_run(
@@ -52,7 +52,8 @@ def write_kept_run(
         for run in kept:
             _write_states(folder, one, run, run == nan_in)
         if features and kept:
-            table = pl.DataFrame({"item_id": list(one.examples.item_ids), **one.features.columns})
+            unread = {name: np.zeros(len(one.labels)) for name in FEATURE_SCHEMA if name not in one.features.columns}
+            table = pl.DataFrame({**unread, **one.features.columns, "item_id": list(one.item_ids)})
             table.select(list(FEATURE_SCHEMA)).write_parquet(folder / "states" / one.name / "features.parquet")
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     manifest = {
@@ -81,7 +82,7 @@ def write_kept_run(
 
 def _items(data: Dataset) -> pl.DataFrame:
     """The used items, and two false ones behind each used false one that the balance left out."""
-    examples, columns = data.examples, data.features.columns
+    columns = data.features.columns
     empty = dict.fromkeys(ITEM_SCHEMA)
     rows = [
         empty
@@ -103,7 +104,7 @@ def _items(data: Dataset) -> pl.DataFrame:
             "metadata": "{}",
         }
         for item, (name, relation, group, label) in enumerate(
-            zip(examples.item_ids, examples.relations, examples.groups, examples.labels, strict=True)
+            zip(data.item_ids, data.relations, data.groups, data.labels, strict=True)
         )
     ]
     more = [
@@ -126,5 +127,5 @@ def _write_states(folder: Path, data: Dataset, run: str, broken: bool) -> None:
     )[None]
     if broken:
         states[0, 0, 1, 3, 5] = torch.nan
-    ids = tuple(data.examples.item_ids)
+    ids = tuple(data.item_ids)
     KeptStates(data.name, run, states, (POSITION,), tuple(range(len(LAYERS))), ids, "key", sites).write(folder)

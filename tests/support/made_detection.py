@@ -5,27 +5,21 @@ import torch
 
 from anchorscope.catalogue import boost_name
 from anchorscope.detectors.data import TrainingData
-from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
+from anchorscope.detectors.evaluation import Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
-from anchorscope.detectors.fits import DetectorFits, Texts
-from anchorscope.detectors.training import Examples, Training, nested_sets, whole_set
+from anchorscope.detectors.fits import DetectorFits
+from anchorscope.detectors.training import Dataset, Training, nested_sets, whole_set
 
 RUNS = (
     CLEAN,
     "knockout",
-    "random",
     "question-only",
-    "answer-only",
     "random-weights",
     *(boost_name(side, alpha) for side in ("question", "answer") for alpha in (1.0, 3.0)),
 )
 LAYERS, WIDTH = (3, 4), 12
 COLUMNS = (
     *CONFIDENCE,
-    "knockout_log_prob_mean",
-    "knockout_log_prob_min",
-    "random_log_prob_mean",
-    "random_log_prob_min",
     "answer_tokens",
     "p_true",
     "self_consistency_5",
@@ -52,20 +46,20 @@ def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "
                 states[run, site, layer] = torch.from_numpy(values.astype(np.float32))
     columns = {column: rng.normal(size=n) + 0.5 * signal * truth for column in COLUMNS}
     relations = [f"relation {place % 3}" for place in range(n)]
-    examples = Examples(labels, np.arange(n) // 2, relations, [f"{name} {place}" for place in range(n)], np.ones(n))
+    names = [f"{name} {place}" for place in range(n)]
     documents = [[f"word {rng.integers(30)}", f"word {rng.integers(30)}"] for _ in range(n)]
     keys = [frozenset({f"{name} question {place // 2}"}) for place in range(n)]
     natural = np.where(labels, 1.0, 3.0)
-    texts = Texts(relations, documents, examples.groups)
-    return Dataset(name, Features(n, states, columns), examples, texts, natural, keys)
+    features = Features(n, states, columns)
+    return Dataset(name, features, labels, np.arange(n) // 2, relations, names, documents, natural, keys)
 
 
 def made_fits(dataset: Dataset | None = None, seeds: int = 1) -> DetectorFits:
     """Detectors over two folds of a made dataset and over all of it."""
     data = dataset or made_dataset()
-    sets = [nested_sets(data.examples, 2, seed, "made")[0] for seed in range(seeds)]
-    training = Training.together([*sets, whole_set(data.examples, 0, "made")])
-    return DetectorFits(TrainingData(data.features, training, "mlp", torch.device("cpu")), data.texts)
+    sets = [nested_sets(data, 2, seed, "made")[0] for seed in range(seeds)]
+    training = Training.together([*sets, whole_set(data, 0, "made")])
+    return DetectorFits(TrainingData(data.features, training, "mlp", torch.device("cpu")), data)
 
 
 def made_trained(dataset: Dataset | None = None, tosses: int = 0, seeds: int = 2) -> TrainedOn:

@@ -20,9 +20,9 @@ CALIBRATION = {"low": 0.5, "high": 0.6, "n": 40, "said": 0.55, "true": 0.61}
 
 
 def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:
-    """A probe with probes of every layer, and a detector that reads a cut as well."""
+    """A probe with probes of every layer, and a detector that reads the state before the answer as well."""
     card = replace(trained_on(lm).card, calibration=(CALIBRATION,))
-    cut = added((probe(), probe(("knockout", "mlp", 2))))
+    cut = added((probe(), probe(("question-only", "mlp", 2))))
     return [
         trained_on(lm, card=card, layer_probes=probes_of(lm), sha256="a" * 64),
         trained_on(lm, name="auto", fitted=cut, sha256="b" * 64),

@@ -165,5 +165,4 @@ DETECTOR_CONTROL_SCHEMA = {
     "n": pl.Int64(),
 }
 """controls.csv: `permuted-labels`, the mean AUROC with permuted labels and its interval, for all detectors together
-(Bonferroni); `random-cut`, the AUROC with the knockout minus that with a random cut, and its interval; `label-noise`,
-the AUROC and the band that the grader's error leaves for it."""
+(Bonferroni); `label-noise`, the AUROC and the band that the grader's error leaves for it."""

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,6 @@ from anchorscope.cli.run import RECIPE_FIELDS, given_options, recipe_parameter
 from anchorscope.cli.terminal import (
     NOTHING_KEPT,
     emit_json,
-    emit_text,
     listener,
     loading,
     page,
@@ -25,7 +23,7 @@ from anchorscope.cli.terminal import (
     split_list,
     user_errors,
 )
-from anchorscope.detectors.bundle_files import DEMO, bundle_files, checked_record, write_folder
+from anchorscope.detectors.bundle_files import DEMO, bundle_files, card_rows, checked_record, write_folder
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
 from anchorscope.options import DATA, RUNNING, option_of
@@ -58,8 +56,7 @@ EXAMPLES = {
     "detector": (
         ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/auto"),
         ("one vector for a server that can read states", "anchorscope detector export BUNDLE --out probe"),
-        ("publish it; what is sent is shown before", "anchorscope detector push BUNDLE USER/NAME --private"),
-        ("use it elsewhere", 'anchorscope score --detector hub:USER/NAME "Who wrote Emma?"'),
+        ("use one that was published", 'anchorscope score --detector hub:USER/NAME "Who wrote Emma?"'),
     ),
 }
 VERDICTS = {
@@ -72,8 +69,8 @@ _detectors, _stats, _scored = in_panel("Detectors"), in_panel("Statistics"), in_
 _NAMES = ", ".join([*(name for name, entry in OWN_DETECTORS.items() if entry.variant_of is None), *DETECTORS.plugins])
 _COMPARED_HELP = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
 _BUNDLES_HELP = (
-    "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence, counterfactual and "
-    "auto those that the runs allow."
+    "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence and auto those "
+    "that the runs allow."
 )
 _RISK_HELP = (
     "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads. Where "
@@ -299,7 +296,6 @@ def _show_scores(scored: "Scored") -> None:
                 VERDICTS[row.verdict],
                 "" if row.truth_probability is None else f"{row.truth_probability:.0%} true",
                 f"{short(row.question, _LONG)} → {short(row.answer, _LONG) or 'nothing'}",
-                "" if row.pathway_score is None else f"cut {row.pathway_score:+.1f}",
                 "" if used is None else f"passage {used:.0%} used",
                 harmless("; ".join(text for text in row.warnings if text not in shared)),
             )
@@ -322,15 +318,8 @@ _Bundle = Annotated[
 
 @detector.command("card", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][:1]))
 def show_card(bundle: _Bundle) -> None:
-    """Print the card of a saved detector, as Markdown: data, quality, shifts, limits, how to load it, sha256."""
-    files = bundle_files(bundle)
-    checked_record(files, str(bundle))
-    with loading("torch"):
-        from anchorscope.detecting.publish import card_text
-        from anchorscope.detectors.bundle import unpack
-
-    for line in card_text(unpack(files, str(bundle)), str(bundle)).splitlines():
-        emit_text(harmless(line))
+    """Print the card of a saved detector: data, quality, what it accepts, limits, sha256."""
+    print_rows(card_rows(bundle))
 
 
 @detector.command("export", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:2]))
@@ -344,8 +333,7 @@ def export(
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
     with loading("torch", quiet):
-        from anchorscope.detecting.publish import linear_probe_files
-        from anchorscope.detectors.bundle import unpack
+        from anchorscope.detectors.bundle import linear_probe_files, unpack
 
     with user_errors(stopped=NOTHING_KEPT):
         exported = linear_probe_files(unpack(files, str(bundle)))
@@ -353,35 +341,3 @@ def export(
     if as_json:
         return emit_json({"out": str(out), "files": list(exported)})
     say(f"exported: {out}", quiet)
-
-
-@detector.command("push", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][2:]))
-def push(
-    bundle: _Bundle,
-    repository: Annotated[str, typer.Argument(metavar="REPO_ID", help="Where to: USER/NAME.")],
-    private: Annotated[bool, typer.Option("--private", help="Only you, or your organisation, may see it.")] = False,
-    update: Annotated[bool, typer.Option("--update", help="Put a new version into a repository that exists.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Publish without asking.")] = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Publish a saved detector with its card: the two files of the bundle and README.md, nothing else."""
-    checked_record(bundle_files(bundle), str(bundle))
-    with loading("torch", quiet):
-        from anchorscope.detecting.publish import publication, publish
-
-    draft = publication(bundle, repository)
-    visibility = "private" if private else "public, or private if it is that already" if update else "public"
-    lines = [f"{visibility}, as {repository}:"]
-    lines += [f"  {name}: {len(content):,} bytes" for name, content in draft.files.items()]
-    lines += [f"  sha256 of the bundle: {draft.sha256}", f"  model that these files name: {draft.model}"]
-    say("\n".join([*lines, *(f"warning: {line}" for line in draft.told)]), quiet and yes)
-    if not yes:
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise UserError(f"Nothing was published as {repository!r}: nobody can be asked here; add --yes.")
-        if not typer.confirm("Publish this?", err=True):
-            raise UserError(f"Nothing was published as {repository!r}.")
-    commit = publish(draft, private=private, update=update)
-    if as_json:
-        return emit_json({"repository": repository, "commit": commit, "sha256": draft.sha256, "files": [*draft.files]})
-    emit_text(f"hub:{repository}@{commit}")

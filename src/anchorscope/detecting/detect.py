@@ -7,8 +7,8 @@ Runs of one model may be given together; a dataset asked under another prompt is
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
-from jaxtyping import Bool, Float, Int
 
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.schema import (
@@ -27,20 +26,19 @@ from anchorscope.artefacts.schema import (
     DETECTOR_SCHEMA,
 )
 from anchorscope.artefacts.sealed_folder import SealedFolder
-from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, LOADED
+from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, LOADED
 from anchorscope.cost import DatasetSize, ModelSize, measured_rate, report_cost, step_costs
 from anchorscope.datasets.text import normalise, question_key, words
 from anchorscope.detecting.inputs import BUNDLES, IN_ITEMS, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
+from anchorscope.detecting.saving import trained_detector
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.bundle import write_bundle
-from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
+from anchorscope.detectors.evaluation import Plan, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, Features, StateKey
-from anchorscope.detectors.fits import Texts
-from anchorscope.detectors.fitted import Fitted, TrainingRange, WithFallback
-from anchorscope.detectors.layer_probes import LayerProbes, fit_layer_probes
-from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
-from anchorscope.detectors.training import INNER_FOLDS, Examples
+from anchorscope.detectors.fits import missing_feature
+from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
+from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.files import canonical_hash
@@ -55,9 +53,6 @@ from anchorscope.recipe import Recipe
 from anchorscope.report.detection.detection_page import write_detection_report
 from anchorscope.report.detection.results import DatasetFacts, DetectionContext
 from anchorscope.results import versions
-from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
-from anchorscope.stats.detection_metrics import BINS, reliability_bins
-from anchorscope.stats.streams import priorities
 
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
@@ -140,8 +135,8 @@ class RunDataset:
 
     data: Dataset
     run: FinishedRun
-    own_name: str
-    """Its name in the run."""
+    longest: int
+    """Tokens of the longest used prompt with its answer."""
     n_graded: int
     """Answers that were graded, used or not."""
     natural_prevalence: float
@@ -152,40 +147,70 @@ class RunDataset:
     @property
     def n_true(self) -> int:
         """True answers among the used ones."""
-        return int(self.data.examples.labels.sum())
+        return int(self.data.labels.sum())
+
+    @property
+    def about(self) -> str:
+        """The data in a few words, for the card."""
+        return (
+            f"{self.data.name}: {self.data.features.n_items} answers, {self.n_true} true, "
+            f"{self.natural_prevalence:.1%} true among all that were graded"
+        )
+
+    @property
+    def setting(self) -> DetectorSetting:
+        """The model and the prompt of the run."""
+        manifest, recipe = self.run.manifest, self.run.recipe
+        if "template" not in manifest:
+            raise UserError(
+                f"The run {str(self.run.path)!r} did not write down its prompt: it was made by an older version. Run "
+                f"the same command again into the same folder (only what is new is done)."
+            )
+        model = {name: value for name, value in manifest["model"].items() if name != "files"}
+        return DetectorSetting.of(
+            ModelIdentity(**model),
+            Template(**manifest["template"]),
+            recipe.position,
+            edges=recipe.edges,
+            exact_tokens=recipe.exact_tokens,
+            max_new_tokens=recipe.max_new_tokens,
+        )
 
 
-def read_runs(runs: Sequence[FinishedRun]) -> list[RunDataset]:
-    """Every dataset of the runs, in order."""
+def read_runs(runs: Sequence[FinishedRun], detectors: Sequence[str] = ()) -> list[RunDataset]:
+    """Every dataset of the runs, in order, with the states that the named detectors read; all by default."""
+    wanted = {CLEAN, KNOCKOUT, *(run for name in detectors or DETECTORS for run in DETECTORS[name].runs)}
     return [
-        _read(run, name, shown_name(run, name, runs[0]), run.recipe.prompt != runs[0].recipe.prompt)
+        _read(run, name, shown_name(run, name, runs[0]), run.recipe.prompt != runs[0].recipe.prompt, wanted)
         for run in runs
         for name in run.manifest["reference_layers"]
     ]
 
 
-def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool) -> RunDataset:
+def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: Collection[str]) -> RunDataset:
     items = run.parquet("items").filter(pl.col("dataset") == name)
-    ids = [str(one) for one in read_header(run.place(place_of(name, CLEAN)))["item_ids"]]
+    ids = [str(item_id) for item_id in read_header(run.place(place_of(name, CLEAN)))["item_ids"]]
     used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
     used = pl.DataFrame({"item_id": ids}).join(used, on="item_id", how="left", maintain_order="left")
-    labels = used["truthful"].to_numpy().astype(bool)
-    states = _states(run, name)
-    _refuse_nan(states, run, name)
     graded = items.filter(pl.col("truthful").is_not_null() & pl.col("status").is_in(["used", "unbalanced"]))
-    weight = used["weight"].to_numpy().astype(np.float64)
-    relations = used["relation"].to_list()
-    examples = Examples(labels, used["group"].to_numpy().astype(np.int64), relations, ids, np.ones(len(labels)))
     questions, answers = used["question"].to_list(), used["model_answer"].to_list()
-    documents = [
-        [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
-        for question, answer in zip(questions, answers, strict=True)
-    ]
-    texts = Texts(relations, documents, examples.groups)
-    keys = [_group_keys(*row) for row in zip(questions, used["subject"].to_list(), strict=True)]
-    data = Dataset(shown, Features(len(labels), states, _columns(run, name, used)), examples, texts, weight, keys)
+    data = Dataset(
+        shown,
+        Features(len(ids), _states(run, name, wanted), _columns(run, name, used)),
+        used["truthful"].to_numpy().astype(bool),
+        used["group"].to_numpy().astype(np.int64),
+        used["relation"].to_list(),
+        ids,
+        [
+            [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
+            for question, answer in zip(questions, answers, strict=True)
+        ],
+        used["weight"].to_numpy().astype(np.float64),
+        [_group_keys(*row) for row in zip(questions, used["subject"].to_list(), strict=True)],
+    )
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
-    return RunDataset(data, run, name, graded.height, share, other_prompt)
+    longest = int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
+    return RunDataset(data, run, longest, graded.height, share, other_prompt)
 
 
 def _group_keys(question: str, subject: str | None) -> frozenset[str]:
@@ -196,28 +221,24 @@ def _group_keys(question: str, subject: str | None) -> frozenset[str]:
     return frozenset(own)
 
 
-def _states(run: FinishedRun, name: str) -> dict[StateKey, torch.Tensor]:
+def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateKey, torch.Tensor]:
     """Clean states at the headline site and in the residual stream; other runs' at the site."""
-    found: dict[StateKey, torch.Tensor] = {}
+    states: dict[StateKey, torch.Tensor] = {}
     for listed in sorted(run.manifest["sha256"]):  # what lies there beside them is none of ours
         place = run.path / listed
-        if listed != place_of(name, place.stem) or " " in place.stem:  # a further draw of a random control
+        if listed != place_of(name, place.stem) or place.stem not in wanted:
             continue
         run.place(listed)
         sites = dict.fromkeys((run.recipe.site, "residual") if place.stem == CLEAN else (run.recipe.site,))
         for site in sites:
             for layer in map(int, read_header(place)["layers"]):
-                found[place.stem, site, layer] = read_layer(place, site, run.recipe.position, layer)
-    return found
-
-
-def _refuse_nan(states: dict[StateKey, torch.Tensor], run: FinishedRun, name: str) -> None:
-    for (kind, site, layer), found in states.items():
-        if not bool(torch.isfinite(found).all()):
-            raise UserError(
-                f"The {kind} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, layer {layer})"
-                f"; run it again with --dtype float32 or bfloat16."
-            )
+                states[place.stem, site, layer] = read_layer(place, site, run.recipe.position, layer)
+                if not bool(torch.isfinite(states[place.stem, site, layer]).all()):
+                    raise UserError(
+                        f"The {place.stem} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, "
+                        f"layer {layer}); run it again with --dtype float32 or bfloat16."
+                    )
+    return states
 
 
 def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.ndarray]:
@@ -231,175 +252,6 @@ def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.nd
         in_items = zip(IN_ITEMS, ("confidence_mean", "confidence_min"), strict=True)
         found = {name: used[column].to_numpy().astype(np.float64) for name, column in in_items}
     return {column: values for column, values in found.items() if np.isfinite(values).all()}
-
-
-LIMITS = (
-    "The probability is calibrated for questions like those of the training data, at their natural share of true "
-    "answers; on other questions it is a score.",
-    "A threshold keeps its risk for exchangeable answers only: drawn as the training answers were.",
-    "Truth is what the grader calls true.",
-)
-
-CUT_LIMIT = (
-    "Where a question comes without its subject, rules find the key words that are cut; in training the dataset named "
-    "them where it could."
-)
-
-
-def trained_detector(
-    trained: TrainedOn,
-    name: str,
-    sources: Sequence[RunDataset],
-    rows: Sequence[dict[str, Any]],
-    risks: Sequence[float],
-    layer_probes: LayerProbes | None = None,
-) -> TrainedDetector:
-    """One detector, ready for use; `rows` are those of `detectors.csv` that speak of it, `layer_probes` those of the
-    same training data."""
-    build = trained.fits.fit(name).build
-    if build is None:
-        raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
-    scale = trained.calibration(name, natural=True)
-    number, dataset = trained.whole, trained.dataset
-    labels, natural = dataset.examples.labels, dataset.natural
-    prevalence = float(natural[labels].sum() / natural.sum())
-    calibration = Calibration(
-        float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS]), prevalence
-    )
-    probability = 1 / (1 + np.exp(-scale.scores[number].cpu().numpy()))
-    one_each = _one_of_each_group(dataset, trained.plan.seed)
-    thresholds = thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks)
-    data, fitted = trained.fits.data, build(number)
-    key = (CLEAN, data.site, data.layers[int(data.best[number])])
-    return TrainedDetector(
-        name=name,
-        fitted=fitted,
-        calibration=calibration,
-        setting=setting(sources[0]),
-        card=_card(name, dataset.features.n_items, sources, rows, calibration_rows(probability, labels, natural)),
-        thresholds=thresholds,
-        range=_range(fitted, key, dataset, max(map(_longest, sources))),
-        layer_probes=layer_probes,
-    )
-
-
-RISKS = (0.1, 0.05, 0.2, 0.3)
-"""Risks that bundles have thresholds for where none are named."""
-LEADING_COVERAGE = 0.3
-"""Answers that are accepted where nobody names a risk; the risk is what was measured on these."""
-
-
-def thresholds_at(
-    probability: Float[np.ndarray, " item"],
-    labels: Bool[np.ndarray, " item"],
-    weights: Float[np.ndarray, " item"],
-    risks: Sequence[float] = (),
-) -> tuple[Threshold, ...]:
-    """Thresholds for these risks; where none are named, one that accepts `LEADING_COVERAGE` leads the usual ones.
-
-    None where all answers are of one kind: no risk can be measured on them.
-    """
-    if not 0 < labels.sum() < len(labels):
-        return ()
-    found = [threshold_at_risk(probability, labels, risk, weights=weights) for risk in risks or RISKS]
-    if risks:
-        return tuple(found)
-    leading = threshold_at_coverage(probability, labels, LEADING_COVERAGE, weights=weights)
-    if leading.probability is None:
-        return tuple(found)
-    return (leading, *(threshold for threshold in found if threshold.risk != leading.risk))
-
-
-def _one_of_each_group(dataset: Dataset, seed: int) -> Int[np.ndarray, " group"]:
-    """An item of every group, drawn by lot: those of one group are not independent, and files have an order."""
-    lots = priorities(seed, "threshold items", dataset.examples.item_ids)
-    by_lot = np.argsort(lots, kind="stable")
-    return by_lot[np.unique(dataset.examples.groups[by_lot], return_index=True)[1]]
-
-
-def setting(source: RunDataset) -> DetectorSetting:
-    """The model and the prompt of a run."""
-    manifest, recipe = source.run.manifest, source.run.recipe
-    if "template" not in manifest:
-        raise UserError(
-            f"The run {str(source.run.path)!r} did not write down its prompt: it was made by an older version. Run the "
-            f"same command again into the same folder (only what is new is done)."
-        )
-    model = {name: value for name, value in manifest["model"].items() if name != "files"}  # the fingerprint says enough
-    return DetectorSetting.of(
-        ModelIdentity(**model),
-        Template(**manifest["template"]),
-        recipe.position,
-        edges=recipe.edges,
-        exact_tokens=recipe.exact_tokens,
-        max_new_tokens=recipe.max_new_tokens,
-    )
-
-
-def _longest(source: RunDataset) -> int:
-    """Tokens of the longest used prompt with its answer."""
-    items = source.run.parquet("items")
-    used = items.filter((pl.col("dataset") == source.own_name) & (pl.col("status") == "used"))
-    return int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
-
-
-def calibration_rows(
-    probability: Float[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], weights: Float[np.ndarray, " item"]
-) -> tuple[dict[str, Any], ...]:
-    """What was so where it said so: bins of equal width that hold answers, as `Card.calibration` has them."""
-    bins = reliability_bins(probability, labels, weights, BINS, equal_width=True)
-    counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
-    return tuple(
-        {
-            "low": place / BINS,
-            "high": (place + 1) / BINS,
-            "n": round(float(counted.mass[place]) * len(labels)),
-            "said": round(float(bins.probability[place]), 4),
-            "true": round(float(bins.rate[place]), 4),
-        }
-        for place in range(BINS)
-        if bins.mass[place] > 0
-    )
-
-
-def layer_probes_of(trained: TrainedOn, warnings: list[str]) -> LayerProbes | None:
-    """Probes of every layer, on the data that the detectors learn from; too few items are reported."""
-    data = trained.fits.data
-    try:
-        return fit_layer_probes(data.features, trained.dataset.examples, data.site, trained.plan.seed, trained.device)
-    except UserError as error:
-        warnings.append(f"bundles have no probes of every layer: {error}")
-        return None
-
-
-def _card(
-    name: str,
-    n: int,
-    sources: Sequence[RunDataset],
-    rows: Sequence[dict[str, Any]],
-    calibration: tuple[dict[str, Any], ...],
-) -> Card:
-    about = "; ".join(
-        f"{source.data.name}: {source.data.features.n_items} answers, {source.n_true} true, "
-        f"{source.natural_prevalence:.1%} true among all that were graded"
-        for source in sources
-    )
-    shifts = tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]}))
-    data = f"{DETECTORS[name].about}; trained on {n} answers ({about})"
-    limits = (*LIMITS, CUT_LIMIT) if DETECTORS[name].passes > 1 else LIMITS
-    return Card(data, tuple(map(_plain, rows)), shifts, limits, versions(), calibration)
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without numbers that are not there: JSON has none."""
-    return {name: value for name, value in row.items() if not (isinstance(value, float) and np.isnan(value))}
-
-
-def _range(fitted: Fitted, key: StateKey, dataset: Dataset, longest: int) -> TrainingRange:
-    """The range of the training states: the detector's own where it has one."""
-    if isinstance(fitted, WithFallback) and isinstance(fitted.range, TrainingRange):
-        return replace(fitted.range, longest=longest)
-    return TrainingRange.fit(key, dataset.features.states[key].float(), longest, dataset.examples.groups)
 
 
 MANIFEST = "detection.json"
@@ -529,7 +381,7 @@ def detect(
     if not chosen.fresh and (finished := _finished(place, key)) is not None:
         return finished
     listener.start("read states", 1)
-    sources = read_runs(opened)
+    sources = read_runs(opened, (*chosen.wanted, *BUNDLES))
     listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener)
@@ -555,7 +407,6 @@ def detect(
                 "bundles": sorted(saved),
                 "thresholds": job.thresholds,
                 "answer": answer,
-                "choices": job.choices,
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
                 "seconds": round(time.monotonic() - began, 1),
@@ -588,18 +439,18 @@ def _finished(place: Path, key: str) -> Detection | None:
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
     """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
-    told = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
-    for one in fields(options):
-        value, name = getattr(options, one.name), {"risks": "risk"}.get(one.name, one.name.replace("_", "-"))
-        if value == one.default or one.name == "fresh":
+    command = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
+    for field in fields(options):
+        value, name = getattr(options, field.name), {"risks": "risk"}.get(field.name, field.name.replace("_", "-"))
+        if value == field.default or field.name == "fresh":
             continue
-        if one.name == "compute":
-            told.append("--no-compute")
+        if field.name == "compute":
+            command.append("--no-compute")
             continue
-        told.append(f"--{name}")
+        command.append(f"--{name}")
         if value is not True:
-            told.append(",".join(map(str, value)) if isinstance(value, tuple) else str(value))
-    return shlex.join(told)
+            command.append(",".join(map(str, value)) if isinstance(value, tuple) else str(value))
+    return shlex.join(command)
 
 
 def _write(folder: Path, tables: Tables) -> None:
@@ -610,21 +461,6 @@ def _write(folder: Path, tables: Tables) -> None:
         ("controls", tables.controls, DETECTOR_CONTROL_SCHEMA),
     ):
         pl.DataFrame(rows, schema=schema, orient="row").write_csv(folder / f"{name}.csv")
-
-
-def _kept_less(sources: Sequence[RunDataset]) -> list[str]:
-    """Datasets that lack what others have: detectors that read it cannot be tried there."""
-    kept = [
-        {f"states of {run}" for run, _, _ in source.data.features.states} | set(source.data.features.columns)
-        for source in sources
-    ]
-    lacking = [sorted(set().union(*kept) - own) for own in kept]
-    return [
-        f"{one.data.name} lacks {', '.join(missing)}, which other datasets here have: detectors that read them are not "
-        f"tried there"
-        for one, missing in zip(sources, lacking, strict=True)
-        if missing
-    ]
 
 
 class _Job:
@@ -642,10 +478,8 @@ class _Job:
         self.warnings: list[str] = []
         self.thresholds: dict[str, list[dict[str, float | None]]] = {}
         """Of every saved detector: risk, probability and share of answers accepted."""
-        self.choices: dict[str, dict[str, int]] = {}
-        few = [dataset for dataset in self.trainable if int(dataset.examples.labels.sum()) < ENOUGH_TRUE]
-        self.warnings += [f"{one.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for one in few]
-        self.warnings += _kept_less(sources)
+        few = [dataset.name for dataset in self.trainable if int(dataset.labels.sum()) < ENOUGH_TRUE]
+        self.warnings += [f"{name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for name in few]
 
     def _trainable(self) -> list[Dataset]:
         """Datasets that detectors learn from; those with few true answers only where no other has more."""
@@ -660,7 +494,7 @@ class _Job:
         for dataset in self.trainable:
             trained = TrainedOn(dataset, self.site, self.plan, self.device)
             evaluation.in_domain(trained, tables)
-            self._note(trained)
+            self.left_out |= {name: reason for name, reason in trained.left_out.items() if name in names}
             others = [source.data for source in self.sources if source.data is not dataset]
             if others:
                 evaluation.elsewhere(trained, others, tables)
@@ -681,44 +515,34 @@ class _Job:
             )
             evaluation.elsewhere(trained, [target], tables)
 
-    def _note(self, trained: TrainedOn) -> None:
-        wanted = set(self.options.detectors or DETECTORS)
-        for name, reason in trained.left_out.items():
-            if name in wanted:
-                self.left_out[name] = reason
-        for choice in trained.fits.choices[: trained.whole + 1]:
-            counted = self.choices.setdefault(trained.dataset.name, {})
-            counted[choice] = counted.get(choice, 0) + 1
-
     def check_bundles(self) -> None:
-        """Refuses a detector that is to be saved and cannot be; those that nobody named are left out."""
-        setting(self.sources[0])  # a bundle must know its prompt: told before hours of fits, not after
+        """Refuses a detector that is to be saved and cannot be; those that were not named are left out."""
+        self.sources[0].setting  # noqa: B018 - a bundle must know its prompt: refused before hours of fits, not after
         named = self.options.bundles
         for dataset in self.trainable:
-            trained = TrainedOn(dataset, self.site, Plan(self.plan.folds, 1, 0, self.plan.seed), self.device)
             for name in BUNDLES if named is None else named:
-                if name in trained.names:
-                    continue
-                if named is not None:
+                missing = missing_feature(name, dataset.features, self.site)
+                if missing is not None and named is not None:
                     raise UserError(
-                        f"The detector {name!r} cannot be saved: {trained.left_out[name]} ({dataset.name}); leave it "
-                        f"out of --bundles, or allow the model to be run (--compute)."
+                        f"The detector {name!r} cannot be saved: {missing} ({dataset.name}); leave it out of "
+                        f"--bundles, or allow the model to be run (--compute)."
                     )
-                self.left_out[name] = trained.left_out[name]
+                if missing is not None:
+                    self.left_out[name] = missing
 
     def save(self, folder: Path, tables: Tables) -> dict[str, str]:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
         data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
         trained = TrainedOn(data, self.site, Plan(self.plan.folds, 0, 0, self.plan.seed), self.device)
-        sources = [source for source in self.sources if any(source.data is two for two in self.trainable)]
+        sources = [source for source in self.sources if any(source.data is dataset for dataset in self.trainable)]
+        about, longest = "; ".join(source.about for source in sources), max(source.longest for source in sources)
         saved: dict[str, str] = {}
         wanted = BUNDLES if self.options.bundles is None else self.options.bundles
         names = [name for name in wanted if name in trained.names]
         self.progress.start("bundles", len(names))
-        probes = layer_probes_of(trained, self.warnings) if names else None
         for name in names:
             rows = [row for row in tables.detectors if row["detector"] == name]
-            made = trained_detector(trained, name, sources, rows, self.options.risks, probes)
+            made = trained_detector(trained, name, sources[0].setting, about, longest, rows, self.options.risks)
             write_bundle(folder / name, made)
             self._note_thresholds(made)
             saved[name] = f"{folder.name}/{name}" if not self.options.fit_only else name
@@ -747,7 +571,7 @@ class _Job:
                 source.n_true,
                 source.n_graded,
                 source.natural_prevalence,
-                all(source.data is not two for two in self.trainable),
+                all(source.data is not dataset for dataset in self.trainable),
             )
             for source in self.sources
         )

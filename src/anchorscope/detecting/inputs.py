@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, OWN_DETECTORS, RANDOM
+from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, OWN_DETECTORS
 from anchorscope.catalogue import KEEP as KEEP_NAMES
 from anchorscope.errors import UserError, unknown
 from anchorscope.finished import FinishedRun, open_finished
@@ -16,7 +16,7 @@ from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
 
 LEAST_PER_CLASS = 30
 """True and false answers that a dataset needs for a detector."""
-BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "auto")
+BUNDLES = ("confidence", "probe", "probe+confidence", "auto")
 """Detectors that are saved where none are named."""
 IN_ITEMS = ("log_prob_mean", "log_prob_min")
 """Numbers per answer that every run has, in items.parquet."""
@@ -92,7 +92,7 @@ def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
     """What a run has to keep (`--keep`) so that these detectors can be fitted."""
     needed = {"states"}
     for entry in (DETECTORS[name] for name in detectors):
-        if {KNOCKOUT, RANDOM} & set(entry.runs):
+        if KNOCKOUT in entry.runs:
             needed.add("states-cut")
         if set(entry.runs) & set(DETECTION_RUNS) or set(entry.columns) - set(IN_ITEMS):
             needed.add("detection")

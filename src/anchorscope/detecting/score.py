@@ -14,7 +14,7 @@ from anchorscope.datasets.catalog import BUILT_IN, HUB, WITH_FILE, DatasetSpec, 
 from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
-from anchorscope.files import make_folder, open_regular, replacing
+from anchorscope.files import make_folder, open_regular, read_regular, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is import
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
-COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score")
+COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings")
 """Columns of the rows that are written."""
 STANDARD_INPUT = "-"
 CONTEXT_USED = "context_used"
@@ -251,19 +251,8 @@ def _refuse_unwritable(out: Path) -> None:
         raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
     if out.is_dir():
         raise UserError(f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}.")
-    if os.path.lexists(out) and _columns(out) not in ([*COLUMNS], [*COLUMNS, CONTEXT_USED]):
+    if os.path.lexists(out) and not (out.is_file() and b"truth_probability" in read_regular(out)):
         raise UserError(f"--out {str(out)!r} is there already and holds no scores; choose another name.")
-
-
-def _columns(file: Path) -> list[str]:
-    """The columns of a file of scores; none where it is something else."""
-    import polars as pl  # only here: most scores are read on a screen
-
-    scan: Any = {".csv": pl.scan_csv, ".jsonl": pl.scan_ndjson, ".parquet": pl.scan_parquet}[file.suffix.lower()]
-    try:
-        return list(scan(file).collect_schema().names()) if file.is_file() else []
-    except (OSError, pl.exceptions.PolarsError):
-        return []
 
 
 def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
@@ -271,7 +260,7 @@ def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
     import polars as pl
 
     text, number = pl.String(), pl.Float64()
-    types = (text, text, text, number, number, text, pl.List(text), number)
+    types = (text, text, text, number, number, text, pl.List(text))
     schema = dict(zip(COLUMNS, types, strict=True)) | ({CONTEXT_USED: number} if CONTEXT_USED in rows[0] else {})
     frame = pl.DataFrame(rows, schema=schema)
     try:

@@ -10,22 +10,14 @@ from scipy.special import expit
 from scipy.stats import t
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detectors.evaluation import (
-    COMPARED,
-    Dataset,
-    Judge,
-    Measured,
-    Plan,
-    Scored,
-    TrainedOn,
-    balanced_weights,
-)
+from anchorscope.detectors.evaluation import COMPARED, Judge, Measured, Plan, Scored, TrainedOn, balanced_weights
+from anchorscope.detectors.training import Dataset
 from anchorscope.progress import Progress
 from anchorscope.stats.detection_metrics import reliability_bins, risk_coverage_curve, roc_curve
 
 AGAINST = ("probe", "probe+confidence")
 """What every detector is compared with."""
-DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "counterfactual", "auto")
+DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "auto")
 """Detectors whose curves are drawn."""
 GRADER_ERRORS = (5 / 114, 10 / 291)
 """Shares of answers called true that are false, and called false that are true, by the grader, on the sample of answers
@@ -60,9 +52,8 @@ class Evaluation:
 
     def judge(self, dataset: Dataset, natural: bool) -> Judge:
         """Judges a dataset's items, balanced or as they come."""
-        examples = dataset.examples
-        weights = dataset.natural if natural else balanced_weights(examples.labels, list(examples.relations))
-        return Judge(examples.labels, examples.groups, weights, self.resamples, self.plan.seed, dataset.name)
+        weights = dataset.natural if natural else balanced_weights(dataset)
+        return Judge(dataset.labels, dataset.groups, weights, self.resamples, self.plan.seed, dataset.name)
 
     def in_domain(self, trained: TrainedOn, tables: Tables) -> None:
         """The nested evaluation, with curves and controls."""
@@ -76,10 +67,6 @@ class Evaluation:
             for prevalence in ("balanced",) if variant else ("balanced", "natural"):
                 judge, scored = judges[prevalence], trained.in_domain(name, prevalence == "natural")
                 measures[prevalence][name] = judge.metrics(scored, only_auroc=variant)
-                if prevalence == "balanced":
-                    spread = Measured(judge.spread(scored), np.full(1, np.nan), len(judge.labels))
-                    cell = (dataset.name, dataset.name, "auroc-spread", prevalence)
-                    tables.detectors.append(_value_row(name, cell, spread))
                 if name in DRAWN:
                     tables.curves += curve_rows(name, dataset.name, prevalence, judge, scored)
             self.progress.advance(1)
@@ -106,7 +93,7 @@ class Evaluation:
         self.progress.finish()
 
     def _controls(self, trained: TrainedOn, measures: Measures) -> Iterator[Row]:
-        """Permuted labels, a random cut in place of the knockout, and the band of the grader's errors."""
+        """Permuted labels, and the band of the grader's errors."""
         for name, metrics in measures.items():
             control = {"detector": name, "train": trained.dataset.name}
             if self.plan.tosses:
@@ -117,11 +104,7 @@ class Evaluation:
                 reach = error * float(t.isf(0.025 / (len(measures) * self.n_datasets), max(1, n - 1)))
                 ends = {"value": mean, "low": mean - reach, "high": mean + reach, "n": n}
                 yield {"control": "permuted-labels", **control, **ends}
-            auroc, random_cut = metrics["auroc"], measures.get(f"{name}-random-cut")
-            if random_cut is not None:
-                gain = (auroc - random_cut["auroc"]).estimate
-                ends = {"value": gain.value, "low": gain.ci_low, "high": gain.ci_high, "n": gain.n}
-                yield {"control": "random-cut", **control, **ends}
+            auroc = metrics["auroc"]
             if DETECTORS[name].variant_of is None:
                 corrected = min(1.0, 0.5 + (auroc.value - 0.5) / (1 - sum(GRADER_ERRORS)))
                 low, high = sorted((auroc.value, corrected))
@@ -134,7 +117,7 @@ def _add_rows(tables: Tables, measures: Measures, train: str, test: str, prevale
     for name, metrics in measures.items():
         for metric, measured in metrics.items():
             tables.detectors.append(_value_row(name, (train, test, metric, prevalence), measured))
-        for other in (*AGAINST, f"{name}-random-cut"):
+        for other in AGAINST:
             if other == name or other not in measures:
                 continue
             for metric in COMPARED:

@@ -26,24 +26,22 @@ from torch import Tensor
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import (
-    BEYOND,
-    DIRECTIONS,
-    MOST_STATES,
     NEIGHBOURS,
     SOFT,
     Fitted,
     TrainingRange,
     WeightedSum,
     WithFallback,
+    mean_of_nearest,
 )
 from anchorscope.detectors.probe_detectors import (
     DetectorFit,
+    as_detector,
     fit_columns,
     fit_ensemble,
-    fit_probe,
     fit_probe_confidence,
 )
-from anchorscope.detectors.training import INNER_FOLDS, Stacked, Training, calibrated
+from anchorscope.detectors.training import INNER_FOLDS, Dataset, Stacked, Training, calibrated
 
 NO_REGRET = 1.64
 """Standard errors by which a candidate must beat confidence on left-out domains."""
@@ -53,20 +51,21 @@ BORDERS = (1.0, 0.5, 0.25)
 """Shares of the training answers within the half-way distance that lie inside the border, the widest first."""
 CLUSTERS = 8
 """Domains that are made of states where the data name none."""
+DIRECTIONS = 32
+"""Principal directions of a range at most; one for every fourth item."""
+BEYOND = 0.05
+"""The share of training states that lies beyond the limit of a range."""
+MOST_STATES = 4000
+"""Training states that a range remembers: evenly spread over all of them where there are more."""
 
 
-def fit_auto(
-    data: TrainingData, groups: Int[np.ndarray, " item"], domains: Sequence[str]
-) -> tuple[DetectorFit, list[str]]:
-    """`auto`, and what each training set chose, as `NEAR, elsewhere AWAY`.
-
-    Without log-probabilities the single probe takes the place of confidence.
-    """
-    codes = domain_codes(data, domains)
+def fit_auto(data: TrainingData, dataset: Dataset) -> DetectorFit:
+    """`auto`; without log-probabilities the single probe takes the place of confidence."""
+    codes = domain_codes(data, dataset.domains)
     own, left_out = Candidates.fit(data), Candidates.fit(data.with_training(data.training.leaving_out(codes)))
     near = data.training.inner_auc(own.scores).argmax(0).cpu()
     away = choose(left_out.shrunk, left_out.data.training, codes)
-    ranges = _Ranges(data, groups, codes)
+    ranges = Ranges(data, dataset.groups, codes)
     border = _draw_borders(left_out, near, away, ranges, codes)
     share = torch.sigmoid(ranges.outside(ranges.distance, border))
     scores = (1 - share) * _take(own.scores, near) + share * _take(left_out.shrunk, away)
@@ -79,13 +78,7 @@ def fit_auto(
             own.build(int(near[number]), number), elsewhere, ranges.build(number, float(border[number]))
         )
 
-    names = [
-        own.names[int(away[number])]
-        if not np.isfinite(border[number])
-        else f"{own.names[int(near[number])]}, elsewhere {own.names[int(away[number])]}"
-        for number in range(data.training.n_sets)
-    ]
-    return DetectorFit(scores.float(), build), names
+    return DetectorFit(scores.float(), build)
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,6 @@ class Candidates:
     """Detectors to choose from, over the same training sets; the first is the one that is kept if none is better."""
 
     data: TrainingData
-    names: tuple[str, ...]
     fits: tuple[DetectorFit, ...]
     scaled: tuple[Stacked, ...]
     """Calibrated, so that they can be mixed."""
@@ -102,15 +94,11 @@ class Candidates:
     def fit(cls, data: TrainingData) -> "Candidates":
         """Confidence, and probes of one or of all layers with it."""
         if data.confidence:
-            fits = {
-                "confidence": fit_columns(data, data.confidence),
-                "probe+confidence": fit_probe_confidence(data),
-                "ensemble+confidence": fit_ensemble(data, with_confidence=True),
-            }
+            confidence = fit_columns(data, data.confidence)
+            fits = [confidence, fit_probe_confidence(data), fit_ensemble(data, data.confidence)]
         else:
-            fits = {"probe": fit_probe(data), "ensemble": fit_ensemble(data)}
-        scaled = tuple(calibrated(fit.scores, data.training) for fit in fits.values())
-        return cls(data, tuple(fits), tuple(fits.values()), scaled)
+            fits = [as_detector(data.probe), fit_ensemble(data, ())]
+        return cls(data, tuple(fits), tuple(calibrated(fit.scores, data.training) for fit in fits))
 
     @cached_property
     def scores(self) -> Float[Tensor, "candidate set item"]:
@@ -170,7 +158,7 @@ def _draw_borders(
     left_out: Candidates,
     near: Int[Tensor, " set"],
     away: Int[Tensor, " set"],
-    ranges: "_Ranges",
+    ranges: "Ranges",
     domains: Int[np.ndarray, " item"],
 ) -> Float[np.ndarray, " set"]:
     """The widest border of each training set that costs left-out domains nothing; −∞ where each costs something."""
@@ -222,7 +210,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Ranges:
+class Ranges:
     """How far every item lies from the members of each training set, at the set's best layer.
 
     Directions and deviations are those of all items, labels unseen; neighbours are the set's own members.
@@ -236,7 +224,9 @@ class _Ranges:
     def coordinates(self) -> dict[int, Float[Tensor, "item direction"]]:
         """States along the leading directions, each of deviation one; by the layer's place."""
         width = max(1, min(DIRECTIONS, self.data.features.n_items // 4, self.data.n_directions))
-        found = {place: self.data.clean[place][:, :width].double() for place in np.unique(self.data.best).tolist()}
+        found = {
+            place: self.data.clean[place][:, :width].double() for place in np.unique(self.data.probe.best).tolist()
+        }
         return {place: states / states.std(dim=0).clamp(min=1e-9) for place, states in found.items()}
 
     @cached_property
@@ -251,14 +241,13 @@ class _Ranges:
         return self._distances(same | (self.groups[:, None] == self.groups[None]))
 
     def _distances(self, apart_from: Bool[np.ndarray, "item item"]) -> Float[Tensor, "set item"]:
-        training, found = self.data.training, torch.empty(self.data.log_odds.shape, dtype=torch.double)
+        training, found = self.data.training, torch.empty(self.data.probe.scores.shape, dtype=torch.double)
         for place, states in self.coordinates.items():
             apart = torch.cdist(states, states).masked_fill(torch.from_numpy(apart_from).to(states.device), torch.inf)
-            for number in np.flatnonzero(self.data.best == place).tolist():
+            for number in np.flatnonzero(self.data.probe.best == place).tolist():
                 members = torch.from_numpy(training.members[number]).to(apart.device)
-                nearest = apart[:, members].topk(min(NEIGHBOURS, int(members.sum()) - 1), largest=False).values
-                mean = torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1)
-                found[number] = mean.nan_to_num(nan=torch.inf).cpu()
+                number_near = min(NEIGHBOURS, int(members.sum()) - 1)
+                found[number] = mean_of_nearest(apart[:, members], number_near).cpu()
         return found.to(self.data.device)
 
     def borders(self, inside: float) -> Float[np.ndarray, " set"]:
@@ -277,9 +266,9 @@ class _Ranges:
         ends = torch.from_numpy(border).to(distance.device)[:, None]
         return torch.where(ends > -torch.inf, (distance - ends) / (SOFT * ends.clamp(min=1e-12)), torch.inf)
 
-    def build(self, number: int, border: float) -> TrainingRange:
+    def build(self, number: int, border: float | None = None) -> TrainingRange:
         """The range of one set, on raw states."""
-        place, directions = int(self.data.best[number]), self.data.directions
+        place, directions = int(self.data.probe.best[number]), self.data.directions
         known = self.coordinates[place].cpu()
         width = known.shape[1]
         spread = self.data.clean[place][:, :width].double().std(dim=0).clamp(min=1e-9).cpu()

@@ -6,6 +6,7 @@ folds at that strength are kept beside the fit on the whole set, so that every t
 that never saw it. Everything is made when it is first asked for.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -35,14 +36,8 @@ class Bank:
 
     weight: Float[Tensor, "problem set fit direction"]
     bias: Float[Tensor, "problem set fit"]
-    strength: Float[Tensor, "problem set"]
-    """Chosen C."""
     inner_auc: Float[Tensor, "problem set"]
     """AUC within the inner folds."""
-
-    def log_odds(self, problem: int, states: Float[Tensor, "item direction"]) -> Float[Tensor, "set fit item"]:
-        """Log-odds of states by one problem's probes."""
-        return self.weight[problem] @ states.T + self.bias[problem][..., None]
 
 
 def fit_bank(
@@ -94,14 +89,13 @@ def fit_bank(
         parts = (
             torch.cat([_at(weight.unflatten(1, logits.shape[1:4]), chosen), full_weight[:, :, None]], dim=2),
             torch.cat([_at(bias.unflatten(1, logits.shape[1:4]), chosen), full_bias[:, :, None]], dim=2),
-            strength,
             weighted_auc(_at(logits, chosen), held, targets[:, None]),
         )
         return tuple(part.to(device) for part in parts)
 
     with true_float32():
-        found = list(in_chunks(states, plan, device, fit))
-    bank = Bank(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+        chunks = list(in_chunks(states, plan, device, fit))
+    bank = Bank(*(torch.cat(parts) for parts in zip(*chunks, strict=True)))
     assert bank.weight.shape[2] == FITS, "a fit without each inner fold, and one on all"
     return bank
 
@@ -122,13 +116,38 @@ def _held_out_loss(logits: Tensor, targets: Tensor, held: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BestLayerFits:
-    """Linear fits of every training set at its own best layer, acting on states along principal directions."""
+class ProbeFits:
+    """One linear fit of every training set, at a place of the set's own, on states along principal directions."""
 
+    training: Training
+    keys: tuple[StateKey, ...]
+    """The places: run, site and layer of the states."""
+    directions: Directions
+    states: Float[Tensor, "place item direction"]
+    best: Int[np.ndarray, " set"]
+    """The place of each training set."""
     weight: Float[Tensor, "set fit direction"]
     bias: Float[Tensor, "set fit"]
-    strength: Float[Tensor, " set"]
-    """Chosen C."""
+
+    @cached_property
+    def scores(self) -> Float[Tensor, "set item"]:
+        """Log-odds of each item by a fit that never saw it."""
+        return self.scores_of(self.states)
+
+    def scores_of(self, states: Float[Tensor, "place item direction"]) -> Float[Tensor, "set item"]:
+        """The same of other states at the same places."""
+        log_odds = self.weight.new_empty(*self.bias.shape, states.shape[1])
+        for place in np.unique(self.best).tolist():
+            sets = torch.from_numpy(np.flatnonzero(self.best == place)).to(log_odds.device)
+            log_odds[sets] = self.weight[sets] @ states[place].T + self.bias[sets][..., None]
+        return self.training.assemble(log_odds)
+
+    def build(self, number: int) -> LinearProbe:
+        """One training set's probe, acting on raw states."""
+        place = int(self.best[number])
+        weight, bias = self.weight[number, INNER_FOLDS], float(self.bias[number, INNER_FOLDS])
+        raw, raw_bias = self.directions.to_raw(place, weight, bias)
+        return LinearProbe(self.keys[place], raw.float(), raw_bias)
 
 
 @dataclass(frozen=True)
@@ -155,9 +174,16 @@ class TrainingData:
     @cached_property
     def keys(self) -> tuple[StateKey, ...]:
         """Clean states: the headline site's first, then the residual stream's."""
-        headline = [(CLEAN, self.site, layer) for layer in self.layers]
         residual = sorted(key for key in self.features.states if key[:2] == (CLEAN, RESIDUAL))
-        return tuple(dict.fromkeys([*headline, *residual]))
+        return tuple(dict.fromkeys([*self.headline(CLEAN), *residual]))
+
+    def headline(self, run: str) -> tuple[StateKey, ...]:
+        """A run's states at the headline site."""
+        return tuple((run, self.site, layer) for layer in self.layers)
+
+    def has(self, *runs: str) -> bool:
+        """Whether the states of these runs are present."""
+        return all(key in self.features.states for run in runs for key in self.headline(run))
 
     @cached_property
     def n_directions(self) -> int:
@@ -173,16 +199,8 @@ class TrainingData:
         """Principal directions of states: each key is a problem by itself, and every core of a CPU takes its own."""
         states, n, device = self.features.states, self.n_directions, self.device
         with workers_of_one_thread(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
-            found = list(pool.map(lambda key: principal_directions(states[key][None], n, device), keys))
-        return Directions(torch.cat([one.weight for one in found]), torch.cat([one.offset for one in found]))
-
-    def headline(self, run: str) -> tuple[StateKey, ...]:
-        """A run's states at the headline site."""
-        return tuple((run, self.site, layer) for layer in self.layers)
-
-    def has(self, *runs: str) -> bool:
-        """Whether the states of these runs are here."""
-        return all(key in self.features.states for run in runs for key in self.headline(run))
+            parts = list(pool.map(lambda key: principal_directions(states[key][None], n, device), keys))
+        return Directions(torch.cat([part.weight for part in parts]), torch.cat([part.offset for part in parts]))
 
     @cached_property
     def clean(self) -> Float[Tensor, "place item direction"]:
@@ -205,87 +223,62 @@ class TrainingData:
 
     @cached_property
     def bank(self) -> Bank:
-        """Probes on the clean states."""
+        """Probes on the clean states, at every place."""
         return fit_bank(self.clean, self.training, self.device)
 
     @cached_property
-    def best(self) -> Int[np.ndarray, " set"]:
-        """The layer (by its place in `layers`) where each training set's inner folds find the highest AUC."""
-        return self.bank.inner_auc[: len(self.layers)].argmax(0).cpu().numpy()
-
-    @cached_property
-    def log_odds(self) -> Float[Tensor, "set item"]:
-        """The single probe, at its best layer."""
-        return self.at_best(self.bank, self.clean, self.best)
+    def probe(self) -> ProbeFits:
+        """The single probe: at the layer of the headline site where the inner folds find the highest AUC."""
+        return self.at_best(self.bank, range(len(self.layers)))
 
     def at_best(
-        self, bank: Bank, states: Float[Tensor, "place item direction"], best: Int[np.ndarray, " set"]
-    ) -> Float[Tensor, "set item"]:
-        """Log-odds of states by each training set's own best problem."""
-        found = torch.empty(len(best), states.shape[1], device=self.device)
-        for place in np.unique(best):
-            sets = np.flatnonzero(best == place)
-            scores = bank.log_odds(int(place), states[place])
-            found[sets] = self.training.assemble(scores)[sets]
-        return found
+        self,
+        bank: Bank,
+        places: Sequence[int],
+        keys: tuple[StateKey, ...] | None = None,
+        directions: Directions | None = None,
+        states: Float[Tensor, "place item direction"] | None = None,
+    ) -> ProbeFits:
+        """Each training set's probe at the best of some places; on the clean states unless others are given."""
+        chosen = torch.tensor(places, device=bank.inner_auc.device)
+        best = chosen[bank.inner_auc[chosen].argmax(0)]
+        sets = torch.arange(len(best), device=best.device)
+        return ProbeFits(
+            self.training,
+            keys or self.keys,
+            directions or self.directions,
+            self.clean if states is None else states,
+            best.cpu().numpy(),
+            bank.weight[best, sets],
+            bank.bias[best, sets],
+        )
 
     @cached_property
     def states_at_best(self) -> Float[Tensor, "set item direction"]:
         """Clean states at each training set's best layer."""
-        return self.clean[torch.from_numpy(self.best).to(self.device)]
+        return self.clean[torch.from_numpy(self.probe.best).to(self.device)]
 
     def fit_at_best(
-        self, labels: Float[Tensor, "row item"] | None = None, weights: Float[Tensor, "row item"] | None = None
-    ) -> list[BestLayerFits]:
-        """Fits at the best layers with other labels or other weights: one for every block of rows, a row per set."""
-        n_sets = self.training.n_sets
-        given = labels if labels is not None else weights
-        repeats = 1 if given is None else len(given) // n_sets
-        training, best = Training.together([self.training] * repeats), np.tile(self.best, repeats)
-        parts: list[Tensor] = []
+        self, labels: Float[Tensor, "set item"] | None = None, weights: Float[Tensor, "set item"] | None = None
+    ) -> ProbeFits:
+        """Fits at the single probe's layers with other labels or other weights."""
+        best = self.probe.best
+        weight, bias = torch.empty_like(self.probe.weight), torch.empty_like(self.probe.bias)
         for place in np.unique(best).tolist():  # a set is fitted at its own layer and at no other
-            rows = np.flatnonzero(best == place)
-            own = [None if part is None else part[torch.from_numpy(rows).to(part.device)] for part in (labels, weights)]
-            bank = fit_bank(self.clean[place : place + 1], training.take(rows), self.device, *own)
-            found = (bank.weight[0], bank.bias[0], bank.strength[0])
-            if not parts:
-                parts = [part.new_empty((len(best), *part.shape[1:])) for part in found]
-            for whole, part in zip(parts, found, strict=True):
-                whole[torch.from_numpy(rows).to(whole.device)] = part
-        return [
-            BestLayerFits(*(part[first : first + n_sets] for part in parts)) for first in range(0, len(best), n_sets)
-        ]
-
-    def scores(self, fits: BestLayerFits) -> Float[Tensor, "set item"]:
-        """Log-odds of the clean states at the best layers, each item by a fit that never saw it."""
-        found = fits.weight @ self.states_at_best.transpose(1, 2) + fits.bias[..., None]
-        return self.training.assemble(found)
-
-    def raw_probe(self, fits: BestLayerFits, number: int, run: str = CLEAN) -> LinearProbe:
-        """One training set's fit, acting on raw states of a run."""
-        place = int(self.best[number])
-        weight, bias = fits.weight[number, INNER_FOLDS], float(fits.bias[number, INNER_FOLDS])
-        raw, raw_bias = self.directions.to_raw(place, weight, bias)
-        return LinearProbe((run, self.site, self.layers[place]), raw.float(), raw_bias)
-
-    def probe(self, bank: Bank, directions: Directions, key: StateKey, place: int, number: int) -> LinearProbe:
-        """One training set's probe, acting on raw states."""
-        weight, bias = bank.weight[place, number, INNER_FOLDS], float(bank.bias[place, number, INNER_FOLDS])
-        raw, raw_bias = directions.to_raw(place, weight, bias)
-        return LinearProbe(key, raw.float(), raw_bias)
-
-    def best_probe(self, number: int, run: str = CLEAN) -> LinearProbe:
-        """One training set's single probe; on another run's states where one is named."""
-        place = int(self.best[number])
-        return self.probe(self.bank, self.directions, (run, self.site, self.layers[place]), place, number)
+            sets = np.flatnonzero(best == place)
+            rows = torch.from_numpy(sets).to(self.device)
+            own = [None if part is None else part.to(self.device)[rows] for part in (labels, weights)]
+            bank = fit_bank(self.clean[place : place + 1], self.training.take(sets), self.device, *own)
+            weight[rows], bias[rows] = bank.weight[0], bank.bias[0]
+        return replace(self.probe, weight=weight, bias=bias)
 
     @cached_property
     def confidence(self) -> tuple[str, ...]:
-        """The columns of confidence that are here."""
+        """The columns of confidence that are present."""
         return tuple(name for name in CONFIDENCE if name in self.features.columns)
 
     def columns(self, names: tuple[str, ...]) -> Float[Tensor, "set item column"]:
         """Plain numbers, the same for every training set."""
         n_items = self.features.n_items
-        found = np.array([self.features.columns[name] for name in names]).reshape(len(names), n_items).T
-        return torch.as_tensor(found, dtype=torch.float32, device=self.device).expand(self.training.n_sets, -1, -1)
+        values = np.array([self.features.columns[name] for name in names]).reshape(len(names), n_items).T
+        return torch.as_tensor(values, dtype=torch.float32, device=self.device).expand(self.training.n_sets, -1, -1)

@@ -3,13 +3,12 @@
 detector = anchorscope.Detector.load("runs/demo/detectors/auto")
 detector.score("What is the capital of Peru?", "Lima").truth_probability
 
-Items are made as in a run: the same prompts, greedy answers, key words and passes. Only what the detector reads is run:
-variants of the same items together in one pass, up to the highest layer that is read, or all layers for confidence.
+Items are made as in a run: the same prompts, greedy answers and passes. Only what the detector reads is run: one pass
+up to the highest layer that is read, or all layers for confidence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,10 @@ from torch import Tensor
 from anchorscope.answers.generate import TOO_LONG, Answer
 from anchorscope.answers.label import Label
 from anchorscope.answers.template import Prompt, make_template
-from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question import asked as asked
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.features import (
-    ANSWER_ONLY,
     ANSWER_TOKENS,
     CLEAN,
     COLUMNS,
@@ -35,7 +32,6 @@ from anchorscope.detectors.features import (
     Needs,
     StateKey,
     refuse_unknown,
-    variant_of,
 )
 from anchorscope.detectors.trained import (
     ABSTAIN,
@@ -46,19 +42,17 @@ from anchorscope.detectors.trained import (
     decide,
     threshold_notes,
 )
+from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_states
-from anchorscope.interventions.cuts import INTERVENTIONS
-from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.loading import choose_device
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.interventions import plan_rewrite
 from anchorscope.plan.passes import Place, before_answers, plan_answers, planner_for, shared_tokens
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting
@@ -67,8 +61,6 @@ from anchorscope.spans.question_spans import Asker, QuestionSpans, question_word
 _MOST_BYTES = 2**28  # of states in memory at a time
 _FEWEST, _MOST = 64, 4096  # items that are run together
 _UNLABELLED = Label(truthful=None, group=0, status="scored", weight=0.0)
-
-States = dict[StateKey, Float[Tensor, "item d_model"]]
 
 
 @dataclass(frozen=True)
@@ -95,12 +87,12 @@ class TextPass:
         columns = {}
         for name in needs.columns:
             if name == ANSWER_TOKENS:
-                columns[name] = np.array([len(item.answer.ids) for item in items], dtype=np.float64)
-                continue
-            column = COLUMNS[name]
-            found = self.parts[other.get(column.run, column.run)].answers
-            assert found is not None, "a pass asked to score answers scores them"
-            columns[name] = np.array([column.made(one) for one in found.by_item()], dtype=np.float64)
+                values = [float(len(item.answer.ids)) for item in items]
+            else:
+                answers = self.parts[other.get(CLEAN, CLEAN)].answers
+                assert answers is not None, "a pass asked to score answers scores them"
+                values = [COLUMNS[name](statistics) for statistics in answers.by_item()]
+            columns[name] = np.array(values, dtype=np.float64)
         return Features(len(items), states, columns)
 
 
@@ -118,7 +110,6 @@ class ScoringSession:
         self.progress = progress or Silent()
         self.planner = planner_for(lm, batch_tokens)
         self.executor = LocalExecutor(lambda: lm, lowered=self._lowered)
-        self.writer = Writer(lm.tokenizer, setting.template)
 
     def _lowered(self, tokens: int) -> None:
         """Memory ran out: later passes are planned with so many tokens, too."""
@@ -164,16 +155,9 @@ class ScoringSession:
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
         refuse_unknown(needs, self.lm.n_layers)
-        own = Needs(tuple(key for key in needs.states if key[0] != ANSWER_ONLY), needs.columns)
-        read = [*own.runs, *(COLUMNS[name].run for name in needs.columns if name in COLUMNS)]
-        runs = dict.fromkeys(CLEAN if run == QUESTION_ONLY else run for run in read)
-        passed = TextPass({}, {})
-        if items and runs:
-            variants = {run: variant_of(run, items, self.setting.edges) for run in runs}
-            passed = self.run_texts("scoring", items, variants, own)
-        found = passed.features(items, own)
-        alone = [key for key in needs.states if key[0] == ANSWER_ONLY]
-        return replace(found, states={**found.states, **self._answer_alone(items, alone)}) if alone and items else found
+        if not needs.states and not set(needs.columns) & set(COLUMNS):
+            return TextPass({}, {}).features(items, needs)
+        return self.run_texts("scoring", items, {CLEAN: CLEAN_VARIANT}, needs).features(items, needs)
 
     def run_texts(
         self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs, all_layers: bool = False
@@ -188,21 +172,10 @@ class ScoringSession:
         stats = any(column in COLUMNS for column in needs.columns)
         prefix = before_answers(shared_tokens(_prefix(items), sequences), sequences)
         work = self.planner.states(name, sequences, prefix, list(variants.values()))
-        top = None if stats or all_layers else _top(needs.states)
+        top = None if stats or all_layers else max(layer for _, _, layer in needs.states) + 1
         work = replace(work, keep=tuple(keep.values()), answer_stats=stats, n_layers=top)
         found = run_states(self.executor, work, self.progress).variants
         return TextPass(dict(zip(variants, found, strict=True)), keep)
-
-    def _answer_alone(self, items: Sequence[Item], keys: Sequence[StateKey]) -> States:
-        """States of the answers without their questions."""
-        setting = Setting((self.setting.position,), self.setting.edges, 0, lambda: self.writer)
-        planned = plan_rewrite(INTERVENTIONS["answer-template"], items, setting)
-        sequences = [run.sequence for run in planned.runs]
-        keep = _places(keys, ANSWER_ONLY)
-        work = self.planner.states("answers alone", sequences, shared_tokens(_prefix(items), sequences))
-        part = run_states(self.executor, replace(work, keep=(keep,), n_layers=_top(keys)), self.progress).variants[0]
-        passed = TextPass({ANSWER_ONLY: part}, {ANSWER_ONLY: keep})
-        return {key: passed.states(*key[:2])[key[2]] for key in keys}
 
 
 def _prefix(items: Sequence[Item]) -> tuple[int, ...]:
@@ -218,48 +191,34 @@ def _places(keys: Sequence[StateKey], run: str) -> tuple[Place, ...]:
     return tuple(dict.fromkeys([*own, *before]))
 
 
-def _top(keys: Sequence[StateKey]) -> int:
-    """How many blocks have to be run."""
-    return max(layer for _, _, layer in keys) + 1
-
-
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
-    """Refuses another shape, tokenizer, template or other weights; what is different and may be, as warnings."""
-    setting, found = trained.setting, str(lm.dtype).removeprefix("torch.")
+    """Refuses another shape, tokenizer, template or other weights; another precision is a warning."""
+    setting, dtype = trained.setting, str(lm.dtype).removeprefix("torch.")
+    difference = _difference(setting, lm, dtype)
+    if difference is not None:
+        raise UserError(
+            f"Detector {trained.name!r} was trained on model {setting.model!r} and does not fit {lm.name!r}: "
+            f"{difference}; score with that model ({setting.source}) and anchorscope "
+            f"{trained.card.versions.get('anchorscope', '')}, or train a detector on this one (anchorscope detect)."
+        )
+    return () if dtype == setting.dtype else (f"dtype differs: trained in {setting.dtype}, scored in {dtype}",)
+
+
+def _difference(setting: DetectorSetting, lm: LanguageModel, dtype: str) -> str | None:
+    """What makes a model another one than that of the training."""
     shape, own = (lm.n_layers, lm.d_model), (setting.n_layers, setting.d_model)
     if shape != own:
-        raise _other(trained, lm, f"it has {shape[0]} layers of width {shape[1]} instead of {own[0]} of {own[1]}")
+        return f"it has {shape[0]} layers of width {shape[1]} instead of {own[0]} of {own[1]}"
     if tokenizer_fingerprint(lm.tokenizer) != setting.tokenizer:
-        raise _other(trained, lm, "its tokenizer is another one")
+        return "its tokenizer is another one"
     if make_template(setting.template.kind, lm.tokenizer, lm.needs_bos) != setting.template:
-        raise UserError(
-            f"Detector {trained.name!r} was trained with another {setting.template.kind} prompt than this anchorscope "
-            f"writes for the model (its text or its examples have changed); use the version that made it"
-            f"{_version(trained)}, or train it again with anchorscope detect."
-        )
-    if _fingerprint(setting, lm) == setting.fingerprint:
-        return () if found == setting.dtype else (f"dtype differs: trained in {setting.dtype}, scored in {found}",)
-    lost = "" if found == setting.dtype else f" (or were rounded: it runs in {found}, training in {setting.dtype})"
-    raise _other(trained, lm, f"its weights are others{lost}")
-
-
-def _fingerprint(setting: DetectorSetting, lm: LanguageModel) -> str:
-    """Of the model, in the precision of the training."""
+        return f"its {setting.template.kind} prompt is another one (its text or its examples have changed)"
     wanted = getattr(torch, setting.dtype, None)
-    return model_fingerprint(lm.model, wanted if isinstance(wanted, torch.dtype) and wanted != lm.dtype else None)
-
-
-def _other(trained: TrainedDetector, lm: LanguageModel, why: str) -> UserError:
-    return UserError(
-        f"Detector {trained.name!r} was trained on model {trained.setting.model!r} and does not fit {lm.name!r}: "
-        f"{why}; score with that model ({trained.setting.source}), or train a detector on this one (anchorscope "
-        f"detect)."
-    )
-
-
-def _version(trained: TrainedDetector) -> str:
-    made = trained.card.versions.get("anchorscope")
-    return f" ({made})" if made else ""
+    precision = wanted if isinstance(wanted, torch.dtype) and wanted != lm.dtype else None
+    if model_fingerprint(lm.model, precision) == setting.fingerprint:
+        return None
+    lost = "" if dtype == setting.dtype else f" (or were rounded: it runs in {dtype}, training in {setting.dtype})"
+    return f"its weights are others{lost}"
 
 
 class Detector:
@@ -325,38 +284,20 @@ class Detector:
     def score_items(self, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
         """Scores of items that the session has made: read, decided, judged. The answers are taken as they are."""
         read = [item for item in items if item.tokens is not None]
-        if not read:  # nothing to run, and no states to decide on
-            return self.scores_of(items, Features(0, {}, {}), risk)
-        return self.scores_of(items, self.session.features(read, self.trained.needs), risk)
-
-    def scores_of(self, items: Sequence[Item], features: Features, risk: float | None = None) -> list[Score]:
-        """What is said of items, from what was read of those that have tokens, in their order."""
         notes = (*self._notes, *threshold_notes(self.trained, risk))
-        if not features.n_items:
+        if not read:  # nothing to run, and no states to decide on
             return [self._unread(item, notes) for item in items]
+        features = self.session.features(read, self.trained.needs)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
         verdicts = decided.verdicts(self.trained.threshold(risk))
-        scores, place = [], 0
-        for item in items:
-            if item.tokens is None:
-                scores.append(self._unread(item, notes))
-                continue
-            question, answer = item.question.question, item.answer.text
-            pathway = None if decided.pathway is None else float(decided.pathway[place])
-            scores.append(
-                Score(
-                    question,
-                    answer,
-                    float(decided.probability[place]),
-                    float(decided.log_odds[place]),
-                    verdicts[place],
-                    (*notes, *self._warnings(item)),
-                    pathway,
-                )
-            )
-            place += 1
-        return scores
+        rows = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
+        return [
+            self._unread(item, notes)
+            if item.tokens is None
+            else Score(item.question.question, item.answer.text, *next(rows), (*notes, *self._warnings(item)))
+            for item in items
+        ]
 
     def _unread(self, item: Item, notes: Sequence[str]) -> Score:
         """What is said of an answer without a word, and of a question that the model cannot read."""
@@ -368,10 +309,7 @@ class Detector:
 
     def _warnings(self, item: Item) -> list[str]:
         """What may make an item's number worth less."""
-        found, needs, span = [], self.trained.needs, self.trained.range
-        cuts = KNOCKOUT in needs.runs or any(COLUMNS[name].run == KNOCKOUT for name in needs.columns if name in COLUMNS)
-        if cuts and not item.located.question_tokens:
-            found.append("no key words found: nothing could be cut")
+        found, span = [], self.trained.range
         if item.answer.status == "truncated":
             found.append(f"the answer is truncated after {len(item.answer.ids)} tokens")
         longest, length = None if span is None else span.longest, len(item.located.input_ids)
@@ -381,17 +319,6 @@ class Detector:
 
     def __repr__(self) -> str:
         return f"Detector({self.trained.name!r}, model={self.trained.setting.model!r})"
-
-    def _repr_html_(self) -> str:
-        setting, card = self.trained.setting, self.card
-        rows = [
-            ("model", setting.model),
-            ("reads", f"{setting.position}, {setting.template.kind} prompt"),
-            ("trained on", card.data),
-            *(("limit", text) for text in card.limits),
-        ]
-        lines = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows if text)
-        return f"<table><caption>Detector {escape(self.trained.name)}</caption>{lines}</table>"
 
 
 def model_for(

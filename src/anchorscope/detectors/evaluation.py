@@ -18,10 +18,10 @@ from scipy.special import expit
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import Features
-from anchorscope.detectors.fits import DetectorFits, Texts
+from anchorscope.detectors.fits import DetectorFits, missing_feature
 from anchorscope.detectors.training import (
     INNER_FOLDS,
-    Examples,
+    Dataset,
     Stacked,
     Training,
     calibrated,
@@ -46,6 +46,8 @@ NAMES = {
 }
 """What the tables call the metrics."""
 assert set(NAMES) == set(METRICS), "every metric has a name in the tables"
+SPREAD = "auroc-spread"
+"""The standard deviation of the AUROC over the fold seeds."""
 COMPARED = ("auroc", "auprc", "e-aurc", "brier")
 """Metrics whose differences are reported."""
 
@@ -113,16 +115,11 @@ class Judge:
         measured = {
             name: Measured(float(np.mean(found)), samples[name], len(self.labels)) for name, found in values.items()
         }
-        auroc, spread = measured["auroc"], np.std(values["auroc"], ddof=1) if n_seeds > 1 else 0.0
-        return measured | {"auroc": replace(auroc, ends=auroc_interval(auroc.value, auroc.samples, float(spread)))}
-
-    def spread(self, scored: Scored) -> float:
-        """Standard deviation of the AUROC over the fold seeds."""
-        found = [
-            float(auc(scores, self.labels, strata, self.weights[:, None])[0])
-            for scores, strata in zip(scored.log_odds, scored.strata, strict=True)
-        ]
-        return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
+        auroc, spread = measured["auroc"], float(np.std(values["auroc"], ddof=1)) if n_seeds > 1 else 0.0
+        measured["auroc"] = replace(auroc, ends=auroc_interval(auroc.value, auroc.samples, spread))
+        if n_seeds > 1:
+            measured[SPREAD] = Measured(spread, np.full(1, np.nan), len(self.labels))
+        return measured
 
     def _of_seed(self, scored: Scored, seed: int, rows: np.ndarray, only_auroc: bool) -> dict[str, np.ndarray]:
         scores, strata = scored.log_odds[seed], scored.strata[seed]
@@ -133,34 +130,21 @@ class Judge:
         return {"auroc": auc(scores, self.labels, strata, rows.T), **found}
 
 
-def balanced_weights(labels: Bool[np.ndarray, " item"], relations: "list[str | None]") -> Float[np.ndarray, " item"]:
+def balanced_weights(dataset: Dataset) -> Float[np.ndarray, " item"]:
     """Weights under which every relation has as many true as false answers; 0 where it has one kind only."""
-    _, relation = np.unique([name or "" for name in relations], return_inverse=True)
-    found = np.zeros(len(labels))
-    for one in range(int(relation.max()) + 1):
-        true, false = (relation == one) & labels, (relation == one) & ~labels
+    labels = dataset.labels
+    _, relation = np.unique([name or "" for name in dataset.relations], return_inverse=True)
+    weights = np.zeros(len(labels))
+    for number in range(int(relation.max()) + 1):
+        true, false = (relation == number) & labels, (relation == number) & ~labels
         pairs = min(int(true.sum()), int(false.sum()))
         if pairs:
-            found[true], found[false] = pairs / true.sum(), pairs / false.sum()
-    return found
+            weights[true], weights[false] = pairs / true.sum(), pairs / false.sum()
+    return weights
 
 
 TOSS_FOLDS = 2
 """Outer folds where labels are tossed."""
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Items of one dataset (or of several, taken together) with all that detectors may read."""
-
-    name: str
-    features: Features
-    examples: Examples
-    texts: Texts
-    natural: Float[np.ndarray, " item"]
-    """How many graded answers stand behind each item: the weights that bring back the natural share of true ones."""
-    group_keys: Sequence[frozenset[str]]
-    """What ties an item to items of other datasets: its question and its subject."""
 
 
 @dataclass(frozen=True)
@@ -183,24 +167,26 @@ class TrainedOn:
     device: torch.device
 
     @cached_property
-    def _sets(self) -> tuple[Training, Int[np.ndarray, "seed item"], list[tuple[Examples, Int[np.ndarray, " item"]]]]:
+    def _sets(self) -> tuple[Training, Int[np.ndarray, "seed item"], list[tuple[Dataset, Int[np.ndarray, " item"]]]]:
         """Training sets: every seed's folds, then all items, then the folds of every toss; with their outer folds."""
-        plan, examples = self.plan, self.dataset.examples
-        nested = [nested_sets(examples, plan.folds, plan.seed + seed, self.dataset.name) for seed in range(plan.seeds)]
-        whole = whole_set(examples, plan.seed, self.dataset.name)
+        plan, dataset = self.plan, self.dataset
+        nested = [nested_sets(dataset, plan.folds, plan.seed + seed, dataset.name) for seed in range(plan.seeds)]
+        whole = whole_set(dataset, plan.seed, dataset.name)
         tosses = []
         for toss in range(plan.tosses):
-            lot = tossed(examples, plan.seed, toss)
-            tosses.append((lot, *nested_sets(lot, TOSS_FOLDS, plan.seed, f"{self.dataset.name} toss {toss}")))
-        sets = Training.together([*(one for one, _ in nested), whole, *(one for _, one, _ in tosses)])
-        outer = np.array([folds for _, folds in nested], dtype=np.int64).reshape(plan.seeds, examples.n_items)
+            lot = tossed(dataset, plan.seed, toss)
+            tosses.append((lot, *nested_sets(lot, TOSS_FOLDS, plan.seed, f"{dataset.name} toss {toss}")))
+        sets = Training.together(
+            [*(training for training, _ in nested), whole, *(training for _, training, _ in tosses)]
+        )
+        outer = np.array([folds for _, folds in nested], dtype=np.int64).reshape(plan.seeds, len(dataset.labels))
         return sets, outer, [(lot, folds) for lot, _, folds in tosses]
 
     @cached_property
     def fits(self) -> DetectorFits:
         """The detectors."""
         data = TrainingData(self.dataset.features, self._sets[0], self.site, self.device)
-        return DetectorFits(data, self.dataset.texts)
+        return DetectorFits(data, self.dataset)
 
     @property
     def whole(self) -> int:
@@ -210,21 +196,20 @@ class TrainedOn:
     @cached_property
     def names(self) -> list[str]:
         """The detectors that can be fitted here, in the catalogue's order."""
-        return self.fits.available(list(DETECTORS))
+        return [name for name in DETECTORS if name not in self.left_out]
 
     @cached_property
     def left_out(self) -> Mapping[str, str]:
         """Why the others cannot."""
-        return {name: str(self.fits.missing(name)) for name in DETECTORS if name not in self.names}
+        reasons = {name: missing_feature(name, self.dataset.features, self.site) for name in DETECTORS}
+        return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def calibration(self, name: str, natural: bool) -> Stacked:
         """Slope and intercept of every training set, fitted on members by fits that never saw them."""
         if (name, natural) not in self._calibrations:
             training = self._sets[0].take(slice(0, self.whole + 1))  # tossed labels are not calibrated
             # A run need not be balanced, and is judged as if it were: probabilities have to be of the same prevalence.
-            examples = self.dataset.examples
-            weights = self.dataset.natural if natural else balanced_weights(examples.labels, list(examples.relations))
-            training = Training(training.labels, training.members, training.inner, weights)
+            training = replace(training, weights=self.dataset.natural if natural else balanced_weights(self.dataset))
             self._calibrations[name, natural] = calibrated(self.fits.fit(name).scores[: self.whole + 1], training)
         return self._calibrations[name, natural]
 
@@ -277,42 +262,25 @@ class TrainedOn:
 
 def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
     """Several datasets as one; groups that share a question or a subject become one group."""
-    keys = [key for key in datasets[0].features.states if all(key in dataset.features.states for dataset in datasets)]
-    states = {key: torch.cat([dataset.features.states[key] for dataset in datasets]) for key in keys}
-    columns = [
-        column
-        for column in datasets[0].features.columns
-        if all(column in dataset.features.columns for dataset in datasets)
-    ]
-    examples = [dataset.examples for dataset in datasets]
+    features = [dataset.features for dataset in datasets]
+    keys = [key for key in features[0].states if all(key in other.states for other in features)]
+    columns = [column for column in features[0].columns if all(column in other.columns for other in features)]
     group_keys = [keys for dataset in datasets for keys in dataset.group_keys]
-    groups = joined_groups(group_keys)
     return Dataset(
         name,
         Features(
-            sum(dataset.features.n_items for dataset in datasets),
-            states,
-            {column: np.concatenate([dataset.features.columns[column] for dataset in datasets]) for column in columns},
+            sum(part.n_items for part in features),
+            {key: torch.cat([part.states[key] for part in features]) for key in keys},
+            {column: np.concatenate([part.columns[column] for part in features]) for column in columns},
         ),
-        Examples(
-            np.concatenate([examples_of.labels for examples_of in examples]),
-            groups,
-            [
-                f"{data.name} {relation}"
-                for data, one in zip(datasets, examples, strict=True)
-                for relation in one.relations
-            ],
-            [f"{data.name} {item}" for data, one in zip(datasets, examples, strict=True) for item in one.item_ids],
-            np.concatenate([examples_of.weights for examples_of in examples]),
-        ),
-        Texts(
-            [relation for dataset in datasets for relation in dataset.texts.relations],
-            [document for dataset in datasets for document in dataset.texts.documents],
-            groups,
-            [dataset.name for dataset in datasets for _ in range(dataset.features.n_items)],
-        ),
+        np.concatenate([dataset.labels for dataset in datasets]),
+        joined_groups(group_keys),
+        [f"{dataset.name} {relation}" for dataset in datasets for relation in dataset.relations],
+        [f"{dataset.name} {item}" for dataset in datasets for item in dataset.item_ids],
+        [document for dataset in datasets for document in dataset.documents],
         np.concatenate([dataset.natural for dataset in datasets]),
         group_keys,
+        [dataset.name for dataset in datasets for _ in dataset.labels],
     )
 
 

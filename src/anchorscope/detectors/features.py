@@ -1,12 +1,10 @@
 """What a detector reads of an item, states and plain numbers, and how each is made for an item that is being scored.
 
-A run is named as in the result files. `clean`, `knockout` and strengthened attention (`boost-question-1`) are variants
-of the item's own text and run together in one pass; `question-only` is the clean run, read before the answer begins;
-`answer-only` is another text. Random cuts and random weights are controls: no detector that reads them is for use.
-All states are those of one position.
+A run is named as in the result files. A new answer is scored by one pass, the run `clean`; `question-only` is the same
+pass, read before the answer begins. Detectors that read other runs (strengthened attention, random weights) can be
+compared, and not used. All states are those of one position.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,18 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from anchorscope.catalogue import KNOCKOUT
-from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
-from anchorscope.engine.sequences import NO_CUT, SITES, Cut, Variant
+from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
-from anchorscope.evidence.further_runs import answer_boost, question_boost
-from anchorscope.items import Item
 
 CLEAN = "clean"
-CONFIDENCE = ("log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean")
-"""The model's confidence in its answer: mean, least and first log-probability of the answer's tokens, the first
-token's lead over the next best one, and the mean entropy of the distributions that the tokens were drawn from."""
-
 StateKey = tuple[str, str, int]
 """(run, site, layer) of states."""
 
@@ -53,7 +43,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Features:
-    """What is known of some items."""
+    """States and plain numbers of some items."""
 
     n_items: int
     states: Mapping[StateKey, Float[Tensor, "item d_model"]]
@@ -62,9 +52,9 @@ class Features:
     def take(self, items: Sequence[int] | Int[np.ndarray, " chosen"]) -> "Features":
         """Some of the items, in this order."""
         chosen = np.asarray(items, dtype=np.int64)
-        places = torch.from_numpy(chosen)
-        states = {key: found[places.to(found.device)] for key, found in self.states.items()}
-        return Features(len(chosen), states, {name: found[chosen] for name, found in self.columns.items()})
+        index = torch.from_numpy(chosen)
+        states = {key: values[index.to(values.device)] for key, values in self.states.items()}
+        return Features(len(chosen), states, {name: values[chosen] for name, values in self.columns.items()})
 
     def only(self, needs: Needs) -> "Features":
         """Nothing but what is needed."""
@@ -72,44 +62,33 @@ class Features:
         return Features(self.n_items, states, {name: self.columns[name] for name in needs.columns})
 
     def has(self, needs: Needs) -> bool:
-        """Whether all of this is here."""
+        """Whether all of this is present."""
         return all(key in self.states for key in needs.states) and all(name in self.columns for name in needs.columns)
 
 
-QUESTION_ONLY, ANSWER_ONLY = "question-only", "answer-only"
-BOOST_QUESTION, BOOST_ANSWER = "boost-question-", "boost-answer-"
-"""What the names of runs with strengthened attention begin with; the strength α follows."""
+QUESTION_ONLY = "question-only"
 ANSWER_TOKENS = "answer_tokens"
 
 Statistics = Float[np.ndarray, "statistic answer_token"]
 """Log-probability, margin and entropy of an answer's tokens."""
 
-
-@dataclass(frozen=True)
-class ConfidenceColumn:
-    """A number that is made of what the model thinks of the answer's tokens in one run."""
-
-    run: str
-    made: Callable[[Statistics], float]
-
-
-COLUMNS = {
-    "log_prob_mean": ConfidenceColumn(CLEAN, lambda found: float(found[0].mean())),
-    "log_prob_min": ConfidenceColumn(CLEAN, lambda found: float(found[0].min())),
-    "log_prob_first": ConfidenceColumn(CLEAN, lambda found: float(found[0, 0])),
-    "margin_first": ConfidenceColumn(CLEAN, lambda found: float(found[1, 0])),
-    "entropy_mean": ConfidenceColumn(CLEAN, lambda found: float(found[2].mean())),
-    "knockout_log_prob_mean": ConfidenceColumn(KNOCKOUT, lambda found: float(found[0].mean())),
-    "knockout_log_prob_min": ConfidenceColumn(KNOCKOUT, lambda found: float(found[0].min())),
+COLUMNS: Mapping[str, Callable[[Statistics], float]] = {
+    "log_prob_mean": lambda statistics: float(statistics[0].mean()),
+    "log_prob_min": lambda statistics: float(statistics[0].min()),
+    "log_prob_first": lambda statistics: float(statistics[0, 0]),
+    "margin_first": lambda statistics: float(statistics[1, 0]),
+    "entropy_mean": lambda statistics: float(statistics[2].mean()),
 }
-"""Confidence by name, as `run --keep detection` names its columns."""
+"""Confidence by name, as `run --keep detection` names its columns, made of the clean run."""
+CONFIDENCE = tuple(COLUMNS)
+"""The model's confidence in its answer: mean, least and first log-probability of the answer's tokens, the first
+token's lead over the next best one, and the mean entropy of the distributions that the tokens were drawn from."""
 
 
 def refuse_unknown(needs: Needs, n_layers: int) -> None:
     """A detector that reads what cannot be measured of a new item is refused before anything is run."""
-    known = (CLEAN, KNOCKOUT, QUESTION_ONLY, ANSWER_ONLY)
     for run, site, layer in needs.states:
-        if run not in known and boost_of(run) is None:
+        if run not in (CLEAN, QUESTION_ONLY):
             raise UserError(
                 f"The detector reads states of the run {run!r}, which is not made of new answers: it can be compared "
                 f"(anchorscope detect) but not used for scoring; choose another detector."
@@ -125,33 +104,3 @@ def refuse_unknown(needs: Needs, n_layers: int) -> None:
                 f"The detector reads {name!r}, which is not measured of new answers (known: "
                 f"{', '.join((*COLUMNS, ANSWER_TOKENS))}); choose another detector."
             )
-
-
-def boost_of(run: str) -> tuple[str, float] | None:
-    """Which attention a run strengthens, and by how much; None for other runs."""
-    for start in (BOOST_QUESTION, BOOST_ANSWER):
-        if run.startswith(start):
-            try:
-                alpha = float(run.removeprefix(start))
-            except ValueError:
-                return None
-            return (start, alpha) if -1 <= alpha < math.inf else None
-    return None
-
-
-def variant_of(run: str, items: Sequence[Item], edges: str) -> Variant:
-    """How a pass runs the items' own texts; an item with nothing to cut runs as it is."""
-    if run in (CLEAN, QUESTION_ONLY):
-        return CLEAN_VARIANT
-    return Variant({index: _cut(run, item, edges) for index, item in enumerate(items)})
-
-
-def _cut(run: str, item: Item, edges: str) -> Cut:
-    boost = boost_of(run)
-    if boost is not None and boost[0] == BOOST_ANSWER:
-        return answer_boost(item, boost[1])
-    if not item.located.question_tokens:
-        return NO_CUT
-    if boost is not None:
-        return question_boost(item, edges, boost[1])
-    return Cut(keys=item.located.question_tokens, edges=edges)

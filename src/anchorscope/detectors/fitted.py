@@ -1,102 +1,115 @@
 """Fitted detectors of every kind: features in, log-odds of "truthful" out; and their weights, to save and load.
 
-Each is a small frozen record of tensors. `stored` gives them under names, with the few plain values that are no
-tensors; `from_stored` makes the same detector of both. `TrainingRange` tells states unlike those of training by the
-mean distance to their nearest training states along leading principal directions: training states lie in clusters, and
-a state between them is far from all of them, though not far from their mean.
+Each is a small frozen record whose fields are tensors, other detectors and plain values; `store` and `load` turn any of
+them into named tensors and a JSON record and back. `TrainingRange` tells states unlike those of training by the mean
+distance to their nearest training states along leading principal directions: training states lie in clusters, and a
+state between them is far from all of them, though not far from their mean.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from scipy.special import expit, log_expit
+from jaxtyping import Bool, Float
+from pydantic import TypeAdapter
 from torch import Tensor
 
-from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, Features, Needs, StateKey
+from anchorscope.detectors.features import QUESTION_ONLY, Features, Needs, StateKey
+from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
-from anchorscope.evidence_parts.principal import principal_directions
+
+KINDS: dict[str, "type[Fitted]"] = {}
+"""Every kind of fitted detector, by the name it is stored under."""
 
 
-@runtime_checkable
-class Fitted(Protocol):
-    """What every fitted detector can do."""
+class Fitted(ABC):
+    """A fitted detector; a subclass is a frozen dataclass and registers itself under its `kind`."""
 
     kind: ClassVar[str]
-    """The name it is stored under."""
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.kind] = cls
 
     @property
     def needs(self) -> Needs:
-        """What it reads."""
-        ...
+        """What it reads: by default what the detectors read that it is made of."""
+        return Needs.together([part.needs for part in vars(self).values()])
 
+    @abstractmethod
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Log-odds of "truthful" of every item, not calibrated."""
-        ...
-
-    def stored(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Its tensors, and plain values beside them."""
-        ...
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Fitted":
-        """The detector of what was stored."""
-        ...
 
 
-Stored = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors by name, and plain values beside them."""
-Kind = TypeVar("Kind", bound=type)
-KINDS: dict[str, type[Fitted]] = {}
-"""Every kind of fitted detector, by the name it is stored under."""
-_BETWEEN = "/"
+T = TypeVar("T")
 
 
-def registered(kind: Kind) -> Kind:
-    """A class decorator: detectors of this kind can be loaded."""
-    KINDS[kind.kind] = kind  # type: ignore[attr-defined]
-    return kind
-
-
-def kind_named(name: str) -> type[Fitted]:
-    """The kind that is stored under a name."""
-    if name not in KINDS:
-        raise UserError(
-            f"it holds a detector of the unknown kind {name!r}; known here: {', '.join(sorted(KINDS))}; load it with "
-            f"the version of anchorscope that made it"
-        )
-    return KINDS[name]
-
-
-def store_parts(parts: Mapping[str, Fitted]) -> Stored:
-    """Several fitted detectors under their names: tensors as `NAME/TENSOR`, kind and values below `NAME`."""
+def store(part: Any, path: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors of a dataclass, named by their path, and its plain values; detectors inside are {"kind", "values"}."""
     tensors: dict[str, Tensor] = {}
-    records: dict[str, Any] = {}
-    for name, part in parts.items():
-        if _BETWEEN in name:
-            raise ValueError(f"a part is called {name!r}; {_BETWEEN!r} stands between a part's name and its tensors'")
-        own, values = part.stored()
-        tensors |= {f"{name}{_BETWEEN}{inside}": tensor for inside, tensor in own.items()}
-        records[name] = {"kind": part.kind, "values": values}
-    return tensors, records
+    values: dict[str, Any] = {}
+
+    def store_detector(inside: Fitted, own_path: str) -> dict[str, Any]:
+        own, own_values = store(inside, own_path)
+        tensors.update(own)
+        return {"kind": inside.kind, "values": own_values}
+
+    for name, hint in _fields_of(type(part)).items():
+        value = getattr(part, name)
+        if hint is Tensor:
+            tensors[f"{path}/{name}"] = value
+        elif hint == tuple[Tensor, ...]:
+            tensors |= {f"{path}/{name}.{number}": tensor for number, tensor in enumerate(value)}
+        elif isinstance(value, Fitted):
+            values[name] = store_detector(value, f"{path}/{name}")
+        elif hint == tuple[Fitted, ...]:
+            values[name] = {str(number): store_detector(one, f"{path}/{number}") for number, one in enumerate(value)}
+        else:
+            values[name] = TypeAdapter(hint).dump_python(value, mode="json")
+    return tensors, values
 
 
-def load_parts(tensors: Mapping[str, Tensor], records: Mapping[str, Any]) -> dict[str, Fitted]:
-    """The detectors of what `store_parts` gave; tensors of other names are left alone."""
-    found: dict[str, Fitted] = {}
-    for name, record in records.items():
-        start = f"{name}{_BETWEEN}"
-        own = {inside.removeprefix(start): tensor for inside, tensor in tensors.items() if inside.startswith(start)}
-        found[name] = kind_named(str(record["kind"])).from_stored(own, record["values"])
-    return found
+def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any], path: str) -> T:
+    """What `store` was given; raises KeyError or ValueError where something is missing or of another type."""
+    found: dict[str, Any] = {}
+    for name, hint in _fields_of(kind).items():
+        if hint is Tensor:
+            found[name] = tensors[f"{path}/{name}"]
+        elif hint == tuple[Tensor, ...]:
+            n = sum(key.startswith(f"{path}/{name}.") for key in tensors)
+            found[name] = tuple(tensors[f"{path}/{name}.{number}"] for number in range(n))
+        elif hint == tuple[Fitted, ...]:
+            n = len(values[name])
+            found[name] = tuple(
+                load_detector(tensors, values[name][str(number)], f"{path}/{number}") for number in range(n)
+            )
+        elif isinstance(hint, type) and issubclass(hint, Fitted):
+            found[name] = load_detector(tensors, values[name], f"{path}/{name}")
+        elif name in values:
+            found[name] = TypeAdapter(hint).validate_python(values[name])
+    return kind(**found)
 
 
-@registered
+def load_detector(tensors: Mapping[str, Tensor], record: Mapping[str, Any], path: str) -> Fitted:
+    """A detector of {"kind", "values"}; an unknown kind is refused."""
+    if record["kind"] not in KINDS:
+        raise UserError(
+            f"it holds a detector of the unknown kind {record['kind']!r}; known here: {', '.join(sorted(KINDS))}; load "
+            f"it with the version of anchorscope that made it"
+        )
+    return load(KINDS[record["kind"]], tensors, record["values"], path)
+
+
+def _fields_of(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields, by name; that of a tensor without its shape."""
+    hints = get_type_hints(kind)
+    return {field.name: getattr(hints[field.name], "array_type", hints[field.name]) for field in fields(kind)}
+
+
 @dataclass(frozen=True)
-class LinearProbe:
+class LinearProbe(Fitted):
     """One linear probe on the states of one run, site and layer."""
 
     kind: ClassVar[str] = "linear-probe"
@@ -116,18 +129,7 @@ class LinearProbe:
         weight = self.weight.to(states.device, torch.double)
         return (states.double() @ weight + self.bias).cpu().numpy()
 
-    def stored(self) -> Stored:
-        """Its weight, and where it reads."""
-        return {"weight": self.weight}, {"key": list(self.key), "bias": self.bias}
 
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> Self:
-        """The probe of what was stored."""
-        run, site, layer = values["key"]
-        return cls((str(run), str(site), int(layer)), tensors["weight"], float(values["bias"]))
-
-
-@registered
 @dataclass(frozen=True)
 class QuestionOrthogonal(LinearProbe):
     """A probe on a state without its part along the state before the answer begins."""
@@ -154,9 +156,8 @@ def question_orthogonal(
     return exact - share * along
 
 
-@registered
 @dataclass(frozen=True)
-class WeightedSum:
+class WeightedSum(Fitted):
     """Weighted parts and columns, plus a bias: what stacking gives."""
 
     kind: ClassVar[str] = "weighted-sum"
@@ -174,58 +175,16 @@ class WeightedSum:
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The sum."""
-        found = np.full(features.n_items, self.bias)
+        total = np.full(features.n_items, self.bias)
         for part, weight in zip(self.parts, self.part_weights, strict=True):
-            found = found + weight * part.log_odds(features)
+            total = total + weight * part.log_odds(features)
         for name, weight in zip(self.columns, self.column_weights, strict=True):
-            found = found + weight * np.asarray(features.columns[name], dtype=np.float64)
-        return found
-
-    def stored(self) -> Stored:
-        """Its parts under their numbers."""
-        tensors, records = store_parts({str(place): part for place, part in enumerate(self.parts)})
-        return tensors, {
-            "parts": records,
-            "part_weights": list(self.part_weights),
-            "columns": list(self.columns),
-            "column_weights": list(self.column_weights),
-            "bias": self.bias,
-        }
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "WeightedSum":
-        """The sum of what was stored."""
-        parts = load_parts(tensors, values["parts"])
-        return cls(
-            tuple(parts[str(place)] for place in range(len(parts))),
-            tuple(map(float, values["part_weights"])),
-            tuple(map(str, values["columns"])),
-            tuple(map(float, values["column_weights"])),
-            float(values["bias"]),
-        )
+            total = total + weight * np.asarray(features.columns[name], dtype=np.float64)
+        return total
 
 
-class _MadeOfDetectors:
-    """What detectors share that are made of other detectors, which are their fields, and of nothing else."""
-
-    @property
-    def needs(self) -> Needs:
-        """What all of them read."""
-        return Needs.together([part.needs for part in vars(self).values()])
-
-    def stored(self) -> Stored:
-        """All of them, under the names of the fields."""
-        return store_parts(vars(self))
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> Self:
-        """The detector of what was stored."""
-        return cls(**load_parts(tensors, values))
-
-
-@registered
 @dataclass(frozen=True)
-class Mixture(_MadeOfDetectors):
+class Mixture(Fitted):
     """Mixture-of-Probes: p = g · σ(question expert) + (1 − g) · σ(answer expert), g = σ(gate)."""
 
     kind: ClassVar[str] = "mixture"
@@ -236,33 +195,20 @@ class Mixture(_MadeOfDetectors):
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Log-odds of the mixture's probability."""
-        gate, question, answer = (one.log_odds(features) for one in (self.gate, self.question, self.answer))
-        true = np.logaddexp(log_expit(gate) + log_expit(question), log_expit(-gate) + log_expit(answer))
-        false = np.logaddexp(log_expit(gate) + log_expit(-question), log_expit(-gate) + log_expit(-answer))
-        return true - false
+        parts = [torch.from_numpy(part.log_odds(features)) for part in (self.gate, self.question, self.answer)]
+        return mix_log_odds(*parts).numpy()
 
 
-@registered
+def mix_log_odds(gate: Tensor, question: Tensor, answer: Tensor) -> Tensor:
+    """Log-odds of a mixture's probability."""
+    log_sigmoid = torch.nn.functional.logsigmoid
+    true = torch.logaddexp(log_sigmoid(gate) + log_sigmoid(question), log_sigmoid(-gate) + log_sigmoid(answer))
+    false = torch.logaddexp(log_sigmoid(gate) + log_sigmoid(-question), log_sigmoid(-gate) + log_sigmoid(-answer))
+    return true - false
+
+
 @dataclass(frozen=True)
-class Routed(_MadeOfDetectors):
-    """A hard gate: items whose gate is above zero go one way, all others the other."""
-
-    kind: ClassVar[str] = "routed"
-
-    gate: Fitted
-    question: Fitted
-    answer: Fitted
-
-    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """Log-odds of the way that each item goes."""
-        return np.where(
-            self.gate.log_odds(features) > 0, self.question.log_odds(features), self.answer.log_odds(features)
-        )
-
-
-@registered
-@dataclass(frozen=True)
-class WithFallback(_MadeOfDetectors):
+class WithFallback(Fitted):
     """A detector with a range: items whose state lies outside that of the training states are left to another."""
 
     kind: ClassVar[str] = "with-fallback"
@@ -270,62 +216,24 @@ class WithFallback(_MadeOfDetectors):
     detector: Fitted
     fallback: Fitted
     range: Fitted
-    """Its log-odds are above zero outside the range."""
+    """Log-odds are above zero outside the range."""
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The detector's log-odds inside the range, the fallback's outside."""
-        share = expit(self.range.log_odds(features))
+        share = torch.sigmoid(torch.from_numpy(self.range.log_odds(features))).numpy()
         return (1 - share) * self.detector.log_odds(features) + share * self.fallback.log_odds(features)
 
 
-@registered
 @dataclass(frozen=True)
-class StateChange:
-    """How far a cut moves a state, log(‖h − h′‖ / ‖h‖): no weights of its own, only a place."""
-
-    kind: ClassVar[str] = "state-change"
-
-    run: str
-    site: str
-    layer: int
-
-    @property
-    def needs(self) -> Needs:
-        """The states with and without the cut."""
-        return Needs(states=((CLEAN, self.site, self.layer), (self.run, self.site, self.layer)))
-
-    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """The logarithm of the relative change."""
-        return state_change(*(features.states[key] for key in self.needs.states)).cpu().numpy()
-
-    def stored(self) -> Stored:
-        """Where it reads."""
-        return {}, {"run": self.run, "site": self.site, "layer": self.layer}
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "StateChange":
-        """The same place."""
-        return cls(str(values["run"]), str(values["site"]), int(values["layer"]))
-
-
-def state_change(clean: Float[Tensor, "item d_model"], cut: Float[Tensor, "item d_model"]) -> Float[Tensor, " item"]:
-    """log(‖h − h′‖ / ‖h‖), bounded below where nothing moves."""
-    exact = clean.double()
-    moved = torch.linalg.vector_norm(exact - cut.double().to(exact.device), dim=-1)
-    return torch.log(moved / torch.linalg.vector_norm(exact, dim=-1).clamp(min=1e-12) + 1e-6)
-
-
-@registered
-@dataclass(frozen=True)
-class Network:
+class Network(Fitted):
     """Hidden layers with ReLU on one state."""
 
     kind: ClassVar[str] = "network"
 
     key: StateKey
-    weights: tuple[Tensor, ...]
+    weight: tuple[Tensor, ...]
     """Of the layers, [out, in]; the first acts on the raw state."""
-    biases: tuple[Tensor, ...]
+    bias: tuple[Tensor, ...]
 
     @property
     def needs(self) -> Needs:
@@ -335,41 +243,21 @@ class Network:
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The network's output."""
         values = features.states[self.key].double()
-        last = len(self.weights) - 1
-        for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        last = len(self.weight) - 1
+        for number, (weight, bias) in enumerate(zip(self.weight, self.bias, strict=True)):
             values = values @ weight.double().to(values.device).T + bias.double().to(values.device)
-            values = values if place == last else values.relu()
+            values = values if number == last else values.relu()
         return values[:, 0].cpu().numpy()
 
-    def stored(self) -> Stored:
-        """All weights and biases."""
-        tensors = {f"weight.{place}": one for place, one in enumerate(self.weights)}
-        return tensors | {f"bias.{place}": one for place, one in enumerate(self.biases)}, {"key": list(self.key)}
 
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Network":
-        """The network of what was stored."""
-        run, site, layer = values["key"]
-        n = len(tensors) // 2
-        weights, biases = (tuple(tensors[f"{name}.{place}"] for place in range(n)) for name in ("weight", "bias"))
-        return cls((str(run), str(site), int(layer)), weights, biases)
-
-
-DIRECTIONS = 32
-"""Principal directions at most; one for every fourth item."""
 NEIGHBOURS = 5
 """Nearest training states whose mean distance counts."""
-BEYOND = 0.05
-"""The share of training states that lies beyond the limit."""
-MOST_STATES = 4000
-"""Training states that are remembered: evenly spread over all of them where there are more."""
 SOFT = 0.05
-"""Of the limit: over so much a fallback takes over."""
+"""Of the limit: the width over which a fallback takes over."""
 
 
-@registered
 @dataclass(frozen=True)
-class TrainingRange:
+class TrainingRange(Fitted):
     """The training states of one run, site and layer."""
 
     kind: ClassVar[str] = "training-range"
@@ -384,95 +272,81 @@ class TrainingRange:
     limit: float
     """The largest distance that is still like training."""
     longest: int | None = None
-    """Tokens of the longest prompt with its answer in training; None where nobody counted."""
+    """Tokens of the longest prompt with its answer in training; None where it was not counted."""
     border: float | None = None
     """The distance from which on a fallback takes over; None where that is the limit."""
 
-    @classmethod
-    def fit(
-        cls,
-        key: StateKey,
-        states: Float[Tensor, "item d_model"],
-        longest: int | None = None,
-        groups: Int[np.ndarray, " item"] | None = None,
-        beyond: float = BEYOND,
-    ) -> "TrainingRange":
-        """The range of training states; states of one group are not each other's neighbours."""
-        if len(states) < 4:
-            raise ValueError(f"{len(states)} states have no range; at least 4 are needed")
-        number = max(1, min(DIRECTIONS, len(states) // 4, states.shape[1]))
-        found = principal_directions(states[None].float(), number)
-        along = states.double().cpu() @ found.weight[0].T + found.offset[0]
-        spread = along.std(dim=0).clamp(min=1e-9)
-        coordinates = along / spread
-        chosen = torch.linspace(0, len(states) - 1, min(len(states), MOST_STATES)).round().long()
-        own = np.arange(len(states)) if groups is None else groups
-        distances = neighbour_distances(coordinates[chosen], coordinates[chosen], own[chosen.numpy()])
-        return cls(
-            key,
-            (found.weight[0] / spread[:, None]).float(),
-            (found.offset[0] / spread).float(),
-            coordinates[chosen].float(),
-            float(distances.quantile(1 - beyond)),
-            longest,
-        )
-
     @property
     def needs(self) -> Needs:
-        """The state that it looks at."""
+        """The state whose distance it measures."""
         return Needs(states=(self.key,))
 
     def distance_of(self, states: Float[Tensor, "item d_model"]) -> Float[np.ndarray, " item"]:
         """Mean distance to the nearest training states."""
         device = states.device
         along = states.double() @ self.weight.double().to(device).T + self.offset.double().to(device)
-        return neighbour_distances(along, self.known.double().to(device)).cpu().numpy()
+        known, number = self.known.double().to(device), min(NEIGHBOURS, max(1, len(self.known) - 1))
+        # Not by the matrix product's shortcut, in which an item alone and in a batch would differ.
+        apart = [torch.cdist(part, known, compute_mode="donot_use_mm_for_euclid_dist") for part in along.split(1024)]
+        return torch.cat([mean_of_nearest(part, number) for part in apart]).cpu().numpy()
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Above zero beyond the border."""
         border = self.limit if self.border is None else self.border
         return (self.distance_of(features.states[self.key]) - border) / (SOFT * max(border, 1e-12))
 
-    def is_outside(self, features: Features) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def is_outside(self, features: Features) -> Bool[np.ndarray, " item"]:
         """Which items lie beyond the limit; a state that is no number always does."""
         return ~(self.distance_of(features.states[self.key]) <= self.limit)
 
-    def stored(self) -> Stored:
-        """Its tensors, and plain values beside them."""
-        tensors = {"weight": self.weight, "offset": self.offset, "known": self.known}
-        return tensors, {"key": list(self.key), "limit": self.limit, "longest": self.longest, "border": self.border}
 
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "TrainingRange":
-        """The range of what was stored."""
-        run, site, layer = values["key"]
-        longest = None if values["longest"] is None else int(values["longest"])
-        return cls(
-            (str(run), str(site), int(layer)),
-            tensors["weight"],
-            tensors["offset"],
-            tensors["known"],
-            float(values["limit"]),
-            longest,
-            None if values.get("border") is None else float(values["border"]),
-        )
+def mean_of_nearest(apart: Float[Tensor, "item state"], number: int) -> Float[Tensor, " item"]:
+    """Mean of the smallest distances; infinite ones are left out, and infinite where there is no other."""
+    nearest = apart.topk(number, dim=-1, largest=False).values
+    return torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1).nan_to_num(nan=torch.inf)
 
 
-def neighbour_distances(
-    states: Float[Tensor, "item direction"],
-    known: Float[Tensor, "state direction"],
-    groups: Int[np.ndarray, " item"] | None = None,
-) -> Float[Tensor, " item"]:
-    """Mean distance of states to their nearest known ones; with `groups` both are the same states, and a group is not
-    its own neighbour."""
-    number = min(NEIGHBOURS, max(1, len(known) - 1))
-    found = []
-    for first in range(0, len(states), 1024):
-        # Not by the matrix product's shortcut, in which an item alone and in a batch would differ.
-        apart = torch.cdist(states[first : first + 1024], known, compute_mode="donot_use_mm_for_euclid_dist")
-        if groups is not None:
-            same = torch.as_tensor(groups[first : first + 1024, None] == groups[None])
-            apart = apart.masked_fill(same.to(apart.device), torch.inf)
-        nearest = apart.topk(number, dim=-1, largest=False).values
-        found.append(torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1))
-    return torch.cat(found).nan_to_num(nan=torch.inf)
+Layers = tuple[float, ...]
+"""A number for every layer."""
+
+
+@dataclass(frozen=True)
+class LayerProbes:
+    """A probe of every layer of one site, kept in a bundle for cuts of single answers; no part of the score."""
+
+    site: str
+    layers: tuple[int, ...]
+    """The layers that have one, in order."""
+    weight: Float[Tensor, "layer d_model"]
+    bias: Layers
+    auc: Layers
+    """Of training answers, each by a fit that never saw it."""
+    n_items: int
+    """Answers that taught them."""
+    n_true: int
+    delta_p: tuple[Layers, Layers] | None = None
+    """Mean change of the probability of "truthful" under the knockout, in percentage points: of false answers, and of
+    true ones; None where its states were not kept."""
+
+    def __post_init__(self) -> None:
+        """Parts that do not fit each other are a ValueError: they may come from a file."""
+        n, of_layers = len(self.layers), (self.bias, self.auc, *(self.delta_p or ()))
+        if n == 0 or {len(values) for values in of_layers} != {n} or self.weight.dim() != 2 or len(self.weight) != n:
+            raise ValueError("the probes of its layers do not fit each other")
+        if self.site not in SITES or list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
+            raise ValueError("the probes of its layers read no layers of a model")
+
+    @property
+    def reference_layer(self) -> int:
+        """The layer with the highest AUC."""
+        return self.layers[int(np.argmax(self.auc))]
+
+    def log_odds(self, states: Float[Tensor, "layer item d_model"]) -> Float[np.ndarray, "layer item"]:
+        """Of states at the probes' layers; summed in float64, so that an item alone is scored as in a batch."""
+        weight = self.weight.to(states.device, torch.double)
+        return (states.double() @ weight[:, :, None])[..., 0].cpu().numpy() + np.array(self.bias)[:, None]
+
+
+def probability_of(log_odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    """The logistic function."""
+    return torch.sigmoid(torch.from_numpy(log_odds)).numpy()

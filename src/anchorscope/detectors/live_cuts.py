@@ -8,12 +8,11 @@ What cutting does to many answers can be measured; what it says of a single one 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
 
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.template import Prompt, build_prompts
@@ -22,7 +21,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span
 from anchorscope.detectors.detector import Detector, TextPass, asked
 from anchorscope.detectors.features import CLEAN, COLUMNS, QUESTION_ONLY, Needs
-from anchorscope.detectors.layer_probes import LayerProbes
+from anchorscope.detectors.fitted import LayerProbes, probability_of
 from anchorscope.detectors.trained import DetectorSetting, Score, decide
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import Cut, Variant
@@ -68,7 +67,7 @@ class LiveCuts:
     score: Score
     """The detector's own."""
     score_cut: CutScore | None
-    """None where there are no key words, and where the detector reads a cut itself."""
+    """None where there are no key words, and where the detector also reads the state before the answer."""
     generated: bool
     """Whether the model gave the answer."""
     words: tuple[QuestionWord, ...]
@@ -76,53 +75,30 @@ class LiveCuts:
     rule: str
     """How the key words were found."""
     chosen: tuple[int, ...] | None
-    """Numbers of the words that were cut together because somebody asked for it."""
+    """Numbers of the words that were cut together because the user asked for it."""
     setting: DetectorSetting
     probes: LayerProbes | None
     """None in a bundle that has no probes of every layer."""
-    log_odds: Mapping[str, Layers] = field(default_factory=dict)
-    """By run: `clean`, `knockout` (all key words), `word N`, `chosen`, `random`, `random 2` …"""
-    n_cut: Mapping[str, int] = field(default_factory=dict)
+    probability: Mapping[str, Layers]
+    """Of "truthful", at every layer that has a probe, by run: `clean`, `knockout` (all key words), `word N`, `chosen`,
+    `random`, `random 2` …"""
+    n_cut: Mapping[str, int]
     """Tokens that each run was to lose; 0 where there was nothing to cut."""
 
-    def probability(self, run: str) -> Layers | None:
-        """Of "truthful", at every layer that has a probe; None where nothing was run."""
-        return expit(self.log_odds[run]) if run in self.log_odds else None
-
     def delta_p(self, run: str) -> Layers | None:
-        """Change of that probability, in percentage points."""
-        before, after = self.probability(CLEAN), self.probability(run)
-        return None if before is None or after is None else 100 * (after - before)
-
-    @property
-    def draws(self) -> list[str]:
-        """The random cuts."""
-        return [run for run in self.log_odds if run.startswith("random")]
-
-    def random_delta_p(self) -> Layers | None:
-        """Mean ΔP of the random cuts."""
-        found = [self.delta_p(run) for run in self.draws]
-        return np.mean(found, axis=0) if found else None  # type: ignore[arg-type]
+        """Change of that probability, in percentage points; None where nothing was run."""
+        return 100 * (self.probability[run] - self.probability[CLEAN]) if run in self.probability else None
 
     def record(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        told = self.score.record()
-        cut = self.score_cut
+        """Ready for JSON; what has a number per layer is null without probes."""
+        score, probes = self.score.record(), self.probes
         return {
-            "question": told.pop("question"),
-            "answer": told.pop("answer"),
+            "question": score.pop("question"),
+            "answer": score.pop("answer"),
             "generated": self.generated,
-            "score": told,
-            "score_cut": None
-            if cut is None
-            else {
-                "truth_probability": _rounded(cut.truth_probability),
-                "log_odds": _rounded(cut.log_odds),
-                "out_of_range": cut.out_of_range,
-            },
-            "words": [
-                {"start": word.start, "end": word.end, "text": word.text, "key": word.key} for word in self.words
-            ],
+            "score": score,
+            "score_cut": None if self.score_cut is None else asdict(self.score_cut),
+            "words": [asdict(word) for word in self.words],
             "key_words_by": self.rule,
             "chosen": None if self.chosen is None else list(self.chosen),
             "position": self.setting.position,
@@ -130,74 +106,63 @@ class LiveCuts:
             "n_layers": self.setting.n_layers,
             "warnings": self.warnings(),
             "note": NOTE,
-            **self._by_layer(),
+            "site": None if probes is None else probes.site,
+            "layers": [] if probes is None else list(probes.layers),
+            "reference_layer": None if probes is None else probes.reference_layer,
+            "probability": None if probes is None else self._probabilities(),
+            "delta_p": None if probes is None else self._changes(),
+            "training": None if probes is None else _training(probes),
         }
+
+    def _probabilities(self) -> dict[str, Any]:
+        random = [_rounded(self.probability[run]) for run in self._runs("random")]
+        cuts = self._cuts(self.probability)
+        return {"clean": _rounded(self.probability[CLEAN]), **cuts, "random": random}
+
+    def _changes(self) -> dict[str, Any]:
+        random = [self.delta_p(run) for run in self._runs("random")]
+        return {
+            **self._cuts({run: self.delta_p(run) for run in self.probability}),
+            "random": _rounded(np.mean(random, axis=0)) if random else None,  # type: ignore[arg-type]
+        }
+
+    def _cuts(self, by_run: Mapping[str, Layers | None]) -> dict[str, Any]:
+        """Numbers under all key words, the chosen ones, and each key word alone."""
+        alone = [{"word": int(run.removeprefix(ALONE)), "values": _rounded(by_run[run])} for run in self._runs(ALONE)]
+        return {"all": _rounded(by_run.get(KNOCKOUT)), "chosen": _rounded(by_run.get(CHOSEN)), "alone": alone}
+
+    def _runs(self, start: str) -> list[str]:
+        return [run for run in self.probability if run.startswith(start)]
 
     def warnings(self) -> list[str]:
         """What may make the numbers worth less; those of the score are its own."""
-        found = []
+        warnings = []
         if not self.n_cut.get(KNOCKOUT):
-            found.append("no key words found: nothing could be cut")
+            warnings.append("no key words found: nothing could be cut")
         if self.probes is None:
-            found.append("this bundle has no probes of every layer: train it again with anchorscope detect")
-        elif len(self.probes.layers) < self.setting.n_layers:
-            found.append(f"{len(self.probes.layers)} of {self.setting.n_layers} layers have a probe in this bundle")
-        drawn, wanted = self.n_cut.get("random", 0), self.n_cut.get(KNOCKOUT, 0)
-        if drawn < wanted:
-            found.append(f"the random cut takes {drawn} tokens, the key words are {wanted}: there are no more others")
-        return found
-
-    def _by_layer(self) -> dict[str, Any]:
-        """Everything that has a number per layer; nothing without probes."""
-        if self.probes is None:
-            return {
-                "site": None,
-                "layers": [],
-                "reference_layer": None,
-                "probability": None,
-                "delta_p": None,
-                "training": None,
-            }
-        alone = [place for place in range(len(self.words)) if f"word {place}" in self.log_odds]
-        return {
-            "site": self.probes.site,
-            "layers": list(self.probes.layers),
-            "reference_layer": self.probes.layers[self.probes.reference],
-            "probability": {
-                "clean": _list(self.probability(CLEAN)),
-                "all": _list(self.probability(KNOCKOUT)),
-                "chosen": _list(self.probability("chosen")),
-                "alone": [{"word": at, "values": _list(self.probability(f"word {at}"))} for at in alone],
-                "random": [_list(self.probability(run)) for run in self.draws],
-            },
-            "delta_p": {
-                "all": _list(self.delta_p(KNOCKOUT)),
-                "chosen": _list(self.delta_p("chosen")),
-                "alone": [{"word": at, "values": _list(self.delta_p(f"word {at}"))} for at in alone],
-                "random": _list(self.random_delta_p()),
-            },
-            "training": _training(self.probes),
-        }
+            warnings.append("this bundle has no probes of every layer: train it again with anchorscope detect")
+        random, wanted = self.n_cut.get("random", 0), self.n_cut.get(KNOCKOUT, 0)
+        if random < wanted:
+            warnings.append(
+                f"the random cut takes {random} tokens, the key words are {wanted}: there are no more others"
+            )
+        return warnings
 
 
 def _training(probes: LayerProbes) -> dict[str, Any]:
     """The same of the answers of training, where numbers are means over many."""
-    moved = probes.delta_p
+    false, true = probes.delta_p or (None, None)
     return {
         "n": probes.n_items,
         "n_true": probes.n_true,
-        "auc": _list(probes.auc),
-        "delta_p_false": None if moved is None else _list(moved[0]),
-        "delta_p_true": None if moved is None else _list(moved[1]),
+        "auc": _rounded(probes.auc),
+        "delta_p_false": _rounded(false),
+        "delta_p_true": _rounded(true),
     }
 
 
-def _list(values: Layers | None) -> list[float | None] | None:
-    return None if values is None else [_rounded(float(value)) if np.isfinite(value) else None for value in values]
-
-
-def _rounded(value: float) -> float:
-    return round(value, 6)
+def _rounded(values: Layers | Sequence[float] | None) -> list[float | None] | None:
+    return None if values is None else [round(float(value), 6) if np.isfinite(value) else None for value in values]
 
 
 MOST_ALONE = 16
@@ -206,7 +171,6 @@ DRAWS = 3
 """Random cuts."""
 CHOSEN, ALONE = "chosen", "word "
 """Names of runs: words that the user chose; a key word alone, with its number."""
-_OWN_RUNS = {CLEAN, KNOCKOUT, QUESTION_ONLY}
 
 
 def live_cuts(
@@ -237,24 +201,28 @@ def live_cuts(
     runs = {CLEAN: CLEAN_VARIANT} | {
         name: Variant({0: Cut(keys, setting.edges)}) for name, keys in cuts.items() if keys
     }
-    passed = _run_cuts(detector, item, runs)
-    score, cut = _scores(detector, item, passed)
-    probes = detector.trained.layer_probes
-    log_odds: dict[str, Float[np.ndarray, " layer"]] = {}
+    needs, probes = detector.trained.needs, detector.trained.layer_probes
+    sites = {site for run, site, _ in needs.states if run == CLEAN} | (set() if probes is None else {probes.site})
+    read = Needs(tuple((run, site, 0) for run in runs for site in sorted(sites)), needs.columns)
+    passed = detector.session.run_texts("live cuts", [item], runs, read, all_layers=True)
+    probability = {}
     if probes is not None:
         layers = list(probes.layers)
-        log_odds = {run: probes.log_odds(passed.states(run, probes.site)[layers])[:, 0] for run in runs}
-        _refuse_no_numbers(log_odds)
+        probability = {
+            run: probability_of(probes.log_odds(passed.states(run, probes.site)[layers])[:, 0]) for run in runs
+        }
+        if not all(np.isfinite(values).all() for values in probability.values()):
+            raise UserError("The model's states hold NaN or infinity; run the model in float32 (--dtype float32).")
     return LiveCuts(
-        score=score,
-        score_cut=cut,
+        score=detector.score_items([item])[0],
+        score_cut=_score_cut(detector, item, passed),
         generated=answer is None,
         words=words,
         rule=item.located.rule,
         chosen=None if chosen is None else tuple(sorted(set(chosen))),
         setting=setting,
         probes=probes,
-        log_odds=log_odds,
+        probability=probability,
         n_cut={name: len(keys) for name, keys in cuts.items()},
     )
 
@@ -289,45 +257,24 @@ def _random_keys(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
     """The tokens of each random draw, as a run draws them; draws that are the same count once."""
     if not item.located.question_tokens:
         return {}
-    found: dict[str, tuple[int, ...]] = {}
+    draws: dict[str, tuple[int, ...]] = {}
     for draw in range(DRAWS):
-        one = replace(INTERVENTIONS["random"], draw=draw)
-        keys = one.cut(item, edges, stream(0, one.draw_name, item.question.question)).keys
-        if keys not in found.values():
-            found[one.draw_name] = keys
-    return found
+        random = replace(INTERVENTIONS["random"], draw=draw)
+        keys = random.cut(item, edges, stream(0, random.draw_name, item.question.question)).keys
+        if keys not in draws.values():
+            draws[random.draw_name] = keys
+    return draws
 
 
-def _run_cuts(detector: Detector, item: Item, runs: Mapping[str, Variant]) -> TextPass:
-    """All runs together; each keeps what the detector reads of the clean run, and what the probes of layers read."""
-    needs, probes = detector.trained.needs, detector.trained.layer_probes
-    sites = {site for run, site, _ in needs.states if run in (CLEAN, KNOCKOUT)}
-    sites |= set() if probes is None else {probes.site}
-    before = [key for key in needs.states if key[0] == QUESTION_ONLY]
-    every = Needs((*((run, site, 0) for run in runs for site in sorted(sites)), *before), needs.columns)
-    return detector.session.run_texts("live cuts", [item], runs, every, all_layers=True)
-
-
-def _scores(detector: Detector, item: Item, passed: TextPass) -> tuple[Score, CutScore | None]:
-    """The detector's own score, and what it would be of the states without the key words; None where the detector
-    reads more than clean states, and so reads a cut itself."""
+def _score_cut(detector: Detector, item: Item, passed: TextPass) -> CutScore | None:
+    """What the detector would say of the states without the key words; None where there are none, and where it reads
+    more than one place of the clean run."""
     needs = detector.trained.needs
-    if set(needs.runs) <= _OWN_RUNS:
-        uncut = {} if KNOCKOUT in passed.parts else {KNOCKOUT: CLEAN}  # there were no key words
-        features = passed.features([item], needs, uncut)
-    else:  # another text, or strengthened attention: a pass of its own
-        features = detector.session.features([item], needs)
-    (score,) = detector.scores_of([item], features)
-    reads = {*needs.runs, *(COLUMNS[name].run for name in needs.columns if name in COLUMNS)}
-    if KNOCKOUT not in passed.parts or not reads or reads != {CLEAN}:
-        return score, None
+    reads_nothing = not needs.states and not set(needs.columns) & set(COLUMNS)
+    if KNOCKOUT not in passed.parts or reads_nothing or QUESTION_ONLY in needs.runs:
+        return None
     decided = decide(detector.trained, passed.features([item], needs, {CLEAN: KNOCKOUT}))
-    return score, CutScore(float(decided.probability[0]), float(decided.log_odds[0]), bool(decided.outside[0]))
-
-
-def _refuse_no_numbers(log_odds: Mapping[str, Float[np.ndarray, " layer"]]) -> None:
-    if not all(np.isfinite(found).all() for found in log_odds.values()):
-        raise UserError("The model's states hold NaN or infinity; run the model in float32 (--dtype float32).")
+    return CutScore(float(decided.probability[0]), float(decided.log_odds[0]), bool(decided.outside[0]))
 
 
 def _unread(item: Item, detector: Detector) -> UserError:

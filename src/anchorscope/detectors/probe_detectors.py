@@ -15,16 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from anchorscope.detectors.data import TrainingData, fit_bank
+from anchorscope.detectors.data import RESIDUAL, ProbeFits, TrainingData, fit_bank
 from anchorscope.detectors.features import CLEAN, QUESTION_ONLY
-from anchorscope.detectors.fitted import (
-    Fitted,
-    LinearProbe,
-    Network,
-    QuestionOrthogonal,
-    WeightedSum,
-    question_orthogonal,
-)
+from anchorscope.detectors.fitted import Fitted, Network, QuestionOrthogonal, WeightedSum, question_orthogonal
 from anchorscope.detectors.training import FITS, INNER_FOLDS, Stacked, Training, fit_stack
 from anchorscope.evidence.scores import fit_logistic
 
@@ -59,57 +52,44 @@ def fit_columns(data: TrainingData, names: tuple[str, ...]) -> DetectorFit:
     return DetectorFit(stacked.scores, lambda number: stacked_sum(stacked, number, (), names))
 
 
-def fit_probe(data: TrainingData) -> DetectorFit:
-    """The single probe."""
-    return DetectorFit(data.log_odds, data.best_probe)
+def as_detector(fits: ProbeFits) -> DetectorFit:
+    """A probe by itself."""
+    return DetectorFit(fits.scores, fits.build)
 
 
 def fit_probe_confidence(data: TrainingData) -> DetectorFit:
     """The single probe and confidence, stacked."""
-    columns = torch.cat([data.log_odds[..., None], data.columns(data.confidence)], dim=-1)
+    columns = torch.cat([data.probe.scores[..., None], data.columns(data.confidence)], dim=-1)
     stacked = fit_stack(columns, data.training)
     return DetectorFit(
-        stacked.scores, lambda number: stacked_sum(stacked, number, (data.best_probe(number),), data.confidence)
+        stacked.scores, lambda number: stacked_sum(stacked, number, (data.probe.build(number),), data.confidence)
     )
 
 
-def fit_ensemble(data: TrainingData, with_confidence: bool = False) -> DetectorFit:
-    """Probes of all layers and sites, stacked."""
-    names = data.confidence if with_confidence else ()
-    log_odds = [data.training.assemble(data.bank.log_odds(place, data.clean[place])) for place in range(len(data.keys))]
-    columns = torch.cat([torch.stack(log_odds, dim=-1), data.columns(names)], dim=-1)
+def fit_ensemble(data: TrainingData, names: tuple[str, ...]) -> DetectorFit:
+    """Probes of all layers and sites, stacked with some columns."""
+    probes = [data.at_best(data.bank, [place]) for place in range(len(data.keys))]
+    columns = torch.cat([torch.stack([probe.scores for probe in probes], dim=-1), data.columns(names)], dim=-1)
     stacked = fit_stack(columns, data.training)
-
-    def build(number: int) -> Fitted:
-        probes = tuple(
-            data.probe(data.bank, data.directions, key, place, number) for place, key in enumerate(data.keys)
-        )
-        return stacked_sum(stacked, number, probes, names)
-
-    return DetectorFit(stacked.scores, build)
+    return DetectorFit(
+        stacked.scores,
+        lambda number: stacked_sum(stacked, number, tuple(probe.build(number) for probe in probes), names),
+    )
 
 
-def fit_other_run(data: TrainingData, run: str) -> DetectorFit:
+def fit_other_run(data: TrainingData, run: str) -> ProbeFits:
     """A probe on the states of another run, along directions of their own: question only, random weights."""
     keys = data.headline(run)
     directions = data.directions_of(keys)
     states = data.along(keys, directions)
     bank = fit_bank(states, data.training, data.device)
-    best = bank.inner_auc.argmax(0).cpu().numpy()
-    return DetectorFit(
-        data.at_best(bank, states, best),
-        lambda number: data.probe(bank, directions, keys[int(best[number])], int(best[number]), number),
-    )
+    return data.at_best(bank, range(len(keys)), keys, directions, states)
 
 
-def fit_site(data: TrainingData, site: str) -> DetectorFit:
-    """A probe on the clean states of one site, at its best layer."""
-    places = np.array([place for place, key in enumerate(data.keys) if key[1] == site])
-    best = places[data.bank.inner_auc[torch.from_numpy(places)].argmax(0).cpu().numpy()]
-    return DetectorFit(
-        data.at_best(data.bank, data.clean, best),
-        lambda number: data.probe(data.bank, data.directions, data.keys[int(best[number])], int(best[number]), number),
-    )
+def fit_residual(data: TrainingData) -> DetectorFit:
+    """A probe on the residual stream, at its best layer."""
+    places = [place for place, key in enumerate(data.keys) if key[1] == RESIDUAL]
+    return as_detector(data.at_best(data.bank, places))
 
 
 def fit_question_orthogonal(data: TrainingData) -> DetectorFit:
@@ -122,16 +102,13 @@ def fit_question_orthogonal(data: TrainingData) -> DetectorFit:
         )
         for layer in data.layers
     }
-    features = replace(data.features, states={**states, **made})
-    fit = fit_other_run(replace(data, features=features), run)
+    fits = fit_other_run(replace(data, features=replace(data.features, states={**states, **made})), run)
 
     def build(number: int) -> Fitted:
-        assert fit.build is not None, "a probe on states can be used"
-        probe = fit.build(number)
-        assert isinstance(probe, LinearProbe), "a single probe"
+        probe = fits.build(number)
         return QuestionOrthogonal((CLEAN, *probe.key[1:]), probe.weight, probe.bias)
 
-    return DetectorFit(fit.scores, build)
+    return DetectorFit(fits.scores, build)
 
 
 def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
@@ -144,13 +121,8 @@ def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
     within = [sum(part.var() * len(part) for part in (entropy[entropy < x], entropy[entropy >= x])) for x in borders]
     low = entropy < (borders[int(np.argmin(within))] if len(borders) else np.inf)
     labels = torch.from_numpy(low).float().expand(data.training.n_sets, -1)
-    states = data.clean[: len(data.layers)]
-    bank = fit_bank(states, data.training, data.device, labels=labels)
-    best = bank.inner_auc.argmax(0).cpu().numpy()
-    return DetectorFit(
-        data.at_best(bank, states, best),
-        lambda number: data.probe(bank, data.directions, data.keys[int(best[number])], int(best[number]), number),
-    )
+    layers = range(len(data.layers))
+    return as_detector(data.at_best(fit_bank(data.clean[: len(layers)], data.training, data.device, labels), layers))
 
 
 def fit_saplma(data: TrainingData) -> DetectorFit:
@@ -166,27 +138,22 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
     for first in range(0, len(states), step):
         own = slice(first, first + step)
         networks.append(_train_networks(data.training.take(own), states[own]))
-        scores.append(_outputs(networks[-1], states[own]))
+        scores.append(_forward(networks[-1], states[own]))
     layers = [torch.cat(layer) for layer in zip(*networks, strict=True)]
 
     def build(number: int) -> Fitted:
         parts = [part[number, INNER_FOLDS].double().cpu() for part in layers]
-        place = int(data.best[number])
+        place = int(data.probe.best[number])
         first = parts[0].T / float(scale[number])
-        weights = (first @ data.directions.weight[place], *(part.T for part in parts[2::2]))
-        biases = (parts[1] + first @ data.directions.offset[place], *parts[3::2])
+        weight = (first @ data.directions.weight[place], *(part.T for part in parts[2::2]))
+        bias = (parts[1] + first @ data.directions.offset[place], *parts[3::2])
         return Network(
             (CLEAN, data.site, data.layers[place]),
-            tuple(weight.float().contiguous() for weight in weights),
-            tuple(bias.float() for bias in biases),
+            tuple(part.float().contiguous() for part in weight),
+            tuple(part.float() for part in bias),
         )
 
     return DetectorFit(data.training.assemble(torch.cat(scores)), build)
-
-
-@torch.no_grad()
-def _outputs(parts: Sequence[Tensor], states: Float[Tensor, "set item direction"]) -> Float[Tensor, "set fit item"]:
-    return _forward(parts, states)
 
 
 def _forward(parts: Sequence[Tensor], states: Float[Tensor, "set item direction"]) -> Float[Tensor, "set fit item"]:

@@ -4,19 +4,16 @@ A detector reads the states of one model under one prompt; anything else gives n
 trained with is part of it (`DetectorSetting`), and is compared when it is loaded.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float
 
 from anchorscope.answers.template import Template
-from anchorscope.catalogue import KNOCKOUT
-from anchorscope.detectors.features import CLEAN, Features, Needs
-from anchorscope.detectors.fitted import Fitted, LinearProbe, TrainingRange
-from anchorscope.detectors.layer_probes import LayerProbes
+from anchorscope.detectors.features import Features, Needs
+from anchorscope.detectors.fitted import Fitted, LayerProbes, TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.stats.calibration import Calibration, Threshold
@@ -96,7 +93,7 @@ class TrainedDetector:
     sha256: str | None = None
     """Of the bundle that it was read from."""
     layer_probes: LayerProbes | None = None
-    """Probes of every layer, by which single answers are looked at; no part of the score."""
+    """Probes of every layer, for cuts of single answers; no part of the score."""
 
     @property
     def needs(self) -> Needs:
@@ -138,9 +135,6 @@ class Score:
     """`accept`, `abstain` or `out-of-range`."""
     warnings: tuple[str, ...] = field(default=())
     """What may make the number worth less."""
-    pathway_score: float | None = None
-    """What cutting the question's key words changes in a probe's log-odds: negative where they carry the evidence; None
-    where the detector does not read both states."""
 
     def record(self) -> dict[str, Any]:
         """As a row of a result."""
@@ -156,7 +150,6 @@ class Decisions:
     probability: Float[np.ndarray, " item"]
     outside: Bool[np.ndarray, " item"]
     """Whether a state lies outside the training range."""
-    pathway: Float[np.ndarray, " item"] | None
 
     def verdicts(self, threshold: Threshold | None) -> list[str]:
         """What follows for a risk."""
@@ -172,33 +165,8 @@ def decide(trained: TrainedDetector, features: Features) -> Decisions:
     """Calibrated log-odds and probabilities of items, and which of them lie outside the training range."""
     raw, calibration = trained.fitted.log_odds(features), trained.calibration
     outside = np.zeros(features.n_items, bool) if trained.range is None else trained.range.is_outside(features)
-    pair = probe_pair(trained.fitted)
-    pathway = None if pair is None else pair[1].log_odds(features) - pair[0].log_odds(features)
     log_odds = calibration.slope * raw + calibration.intercept
-    return Decisions(log_odds, calibration.probability(raw), outside, pathway)
-
-
-def probe_pair(fitted: Fitted) -> tuple[LinearProbe, LinearProbe] | None:
-    """The first probe inside a detector that reads a place both in the clean run and under the knockout."""
-    probes = list(_probes(fitted))
-    for clean in probes:
-        for cut in probes:
-            same_place = clean.key[0] == CLEAN and cut.key == (KNOCKOUT, *clean.key[1:])
-            if same_place and cut.bias == clean.bias and torch.equal(cut.weight, clean.weight):
-                return clean, cut
-    return None
-
-
-def _probes(part: object) -> Iterator[LinearProbe]:
-    """Every linear probe of a detector, whatever it is inside of."""
-    if isinstance(part, LinearProbe):
-        yield part
-    elif isinstance(part, tuple):
-        for one in part:
-            yield from _probes(one)
-    elif is_dataclass(part):
-        for one in fields(part):
-            yield from _probes(getattr(part, one.name))
+    return Decisions(log_odds, calibration.probability(raw), outside)
 
 
 def threshold_notes(trained: TrainedDetector, risk: float | None) -> list[str]:

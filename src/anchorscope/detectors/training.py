@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from anchorscope.detectors.features import Features
 from anchorscope.errors import UserError
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import weighted_auc
@@ -30,21 +31,31 @@ FITS = INNER_FOLDS + 1
 
 
 @dataclass(frozen=True)
-class Examples:
-    """The items as a detector's training sees them."""
+class Dataset:
+    """Items of one dataset (or of several, taken together) with all that detectors may read."""
 
+    name: str
+    features: Features
     labels: Bool[np.ndarray, " item"]
     groups: Int[np.ndarray, " item"]
-    """Items of one group stay together."""
+    """Items of one group stay together, and are not each other's neighbours."""
     relations: Sequence[str | None]
     item_ids: Sequence[str]
-    weights: Float[np.ndarray, " item"]
-    """How much each item counts in every fit."""
+    documents: Sequence[Sequence[str]]
+    """The words of each item's question and answer."""
+    natural: Float[np.ndarray, " item"]
+    """How many graded answers stand behind each item: the weights that bring back the natural share of true ones."""
+    group_keys: Sequence[frozenset[str]]
+    """What ties an item to items of other datasets: its question and its subject."""
+    sources: Sequence[str] = ()
+    """Where several were taken together, the dataset of each item."""
 
     @property
-    def n_items(self) -> int:
-        """How many."""
-        return len(self.labels)
+    def domains(self) -> Sequence[str]:
+        """Parts of the data that `auto` leaves out in turn: datasets, if there are enough of them; else relations."""
+        if len(set(self.sources)) >= INNER_FOLDS:
+            return self.sources
+        return [relation or "" for relation in self.relations]
 
 
 @dataclass(frozen=True)
@@ -117,62 +128,59 @@ class Training:
         return Training(labels, members, inner, several[0].weights)
 
 
-def nested_sets(examples: Examples, folds: int, seed: int, name: str) -> tuple[Training, Int[np.ndarray, " item"]]:
+def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> tuple[Training, Int[np.ndarray, " item"]]:
     """A training set for every outer fold, which it leaves out; and the outer fold of each item."""
-    strata = truth_strata(examples.labels, examples.relations)
-    order = priorities(seed, f"detector folds {name}", examples.item_ids)
-    outer = grouped_folds(examples.groups, strata, folds, order)
+    strata = truth_strata(dataset.labels, dataset.relations)
+    order = priorities(seed, f"detector folds {name}", dataset.item_ids)
+    outer = grouped_folds(dataset.groups, strata, folds, order)
     if len(np.unique(outer)) < folds:
-        n_groups = len(np.unique(examples.groups))
+        n_groups = len(np.unique(dataset.groups))
         raise UserError(
             f"{n_groups} groups are too few for {folds} folds: some would be empty; take fewer (--folds), or ask more "
             f"questions (--limit)."
         )
-    return _with_inner(examples, outer[None] != np.arange(folds)[:, None], seed, name), outer
+    return _with_inner(dataset, outer[None] != np.arange(folds)[:, None], seed, name), outer
 
 
-def whole_set(examples: Examples, seed: int, name: str) -> Training:
+def whole_set(dataset: Dataset, seed: int, name: str) -> Training:
     """One training set of all items."""
-    return _with_inner(examples, np.ones((1, examples.n_items), dtype=bool), seed, f"{name} whole")
+    return _with_inner(dataset, np.ones((1, len(dataset.labels)), dtype=bool), seed, f"{name} whole")
 
 
-def tossed(examples: Examples, seed: int, toss: int) -> Examples:
-    """The same items with labels drawn by lot, within relations, groups and numbers kept: there is nothing to find.
-
-    Labels are dealt out anew among the items of a relation, so that every relation keeps its share of true answers.
-    """
+def tossed(dataset: Dataset, seed: int, toss: int) -> Dataset:
+    """The same items with labels permuted within each relation, which keeps its share of true answers."""
     rng = stream(seed, "tossed labels", str(toss))
-    relation = np.array([name or "" for name in examples.relations])
-    labels = examples.labels.copy()
-    for one in np.unique(relation):
-        inside = np.flatnonzero(relation == one)
+    relation = np.array([name or "" for name in dataset.relations])
+    labels = dataset.labels.copy()
+    for name in np.unique(relation):
+        inside = np.flatnonzero(relation == name)
         labels[inside] = rng.permutation(labels[inside])
-    return Examples(labels, examples.groups, examples.relations, examples.item_ids, examples.weights)
+    return replace(dataset, labels=labels)
 
 
-def _with_inner(examples: Examples, members: Bool[np.ndarray, "set item"], seed: int, name: str) -> Training:
-    strata = truth_strata(examples.labels, examples.relations)
+def _with_inner(dataset: Dataset, members: Bool[np.ndarray, "set item"], seed: int, name: str) -> Training:
+    strata = truth_strata(dataset.labels, dataset.relations)
     inner = np.full(members.shape, -1, dtype=np.int64)
     for place, chosen in enumerate(members):
         learns = np.flatnonzero(chosen)
-        order = priorities(seed, f"detector inner {name} {place}", examples.item_ids)[learns]
-        inner[place, learns] = grouped_folds(examples.groups[learns], strata[learns], INNER_FOLDS, order)
-    _refuse_one_sided(examples, members, inner)
-    labels = np.broadcast_to(examples.labels, members.shape).copy()  # torch wants to be able to write
-    return Training(labels, members, inner, examples.weights)
+        order = priorities(seed, f"detector inner {name} {place}", dataset.item_ids)[learns]
+        inner[place, learns] = grouped_folds(dataset.groups[learns], strata[learns], INNER_FOLDS, order)
+    _refuse_one_sided(dataset, members, inner)
+    labels = np.broadcast_to(dataset.labels, members.shape).copy()  # torch wants to be able to write
+    return Training(labels, members, inner, np.ones(len(dataset.labels)))
 
 
-def _refuse_one_sided(examples: Examples, members: np.ndarray, inner: np.ndarray) -> None:
+def _refuse_one_sided(dataset: Dataset, members: np.ndarray, inner: np.ndarray) -> None:
     """Every part that teaches or judges needs true and false answers."""
     held = inner[:, None] == np.arange(INNER_FOLDS)[None, :, None]
     outside = members[~members.all(axis=1)]
     parts = np.concatenate(
-        [held.reshape(-1, examples.n_items), (members[:, None] & ~held).reshape(-1, examples.n_items), ~outside]
+        [held.reshape(-1, len(dataset.labels)), (members[:, None] & ~held).reshape(-1, len(dataset.labels)), ~outside]
     )
-    if not ((parts & examples.labels).any(axis=1) & (parts & ~examples.labels).any(axis=1)).all():
-        n_true = int(examples.labels.sum())
+    if not ((parts & dataset.labels).any(axis=1) & (parts & ~dataset.labels).any(axis=1)).all():
+        n_true, n_groups = int(dataset.labels.sum()), len(np.unique(dataset.groups))
         raise UserError(
-            f"{n_true} true and {examples.n_items - n_true} false answers in {len(np.unique(examples.groups))} groups "
+            f"{n_true} true and {len(dataset.labels) - n_true} false answers in {n_groups} groups "
             f"are too few: every fold needs some of both; ask more questions (--limit), or train on another dataset."
         )
 

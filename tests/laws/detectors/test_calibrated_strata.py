@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from anchorscope.detectors.evaluation import balanced_weights
+from anchorscope.detectors.training import Dataset
 from anchorscope.stats.detection_metrics import ece
 from made_detection import made_dataset, made_trained
 
@@ -14,31 +15,18 @@ def test_balanced_probabilities_of_a_run_that_was_not_balanced():
     """Without balancing one answer in five is true; judged as balanced, one in two."""
     whole = made_dataset(n=500, signal=1.0)
     kept = [place for place in range(500) if place % 2 or place % 8 == 0]
-    labels, relations = whole.examples.labels[kept], [whole.examples.relations[place] for place in kept]
-    examples = replace(
-        whole.examples,
-        labels=labels,
-        groups=whole.examples.groups[kept],
-        relations=relations,
-        item_ids=[whole.examples.item_ids[place] for place in kept],
-        weights=np.ones(len(kept)),
-    )
-    dataset = replace(
-        whole,
-        features=whole.features.take(kept),
-        examples=examples,
+    dataset = Dataset(
+        "made",
+        whole.features.take(kept),
+        whole.labels[kept],
+        whole.groups[kept],
+        *([values[place] for place in kept] for values in (whole.relations, whole.item_ids, whole.documents)),
         natural=np.ones(len(kept)),
-        texts=replace(
-            whole.texts,
-            relations=relations,
-            groups=examples.groups,
-            documents=[whole.texts.documents[place] for place in kept],
-        ),
         group_keys=[whole.group_keys[place] for place in kept],
     )
     trained = made_trained(dataset, seeds=1)
     said = {natural: expit(trained.in_domain("confidence", natural).log_odds[0]) for natural in (False, True)}
-    weights = balanced_weights(labels, relations)
+    labels, weights = dataset.labels, balanced_weights(dataset)
     assert float(ece(said[False], labels, weights)) < 0.1
     assert float(ece(said[True], labels)) < 0.1
     assert float(ece(said[True], labels, weights)) > 0.1  # those of the natural prevalence would not do

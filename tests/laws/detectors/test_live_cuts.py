@@ -9,8 +9,6 @@ import torch
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.features import Needs
-from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.live_cuts import DRAWS, live_cuts
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
@@ -22,7 +20,7 @@ from anchorscope.interventions.intervention import Setting
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
 from anchorscope.probes.crossfit import ProbeSet
-from detector_cases import CLEAN, CUT, PAIRS, added, probe, probes_of, trained_on
+from detector_cases import CLEAN, OTHER, PAIRS, added, probe, probes_of, trained_on
 
 QUESTION, ANSWER = PAIRS[1]
 
@@ -41,13 +39,13 @@ def test_delta_p_is_that_of_a_run(tiny_llama: LanguageModel, site: str) -> None:
     labels = np.array([True, False, True, False, True])
     one = ProbeSet(
         probes.weight[None, None],
-        torch.from_numpy(probes.bias).float()[None, None],
-        probes.strength[None, None],
-        probes.auc[None, None],
+        torch.tensor(probes.bias)[None, None],
+        np.ones((1, 1, len(probes.layers))),
+        np.array(probes.auc)[None, None],
         (),
     )
     scoring = Scoring(((one,) * len(SITES),), np.zeros(len(items), dtype=np.int64))
-    setting = Setting((detector.trained.setting.position,), "all", 0, lambda: session.writer)
+    setting = Setting((detector.trained.setting.position,), "all", 0, lambda: pytest.fail("nothing is rewritten"))
     passes = passes_of([plan_cut(INTERVENTIONS[KNOCKOUT], items, setting)], items, setting, session.planner)
     (effect,), _ = measure(session.executor, passes, scoring, setting, lambda _: (), session.progress)
     clean_pass = replace(
@@ -60,9 +58,8 @@ def test_delta_p_is_that_of_a_run(tiny_llama: LanguageModel, site: str) -> None:
     wanted = 100 * (true_label_probability(after, labels) - true_label_probability(before, labels))
     for place, pair in enumerate(PAIRS):
         found = live_cuts(detector, *pair)
-        moved, sure = found.delta_p(KNOCKOUT), found.probability("clean")
+        moved, sure = found.delta_p(KNOCKOUT), found.probability["clean"]
         assert moved is not None
-        assert sure is not None
         assert np.abs(wanted[1:, place]).max() > 1e-3  # there is something to agree on
         np.testing.assert_allclose(moved if labels[place] else -moved, wanted[:, place], atol=1e-4)
         own = sure if labels[place] else 1 - sure
@@ -94,27 +91,17 @@ def test_the_score_is_the_detectors_own(detector: Detector, tiny_llama: Language
     same = detector.score(QUESTION, ANSWER)
     assert found.score.log_odds == pytest.approx(same.log_odds, abs=1e-5)
     assert (found.score.verdict, found.score.warnings) == (same.verdict, same.warnings)
-    key = ("knockout", *CLEAN[1:])
-    features = detector.session.features(detector.session.items([asked(QUESTION, ANSWER)]), Needs((key,)))
-    wanted = 1.5 * LinearProbe(key, probe().weight, probe().bias).log_odds(features)[0] - 0.2
     assert found.score_cut is not None
-    assert found.score_cut.log_odds == pytest.approx(wanted, abs=1e-6)
+    same_probe = replace(probes_of(tiny_llama), weight=torch.stack([probe().weight] * 4), bias=(probe().bias,) * 4)
+    single = Detector(trained_on(tiny_llama, layer_probes=same_probe), tiny_llama)
+    cut = live_cuts(single, QUESTION, ANSWER).probability[KNOCKOUT][CLEAN[2]]
+    assert found.score_cut.log_odds == pytest.approx(1.5 * np.log(cut / (1 - cut)) - 0.2, abs=1e-5)
     assert found.score_cut.log_odds != same.log_odds
-    looks = Detector(
-        trained_on(
-            tiny_llama, fitted=added((probe(), probe(CUT, 3)), ("log_prob_mean",)), layer_probes=probes_of(tiny_llama)
-        ),
-        tiny_llama,
-    )
-    other = live_cuts(looks, QUESTION, ANSWER)
-    assert other.score_cut is None  # it reads the cut itself
-    assert other.score.log_odds == pytest.approx(looks.score(QUESTION, ANSWER).log_odds, abs=1e-5)
-    others = (probe(("answer-only", "mlp", 1)), probe(("question-only", "residual", 0)))
-    more = added((probe(), *others), ("entropy_mean",))
+    more = added((probe(), probe(OTHER, 3), probe(("question-only", "residual", 0))), ("entropy_mean",))
     reads = Detector(trained_on(tiny_llama, fitted=more, layer_probes=probes_of(tiny_llama)), tiny_llama)
-    assert live_cuts(reads, QUESTION, ANSWER).score.log_odds == pytest.approx(
-        reads.score(QUESTION, ANSWER).log_odds, abs=1e-5
-    )
+    other = live_cuts(reads, QUESTION, ANSWER)
+    assert other.score_cut is None
+    assert other.score.log_odds == pytest.approx(reads.score(QUESTION, ANSWER).log_odds, abs=1e-5)
 
 
 def test_words_that_somebody_chose(detector: Detector) -> None:

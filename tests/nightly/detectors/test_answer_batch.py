@@ -24,7 +24,7 @@ from anchorscope.detectors.trained import Score
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from detector_cases import CLEAN, CUT, added, probe, setting_of, trained_on
+from detector_cases import OTHER, added, probe, setting_of, trained_on
 from tiny_models import byte_tokenizer, tiny_model
 
 QUESTIONS = (
@@ -64,15 +64,8 @@ def talker() -> LanguageModel:
 def detectors() -> dict[str, Detector]:
     """Detectors that read in decoding all they need, nothing of it, or a part of it; at every position."""
     lm = talker()
-    every = (
-        probe(),
-        probe(("knockout", *CLEAN[1:])),
-        probe(CUT, 3),
-        probe(("question-only", "residual", 3)),
-        probe(("answer-only", "mlp", 1)),
-        probe(("boost-question-1", "mlp", 2)),
-    )
-    columns = (*CONFIDENCE, "knockout_log_prob_min", "answer_tokens")
+    every = (probe(), probe(OTHER, 3), probe(("question-only", "residual", 3)))
+    columns = (*CONFIDENCE, "answer_tokens")
     made = {
         "probe": trained_on(lm),
         "probe, answer_end": trained_on(lm, setting=setting_of(lm, "answer_end")),
@@ -80,7 +73,7 @@ def detectors() -> dict[str, Detector]:
             lm, setting=setting_of(lm, "answer_before"), fitted=added((probe(), probe(("question-only", "mlp", 2), 4)))
         ),
         "confidence": trained_on(lm, fitted=added((), CONFIDENCE), range=None),
-        "knockout": trained_on(lm, fitted=added((probe(CUT),), ("knockout_log_prob_mean",)), range=None),
+        "other": trained_on(lm, fitted=added((probe(OTHER),), ("log_prob_mean",)), range=None),
         "everything": trained_on(lm, fitted=added(every, columns)),
         "chat": trained_on(lm, setting=setting_of(lm, "final", "chat"), fitted=added(every, columns)),
         "outside": replace(trained_on(lm), range=replace(trained_on(lm).range, limit=0.0, longest=10)),  # type: ignore[type-var]
@@ -101,11 +94,7 @@ def same(found: Score | None, wanted: Score) -> None:
         wanted.verdict,
         wanted.warnings,
     )
-    for one, other in (
-        (found.log_odds, wanted.log_odds),
-        (found.truth_probability, wanted.truth_probability),
-        (found.pathway_score, wanted.pathway_score),
-    ):
+    for one, other in ((found.log_odds, wanted.log_odds), (found.truth_probability, wanted.truth_probability)):
         assert one == (other if other is None else pytest.approx(other, abs=1e-4))
 
 

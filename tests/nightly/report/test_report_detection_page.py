@@ -21,7 +21,7 @@ SMALL = {
     name: TRUTH[name]
     for name in ("confidence", "probe", "probe+confidence", "mop", "auto", "length", "mop-random-gate")
 }
-LONGEST = SMALL | {name: TRUTH[name] for name in ("counterfactual-random-cut", "semantic-entropy-10")}
+LONGEST = SMALL | {name: TRUTH[name] for name in ("pr-attention-constant-gate", "semantic-entropy-10")}
 
 
 @pytest.fixture(scope="module")

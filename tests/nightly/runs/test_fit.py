@@ -12,8 +12,9 @@ from typer.testing import CliRunner, Result
 import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
-from anchorscope.detecting.detect import accepted_words, thresholds_at
+from anchorscope.detecting.detect import accepted_words
 from anchorscope.detecting.inputs import ONE_PASS, missing_keep
+from anchorscope.detecting.saving import thresholds_at
 from anchorscope.finished import open_finished
 from anchorscope.report.detection import detection_page
 from small_facts import rows, write_questions
@@ -86,11 +87,11 @@ def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp
     kept = open_finished(run.path)
     assert kept.recipe.keep == ("states",)
     assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == ((), ("states-cut", "detection"))
-    more = command("detect", run.path, "--detectors", "probe,counterfactual,p-true", *wanted)
+    more = command("detect", run.path, "--detectors", "probe,mop,p-true", *wanted)
     assert more.exit_code == 0, more.stderr
     assert "detectors need states-cut and detection, which the run did not keep" in more.stderr
     made = story.Detection(run.path / "detectors")
-    assert set(made.detectors["detector"]) == {"probe", "counterfactual", "p-true"}
+    assert set(made.detectors["detector"]) == {"probe", "mop", "p-true"}
     steps = {step["step"]: step["key"] for step in run.manifest["steps"]}
     now = {step["step"]: step["key"] for step in open_finished(run.path).manifest["steps"]}
     assert {name: now[name] for name in ("facts/answers", "facts/probes")} == {

@@ -278,7 +278,7 @@ def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_pa
 
 def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -> None:
     """Nothing is lost on the way: an answer of the run is scored, through the model, as the kept states say."""
-    names = ("probe+confidence", "counterfactual")
+    names = ("probe+confidence", "mop")
     detect([kept.path], out=tmp_path / "detectors", bundles=names, fit_only=True, folds=3, device="cpu")
     (source,) = read_runs(open_runs([kept.path]))
     for name in names:
@@ -306,4 +306,3 @@ def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -
         np.testing.assert_allclose([one.log_odds for one in found], wanted, atol=1e-3)
         assert len({one.log_odds for one in found}) == len(ROWS)
         assert {one.verdict for one in found} <= {"accept", "abstain", "out-of-range"}
-        assert all(one.pathway_score is not None for one in found) == (name == "counterfactual")

@@ -16,7 +16,7 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.models.loading import load as load_model
 from detector_cases import PAIRS, added, probe, trained_on
 
-COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score"]
+COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings"]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     """A detector of a model that lies in a folder."""
     place = tmp_path_factory.mktemp("bundles") / "sum"
     lm = load_model(str(save_tiny("llama")))
-    write_bundle(place, trained_on(lm, fitted=added((probe(), probe(("knockout", "mlp", 2))))))
+    write_bundle(place, trained_on(lm, fitted=added((probe(), probe(("question-only", "mlp", 2))))))
     return place
 
 
@@ -46,7 +46,6 @@ def test_a_question_and_its_answer(bundle: Path) -> None:
     wanted = Detector.load(bundle).score(*PAIRS[0])
     verdict = {"accept": "accept", "abstain": "abstain: not sure enough"}[wanted.verdict]
     assert result.stdout.startswith(f"{verdict}  {wanted.truth_probability:.0%} true  Who wrote Dracula? → Bram Stoker")
-    assert f"cut {wanted.pathway_score:+.1f}" in result.stdout
     own = score("--detector", bundle, "Who wrote Emma?", "--json", "--quiet")
     assert json.loads(own.stdout)["items"][0]["warnings"] == ["the answer is truncated after 6 tokens"]
     assert own.stderr == ""

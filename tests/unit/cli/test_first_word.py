@@ -91,7 +91,7 @@ MISTAKES = {
     "score: --out": (["score", "--detector", "whole", "Who?", "--out", "rows.xls"], "ending"),
     "serve: no bundle": (["serve", "nowhere"], "no such folder"),
     "detector card: no bundle": (["detector", "card", "nowhere"], "no such folder"),
-    "detector push: broken bundle": (["detector", "push", "broken", "a/b", "--yes"], "no JSON"),
+    "detector card: broken bundle": (["detector", "card", "broken"], "no JSON"),
 }
 """A mistake, how it is made, and a word of the line that reports it."""
 
@@ -136,7 +136,6 @@ def test_a_command_says_that_it_loads_torch_before_it_does(tmp_path: Path) -> No
         ["score", "--detector", demo, "Who wrote Emma?", "--json"],
         ["run", "--model", "shape:qwen3-8b/8", "--dataset", str(tmp_path / "q.csv"), "--allow-random-weights"],
         ["serve", demo],
-        ["detector", "card", demo],
         ["validate"],
         ["bench"],
     ]

@@ -41,7 +41,7 @@ from anchorscope.stats.estimate import Estimate, holm
 
 DIGITS = 3
 """Of an AUROC."""
-RANDOM_CUT, PERMUTED = "random-cut", "permuted-labels"
+PERMUTED = "permuted-labels"
 """Controls, as controls.csv names them."""
 _GUESSING = 0.5
 _PAPER = {("mop", PROBE): 0.033, ("pr-attention", PROBE): 0.056}
@@ -111,12 +111,10 @@ CONTESTS = (
     ("mop", BOTH),
     ("pr-attention", PROBE),
     ("pr-attention", BOTH),
-    ("counterfactual", BOTH),
-    ("counterfactual", RANDOM_CUT),
     (AUTO, PROBE),
     (AUTO, BOTH),
 )
-"""A detector and what it should beat, another detector or itself with a random cut: p-values are corrected together."""
+"""A detector and what it should beat: p-values are corrected together."""
 GATES = tuple((name, f"{name}-{gate}") for name in ("mop", "pr-attention") for gate in ("random-gate", "constant-gate"))
 """Does the gate add to a second probe? Each is decided by its interval alone."""
 
@@ -191,12 +189,7 @@ def _reading(
 
 def _gains(results: DetectionResults, detector: str, against: str) -> dict[str, Estimate]:
     """The gain on every dataset that has one."""
-    by_dataset = {
-        cell.test: results.control(RANDOM_CUT, detector, cell.train)
-        if against == RANDOM_CUT
-        else results.difference(detector, against, cell)
-        for cell in results.in_domain
-    }
+    by_dataset = {cell.test: results.difference(detector, against, cell) for cell in results.in_domain}
     return {dataset: gain for dataset, gain in by_dataset.items() if gain is not None}
 
 
@@ -220,8 +213,7 @@ def _contest(
 ) -> Reading:
     detector, against = contest
     claim = f"{claim_name(detector)}_beats_{claim_name(against.removeprefix(f'{detector}-'))}"
-    other = "the same detector with random words hidden" if against == RANDOM_CUT else against
-    topic, statement = f"{detector} over {other}", f"the AUROC of {detector} is higher than that of {other}"
+    topic, statement = f"{detector} over {against}", f"the AUROC of {detector} is higher than that of {against}"
     if not gains:
         reason = left_out.get(detector) or left_out.get(against) or "it was not fitted"
         return _reading(model, claim, topic, statement, f"not measured here: {reason}", None, "not measured", "tested")

@@ -1,0 +1,153 @@
+"""Fitted detectors as bundles: calibration, thresholds, training range, card, and a probe of every layer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from anchorscope.catalogue import DETECTORS, KNOCKOUT
+from anchorscope.detectors.auto import Ranges
+from anchorscope.detectors.evaluation import TrainedOn
+from anchorscope.detectors.fitted import LayerProbes, TrainingRange, WithFallback, probability_of
+from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
+from anchorscope.detectors.training import INNER_FOLDS, Dataset
+from anchorscope.errors import UserError
+from anchorscope.results import versions
+from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
+from anchorscope.stats.detection_metrics import BINS, reliability_bins
+from anchorscope.stats.streams import priorities
+
+LIMITS = (
+    "The probability is calibrated for questions like those of the training data, at their natural share of true "
+    "answers; on other questions it is a score.",
+    "A threshold keeps its risk for exchangeable answers only: drawn as the training answers were.",
+    "Truth is what the grader calls true.",
+)
+RISKS = (0.1, 0.05, 0.2, 0.3)
+"""Risks that bundles have thresholds for where none are named."""
+LEADING_COVERAGE = 0.3
+"""Answers that are accepted where no risk is named; the risk is what was measured on these."""
+
+
+def trained_detector(
+    trained: TrainedOn,
+    name: str,
+    setting: DetectorSetting,
+    about: str,
+    longest: int,
+    rows: Sequence[dict[str, Any]],
+    risks: Sequence[float],
+) -> TrainedDetector:
+    """One detector, ready for use; `about` describes its data, `longest` is the longest prompt with its answer, `rows`
+    are those of `detectors.csv` about it."""
+    build = trained.fits.fit(name).build
+    if build is None:
+        raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
+    scale = trained.calibration(name, natural=True)
+    number, dataset = trained.whole, trained.dataset
+    labels, natural, groups = dataset.labels, dataset.natural, dataset.groups
+    prevalence = float(natural[labels].sum() / natural.sum())
+    calibration = Calibration(
+        float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS]), prevalence
+    )
+    probability = probability_of(scale.scores[number].cpu().numpy())
+    one_each = _one_of_each_group(dataset, trained.plan.seed)
+    fitted = build(number)
+    if isinstance(fitted, WithFallback) and isinstance(fitted.range, TrainingRange):
+        span = fitted.range
+    else:
+        span = Ranges(trained.fits.data, groups, groups).build(number)
+    card = Card(
+        f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
+        tuple(map(_without_nan, rows)),
+        tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]})),
+        LIMITS,
+        versions(),
+        calibration_rows(probability, labels, natural),
+    )
+    return TrainedDetector(
+        name=name,
+        fitted=fitted,
+        calibration=calibration,
+        setting=setting,
+        card=card,
+        thresholds=thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks),
+        range=replace(span, longest=longest),
+        layer_probes=layer_probes_of(trained),
+    )
+
+
+def thresholds_at(
+    probability: Float[np.ndarray, " item"],
+    labels: Bool[np.ndarray, " item"],
+    weights: Float[np.ndarray, " item"],
+    risks: Sequence[float] = (),
+) -> tuple[Threshold, ...]:
+    """Thresholds for these risks; where none are named, one that accepts `LEADING_COVERAGE` leads the usual ones.
+
+    None where all answers are of one kind: no risk can be measured on them.
+    """
+    if not 0 < labels.sum() < len(labels):
+        return ()
+    at_risks = [threshold_at_risk(probability, labels, risk, weights=weights) for risk in risks or RISKS]
+    leading = threshold_at_coverage(probability, labels, LEADING_COVERAGE, weights=weights)
+    if risks or leading.probability is None:
+        return tuple(at_risks)
+    return (leading, *(threshold for threshold in at_risks if threshold.risk != leading.risk))
+
+
+def _one_of_each_group(dataset: Dataset, seed: int) -> Int[np.ndarray, " group"]:
+    """An item of every group, drawn by lot: those of one group are not independent, and files have an order."""
+    by_lot = np.argsort(priorities(seed, "threshold items", dataset.item_ids), kind="stable")
+    return by_lot[np.unique(dataset.groups[by_lot], return_index=True)[1]]
+
+
+def calibration_rows(
+    probability: Float[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], weights: Float[np.ndarray, " item"]
+) -> tuple[dict[str, Any], ...]:
+    """Predicted and true shares in bins of equal width that hold answers, as `Card.calibration` has them."""
+    bins = reliability_bins(probability, labels, weights, BINS, equal_width=True)
+    counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
+    return tuple(
+        {
+            "low": place / BINS,
+            "high": (place + 1) / BINS,
+            "n": round(float(counted.mass[place]) * len(labels)),
+            "said": round(float(bins.probability[place]), 4),
+            "true": round(float(bins.rate[place]), 4),
+        }
+        for place in range(BINS)
+        if bins.mass[place] > 0
+    )
+
+
+def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without numbers that are missing: JSON has none."""
+    return {name: value for name, value in row.items() if not (isinstance(value, float) and np.isnan(value))}
+
+
+def layer_probes_of(trained: TrainedOn) -> LayerProbes:
+    """The probe of every layer of the headline site, with what the knockout does to the answers of training: each is
+    scored by a fit that never saw it."""
+    data, labels, number = trained.fits.data, trained.dataset.labels, trained.whole
+    fits = [data.at_best(data.bank, [place]) for place in range(len(data.layers))]
+    probes = [fit.build(number) for fit in fits]
+    moved = None
+    if data.has(KNOCKOUT):
+        cut = data.changed(KNOCKOUT)
+        change = [torch.sigmoid(fit.scores_of(cut)[number]) - torch.sigmoid(fit.scores[number]) for fit in fits]
+        percent = 100 * torch.stack(change).double().cpu().numpy()
+        moved = tuple(percent[:, ~labels].mean(1).tolist()), tuple(percent[:, labels].mean(1).tolist())
+    return LayerProbes(
+        data.site,
+        data.layers,
+        torch.stack([probe.weight for probe in probes]),
+        tuple(probe.bias for probe in probes),
+        tuple(data.bank.inner_auc[: len(probes), number].double().tolist()),
+        len(labels),
+        int(labels.sum()),
+        moved,
+    )
