@@ -81,7 +81,7 @@ class Recipe(BaseModel):
     )
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
     exact_tokens: str = option("auto", MEASUREMENT, refuse("other words of the question are cut"), choices=EXACT_TOKENS)
-    """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
+    """What chooses the exact question tokens: auto (your spans, else the dataset, else rules), or rules alone."""
     random_cuts: int | None = option(
         None, MEASUREMENT, flag("the random control is the mean of another number of cuts"), ge=1, le=1_000
     )

@@ -27,7 +27,7 @@ from anchorscope.answers.template import (
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span, merged
 from anchorscope.spans.answer_span import answer_entity
-from anchorscope.spans.question_spans import QuestionSpans
+from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text for each token."""
@@ -152,7 +152,7 @@ class ItemTokens:
     positions: tuple[int, ...]
     """One index per name in `catalogue.POSITIONS`."""
     rule: str
-    """How E_Q was found: `own`, `metadata`, `rules` or `model`."""
+    """How E_Q was found: `own`, `metadata` or `rules`."""
     parts: QuestionParts
     """E_Q by its parts, and all content words."""
     words: QuestionSpans | None = None
@@ -242,7 +242,7 @@ def locate_fitting(
     tokenizer: Any,
     template: Template,
     questions: Sequence[Question],
-    words: Callable[[Sequence[Question]], Sequence[QuestionSpans]],
+    exact_tokens: str,
     answers: Sequence[Answer],
     prompts: Sequence[Prompt] | None = None,
 ) -> list[ItemTokens | None]:
@@ -253,7 +253,8 @@ def locate_fitting(
     fitting = [index for index, answer in enumerate(answers) if answer.status != TOO_LONG]
     asked = [questions[index] for index in fitting]
     own = build_prompts(tokenizer, asked, template) if prompts is None else [prompts[index] for index in fitting]
-    located = locate_all(tokenizer, asked, words(asked), own, [answers[index] for index in fitting])
+    words = [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in asked]
+    located = locate_all(tokenizer, asked, words, own, [answers[index] for index in fitting])
     by_index = dict(zip(fitting, located, strict=True))
     return [by_index.get(index) for index in range(len(questions))]
 
