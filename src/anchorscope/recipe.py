@@ -30,7 +30,7 @@ from anchorscope.catalogue import EVIDENCE as EVIDENCE_NAMES
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, shortened, unknown
 from anchorscope.files import NotRegular, open_regular
 from anchorscope.options import (
     DATA,
@@ -269,12 +269,6 @@ def read_recipe(path: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, brackets within brackets
         raise UserError(f"Recipe {shortened(str(path))} cannot be read ({error}); {again}.") from None
-
-
-def shortened(value: Any, longest: int = 120) -> str:
-    """A value for a message, shortened."""
-    text = repr(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def is_plain_text(text: str) -> bool:
