@@ -139,11 +139,9 @@ class TimeLeft:
     """Which step a job is at, and how long it still takes, from the speed of earlier steps of each kind."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self._clock, self._since = clock, clock()
         self._steps: dict[str, PlannedStep] = {}
-        self._seconds: dict[str, float] = {}  # of steps that are there
-        self._open: dict[str, float] = {}  # own seconds so far of the steps being made, outermost first
-        self._counted = clock()
+        self._seconds: dict[str, float] = {}  # of steps that exist
         self._n_made = 0
         self.seconds_of_part = 0.0
         """What the current part of the current step still takes, at its own speed."""
@@ -154,26 +152,16 @@ class TimeLeft:
         self._seconds = {step.name: step.seconds for step in steps if step.seconds is not None}
 
     def begin(self, step: str) -> None:
-        self._count()
         self.seconds_of_part = 0.0
         self._seconds.pop(step, None)  # it was damaged, and is made again
-        self._open[step] = 0.0
 
     def done(self, step: str) -> None:
-        """A step that wasn't begun was made together with another."""
-        self._count()
-        self.seconds_of_part = 0.0
-        own = self._open.pop(step, 0.0)
+        """A step took the time since the one before it was done; one that wasn't begun came with another."""
+        now, self.seconds_of_part = self._clock(), 0.0
         if step in self._steps and step not in self._seconds:
             self._n_made += 1
-            self._seconds[step] = own
-
-    def _count(self) -> None:
-        """The time since the last call belongs to the innermost open step."""
-        now = self._clock()
-        if self._open:
-            self._open[[*self._open][-1]] += now - self._counted
-        self._counted = now
+            self._seconds[step] = now - self._since
+        self._since = now
 
     def _remaining(self) -> list[PlannedStep]:
         return [step for name, step in self._steps.items() if name not in self._seconds]
@@ -188,21 +176,15 @@ class TimeLeft:
         remaining = self._remaining()
         if not remaining:
             return ""
-        self._count()
-        spent: dict[str, float] = {}
-        usual: dict[str, float] = {}
-        for name, taken in self._seconds.items():
-            step = self._steps[name]
-            spent[step.kind] = spent.get(step.kind, 0.0) + taken * bool(step.cost)
-            usual[step.kind] = usual.get(step.kind, 0.0) + (step.cost or 0.0)
-        costed = [step for step in remaining if step.cost is not None]
-        if any(step.cost and not usual.get(step.kind) for step in costed):
-            return "time left unknown"
-        ahead = (
-            (step.cost * spent[step.kind] / usual[step.kind] if step.cost else 0.0) - self._open.get(step.name, 0.0)
-            for step in costed
-        )
-        seconds = max(sum(max(value, 0.0) for value in ahead), self.seconds_of_part)
+        made = [self._steps[name] for name in self._seconds if self._steps[name].cost]
+        costed, seconds = [step for step in remaining if step.cost is not None], self._since - self._clock()
+        for kind in {step.kind for step in costed if step.cost}:
+            usual = sum(step.cost or 0.0 for step in made if step.kind == kind)
+            if not usual:
+                return "time left unknown"
+            speed = sum(self._seconds[step.name] for step in made if step.kind == kind) / usual
+            seconds += speed * sum(step.cost or 0.0 for step in costed if step.kind == kind)
+        seconds = max(seconds, self.seconds_of_part)
         if seconds < 1:
             return "almost done" if len(costed) == len(remaining) else "time left unknown"
         return f"{'about' if len(costed) == len(remaining) else 'at least'} {duration(seconds)} left"

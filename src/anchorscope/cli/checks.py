@@ -1,7 +1,6 @@
 """`anchorscope validate` and `anchorscope bench`: how well experiments find planted pathways, and how fast."""
 
 import json
-from dataclasses import fields
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
@@ -9,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 from anchorscope.bench.options import Options, refuse_no_folder
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
-from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, output, parameter, running, with_options
+from anchorscope.cli.help import (
+    AsJson,
+    Executor,
+    Mixed,
+    Quiet,
+    Workers,
+    in_panel,
+    output,
+    parameter,
+    running,
+    with_options,
+)
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, split_list, user_errors
 from anchorscope.errors import UserError, shortened
 from anchorscope.execute.choose import choose
@@ -17,7 +27,7 @@ from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder
 from anchorscope.screen import say
 
 if TYPE_CHECKING:
-    from anchorscope.planted.items import Shares
+    pass
 
 EXAMPLES = {
     "validate": (
@@ -31,18 +41,13 @@ EXAMPLES = {
     ),
 }
 _planted, _stats = in_panel("What is planted and rated"), in_panel("Statistics")
-_SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
 _MOST = 100_000  # items of a world, which are all in memory with their states
 _FEWEST = 120  # items of a world: every half, fold and inner fold needs true and false ones of every relation
 
 
-@with_options(EXECUTOR, after=11)
 def validate(
     out: Annotated[str, output(help="The folder for the run, the tables and the page.")] = "runs/validate",
     items: Annotated[int, _planted(help="Planted items.", min=120, max=1_000_000)] = 1200,
-    shares: Annotated[
-        str | None, _planted(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
-    ] = None,
     evidence: Annotated[
         str, _planted(help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.")
     ] = "all",
@@ -58,25 +63,21 @@ def validate(
     fresh: Annotated[
         bool, running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
+    executor: Executor = None,
+    workers: Workers = None,
+    mixed: Mixed = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
-    **executor: Any,
 ) -> None:
-    given: dict[str, Any] = {
-        "world_items": _read_sizes(world_items),
-        "choice": choose(**executor),
-        **({} if shares is None else {"shares": _read_shares(shares)}),
-    }
-    folder = named_folder(out)
+    sizes, choice, folder = _read_sizes(world_items), choose(executor, workers, mixed), named_folder(out)
 
     with loading("torch", quiet):
         from anchorscope.validation.validate import WORLDS, Options, read_summary
         from anchorscope.validation.validate import validate as run_validation
 
-    if worlds != "all":
-        given["worlds"] = split_list(worlds)
-        if not given["worlds"] or not set(given["worlds"]) <= set(WORLDS):
-            raise UserError(f"Worlds {worlds!r}: allowed are {', '.join(WORLDS)}, with commas, or all.")
+    chosen = tuple(WORLDS) if worlds == "all" else split_list(worlds)
+    if not chosen or not set(chosen) <= set(WORLDS):
+        raise UserError(f"Worlds {worlds!r}: allowed are {', '.join(WORLDS)}, with commas, or all.")
     options = Options(
         items=items,
         evidence=split_list(evidence),
@@ -85,7 +86,9 @@ def validate(
         device=device,
         replicas=replicas,
         threads=threads,
-        **given,
+        worlds=chosen,
+        world_items=sizes,
+        choice=choice,
     )
     say(f"anchorscope: validating on {items} planted items into {folder}", quiet)
     run_validation(folder, options, fresh=fresh, progress=listener(quiet))
@@ -103,23 +106,6 @@ def _read_sizes(text: str) -> tuple[int, ...]:
             f"300,1000,3000."
         )
     return tuple(sorted(set(map(int, sizes))))
-
-
-def _read_shares(text: str) -> "Shares":
-    """KIND=NUMBER with commas; kinds that are not named get nothing."""
-    from anchorscope.planted.items import Shares
-
-    names = {field.name.replace("_", "-"): field.name for field in fields(Shares)}
-    given = dict.fromkeys(names.values(), 0.0)
-    for part in text.split(","):
-        name, _, number = part.partition("=")
-        try:
-            given[names[name.strip()]] = float(number)
-        except (KeyError, ValueError):
-            raise UserError(
-                f"Shares {text!r}: {part!r} is no KIND=NUMBER; kinds are {', '.join(names)}, as in {_SHARES}."
-            ) from None
-    return Shares(**given)
 
 
 _PANELS = {

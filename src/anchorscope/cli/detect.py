@@ -11,7 +11,19 @@ import typer
 from rich.table import Table
 
 from anchorscope.catalogue import DETECTORS, MOST_BATCH_TOKENS, OWN_DETECTORS
-from anchorscope.cli.help import EXECUTOR, AsJson, PlainCommand, Quiet, in_help, in_panel, output, running, with_options
+from anchorscope.cli.help import (
+    AsJson,
+    Executor,
+    Mixed,
+    PlainCommand,
+    Quiet,
+    Workers,
+    in_help,
+    in_panel,
+    output,
+    running,
+    with_options,
+)
 from anchorscope.cli.run import RECIPE_FIELDS, given_options, recipe_parameter
 from anchorscope.cli.terminal import (
     NOTHING_KEPT,
@@ -36,6 +48,7 @@ from anchorscope.screen import harmless, say
 if TYPE_CHECKING:
     from anchorscope.detecting.detect import Detection
     from anchorscope.detecting.score import Scored
+    from anchorscope.detectors.trained import TrainedDetector
 
 EXAMPLES = {
     "fit": (
@@ -114,21 +127,9 @@ def detect(
     with user_errors(stopped=NOTHING_KEPT):
         with loading("polars", quiet):
             from anchorscope.detecting.inputs import DetectOptions, open_runs
+        numbers = (folds, seeds, tosses, resamples, _read_risks(risk), seed)
         saved = None if bundles is None else split_list(bundles)
-        options = DetectOptions(
-            split_list(detectors),
-            saved,
-            folds,
-            seeds,
-            tosses,
-            resamples,
-            _read_risks(risk),
-            seed,
-            device,
-            fit_only,
-            compute,
-            fresh,
-        )
+        options = DetectOptions(split_list(detectors), saved, *numbers, device, fit_only, compute, fresh)
         folder = None if out is None else named_folder(out)
         open_runs(runs)  # mistakes are reported before torch is imported
         with loading("torch", quiet):
@@ -175,7 +176,7 @@ _FIT_FIELDS = [
 """The options of `run` that matter for detectors."""
 
 
-@with_options([*map(recipe_parameter, _FIT_FIELDS), *EXECUTOR])
+@with_options(map(recipe_parameter, _FIT_FIELDS))
 def fit(
     detectors: Annotated[
         str, _detectors(help="Detectors to compare, with commas; where not given, those that read one pass.")
@@ -184,6 +185,9 @@ def fit(
     risk: Annotated[str, _detectors(help=_RISK_HELP)] = "",
     seeds: Annotated[int, _stats(help=_SEEDS_HELP)] = 5,
     tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
+    executor: Executor = None,
+    workers: Workers = None,
+    mixed: Mixed = False,
     out: Annotated[
         str | None, output(help="The run folder; detectors are in its folder detectors. Default: runs/MODEL-DATASETS.")
     ] = None,
@@ -193,8 +197,7 @@ def fit(
 ) -> None:
     from anchorscope.detecting.inputs import fit_options  # only here: help has to come at once
 
-    choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
-    given = given_options(options)
+    choice, given = choose(executor, workers, mixed), given_options(options)
     chosen, of_run = fit_options(
         detectors=split_list(detectors),
         bundles=None if bundles is None else split_list(bundles),
@@ -323,14 +326,21 @@ _Bundle = Annotated[
 @detector.command("card", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][:1]))
 def show_card(bundle: _Bundle) -> None:
     """Print the card of a saved detector, as Markdown: data, quality, shifts, limits, how to load it, sha256."""
+    trained = _open_bundle(bundle)
+    from anchorscope.detecting.publish import card_text
+
+    for line in card_text(trained, str(bundle)).splitlines():
+        emit_text(harmless(line))
+
+
+def _open_bundle(bundle: Path, quiet: bool = False) -> "TrainedDetector":
+    """A saved detector; mistakes are reported before torch is imported."""
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
-    with loading("torch"):
-        from anchorscope.detecting.publish import card_text
+    with loading("torch", quiet):
         from anchorscope.detectors.bundle import unpack
 
-    for line in card_text(unpack(files, str(bundle)), str(bundle)).splitlines():
-        emit_text(harmless(line))
+    return unpack(files, str(bundle))
 
 
 @detector.command("export", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:2]))
@@ -341,14 +351,11 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a linear detector as one vector with a JSON card, for servers that can read hidden states."""
-    files = bundle_files(bundle)
-    checked_record(files, str(bundle))
-    with loading("torch", quiet):
-        from anchorscope.detecting.publish import linear_probe_files
-        from anchorscope.detectors.bundle import unpack
+    trained = _open_bundle(bundle, quiet)
+    from anchorscope.detecting.publish import linear_probe_files
 
     with user_errors(stopped=NOTHING_KEPT):
-        exported = linear_probe_files(unpack(files, str(bundle)))
+        exported = linear_probe_files(trained)
         write_folder(out, exported)
     if as_json:
         return emit_json({"out": str(out), "files": list(exported)})

@@ -32,17 +32,11 @@ from anchorscope.errors import UserError
 from anchorscope.screen import harmless, print_card, say
 
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
-    from collections.abc import Sequence
-
-    import polars as pl
-
     from anchorscope.finished import FinishedRun
-    from anchorscope.viewing.results import Result, ResultFolder
 
 EXAMPLES = {
     "show": (
         ("the answer card, and a few items", "anchorscope show runs/demo"),
-        ("items with these words", "anchorscope show runs/demo --search capital"),
         ("one item", "anchorscope show runs/demo atlas/ITEM"),
         ("the paper's chart", "anchorscope show runs/demo --figure delta_p --out delta_p.pdf --size 3.5 3"),
     ),
@@ -57,10 +51,10 @@ EXAMPLES = {
     ),
     "plugins": (("what is installed", "anchorscope plugins"), ("the same for a program", "anchorscope plugins --json")),
 }
-_FEW, _MANY, _LONG, _LONGEST_ID = 10, 50, 70, 200
+_FEW, _LONG, _LONGEST_ID = 10, 70, 200
 _LISTED = ("dataset", "item_id", "question", "model_answer", "truthful", "status", "pathway")
-_SEARCHED = ("item_id", "question", "model_answer", "subject")
 _TRUTH = {True: "true", False: "false", None: "not graded"}
+_MAKE_ONE = "make a run first: anchorscope run --limit 500 --out runs/demo"
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -68,9 +62,6 @@ def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)],
     item: Annotated[
         str | None, typer.Argument(metavar="ITEM", show_default=False, help="An item's id, or DATASET/ID; else a few.")
-    ] = None,
-    search: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="List items with these words in question, answer, subject or id.")
     ] = None,
     figure: Annotated[
         str | None, typer.Option(metavar="NAME", help="Write a figure, such as delta_p, into --out.")
@@ -90,9 +81,6 @@ def show(
     with user_errors(stopped="stopped"):
         if (figure is None) != (out is None) or (figure is None and (dataset or size)):
             raise UserError("--figure NAME and --out FILE belong together; --dataset and --size change a figure.")
-        if item is not None and search is not None:
-            raise UserError(f"Either an item ({item!r}) or --search {search!r}: leave one of them out.")
-
         with loading("polars", quiet):
             from anchorscope.finished import open_finished
 
@@ -105,7 +93,7 @@ def show(
             write_display(figure_named(finished.findings, figure, dataset, size), out)
             return say(f"figure: {out}", quiet)
         if item is None:
-            return _list_items(finished, search, as_json, quiet)
+            return _show_run(finished, as_json, quiet)
         _show_item(finished, item, as_json)
 
 
@@ -149,48 +137,24 @@ def _find_item(run: "FinishedRun", name: str) -> tuple[str, str]:
     ids = ["/".join(key) if "/" in name else key[1] for key in keys]
     near = difflib.get_close_matches(name[:_LONGEST_ID], dict.fromkeys(ids), cutoff=0.5)
     hint = f" The nearest: {', '.join(map(repr, near))}." if near else ""
-    raise UserError(
-        f"No item {name[:_LONGEST_ID]!r} among the {len(keys):,} of {str(run.path)!r}.{hint} "
-        f"List items with: anchorscope show {shlex.quote(str(run.path))} --search TEXT"
-    )
+    raise UserError(f"No item {name[:_LONGEST_ID]!r} among the {len(keys):,} of {str(run.path)!r}.{hint}")
 
 
-def _list_items(run: "FinishedRun", search: str | None, as_json: bool, quiet: bool) -> None:
-    matching = _filter_items(run.parquet("items"), search or "")
-    # Used items first: of the others there is less to see.
-    rows = sorted(matching.select(_LISTED).iter_rows(named=True), key=lambda row: row["status"] != "used")
+def _show_run(run: "FinishedRun", as_json: bool, quiet: bool) -> None:
+    """The answer card and a few items, used ones first: of the others there is less to see."""
+    items = run.parquet("items").select(_LISTED).iter_rows(named=True)
+    rows = sorted(items, key=lambda row: row["status"] != "used")
     if as_json:
-        card = {} if search is not None else {"answer": run.card.record()}
-        return emit_json({"run": run.path, **card, "search": search, "found": len(rows), "items": rows})
-    if search is not None and not rows:
-        return say(f"no item of {run.path} has all of these words: {search!r}", quiet)
-    shown = rows[: _FEW if search is None else _MANY]
-    if search is None:
-        with page() as console:
-            print_card(run.card, console)
-            console.print("\nA few items")
-    for row in shown:
+        return emit_json({"run": run.path, "answer": run.card.record(), "items": rows})
+    with page() as console:
+        print_card(run.card, console)
+        console.print("\nA few items")
+    for row in rows[:_FEW]:
         asked, answer = short(row["question"], _LONG), short(row["model_answer"], _LONG // 2) or "nothing"
         status = f"{_TRUTH[row['truthful']]}, {row['pathway'] or row['status']}"
         emit_text(harmless(f"{row['dataset']}/{row['item_id']}  {asked} → {answer} ({status})"))
-    command = f"anchorscope show {shlex.quote(str(run.path))}"
-    if len(shown) < len(rows):
-        say(f"\n{len(shown)} of {len(rows):,} items; narrow down with: {command} --search TEXT", quiet)
-    if shown:
-        name = f"{shown[0]['dataset']}/{shown[0]['item_id']}"
-        say(f"{'' if len(shown) < len(rows) else chr(10)}open one with: {command} {harmless(shlex.quote(name))}", quiet)
-
-
-def _filter_items(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
-    """Items that have every word somewhere, in any order, ignoring accents and case."""
-    import polars as pl
-
-    def plain(texts: "pl.Expr") -> "pl.Expr":
-        return texts.str.normalize("NFD").str.replace_all(r"\p{M}", "").str.to_lowercase()
-
-    columns = [pl.col(name).fill_null("") for name in _SEARCHED if name in items.columns]
-    searched = plain(pl.concat_str(columns, separator="\n"))
-    return items.filter(*(searched.str.contains(plain(pl.lit(word)), literal=True) for word in text.split()))
+    name = shlex.quote(f"{rows[0]['dataset']}/{rows[0]['item_id']}")
+    say(f"\nopen one with: anchorscope show {shlex.quote(str(run.path))} {harmless(name)}", quiet)
 
 
 def verify(
@@ -241,21 +205,19 @@ def view(
 
     path = named_folder(folder)
     if not path.is_dir():
-        raise UserError(
-            f"There is no folder {str(path)!r}; name the one that holds your runs, or make a run first: "
-            f"anchorscope run --limit 500 --out runs/demo"
-        )
+        raise UserError(f"There is no folder {str(path)!r}; name the one that holds your runs, or {_MAKE_ONE}")
 
     with loading("polars", quiet):
         from anchorscope.comparing.compare import compare
-        from anchorscope.viewing.results import ResultFolder
         from anchorscope.viewing.server import ViewServer
 
-    if as_json:
-        results = _results(ResultFolder(path.resolve()), path)
-        return emit_json({"folder": str(path), "found": [asdict(result) for result in results]})
     with user_errors(stopped="stopped"), ViewServer(path, host, port, compare) as server:
-        n = len(_results(server.results, path))
+        results = server.results.list()
+        if not results:
+            raise UserError(f"There is no run below {str(path)!r}; name the folder that holds yours, or {_MAKE_ONE}")
+        if as_json:
+            return emit_json({"folder": str(path), "found": [asdict(result) for result in results]})
+        n = len(results)
         say(f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)", quiet)
         if browser and has_screen():
             webbrowser.open(server.address)
@@ -263,16 +225,6 @@ def view(
             server.serve_forever()
         except KeyboardInterrupt:
             say("", quiet)  # behind the ^C that the terminal shows
-
-
-def _results(folder: "ResultFolder", path: Path) -> "Sequence[Result]":
-    results = folder.list()
-    if not results:
-        raise UserError(
-            f"There is no run below {str(path)!r}; make one with: anchorscope run --limit 500 --out "
-            f"{shlex.quote(str(path / 'demo'))}, or name the folder that holds yours: anchorscope view FOLDER"
-        )
-    return results
 
 
 def has_screen() -> bool:

@@ -45,28 +45,20 @@ def serve(
     threads: Annotated[
         int | None, running(min=1, max=1024, help="Cores for the model; 1 on the CPU by default.")
     ] = None,
-    drain: Annotated[float, running(min=0, help="Seconds for what is under way when the service ends.")] = 30.0,
     host: Annotated[str, _door(help="The address to listen on; any but this machine's own needs keys.")] = "127.0.0.1",
     port: Annotated[int, _door(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
     keys_file: Annotated[
         Path | None, _door(metavar="FILE", help="Keys, one a line: requests need one (Authorization: Bearer KEY).")
     ] = None,
     max_items: Annotated[int, _limits(min=1, help="Items of one request.")] = 256,
-    max_item_tokens: Annotated[int, _limits(min=1, help="Tokens of one item, prompt and answer.")] = 4096,
     max_answer_tokens: Annotated[int, _limits(min=1, help="Tokens that the model writes for a request.")] = 512,
-    max_body_bytes: Annotated[int, _limits(min=1, help="Bytes of one request.")] = 2 * 2**20,
-    max_requests: Annotated[int, _limits(min=1, help="Requests under way together.")] = 256,
-    queue_tokens: Annotated[
-        int | None, _limits(min=1, help="Tokens that may wait; 16 batches where not given.")
-    ] = None,
     queue_seconds: Annotated[
-        float, _limits(min=0.1, help="Seconds that a request waits for its turn before it is told to come again.")
+        float, _limits(min=0.1, help="Seconds that a request waits for its turn before it is refused (429).")
     ] = 3.0,
     batch_tokens: Annotated[
         int | None, _limits(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
     ] = None,
     deadline: Annotated[float, _limits(min=0.1, help="Seconds until an answer has to be there.")] = 60.0,
-    read_timeout: Annotated[float, _limits(min=0.1, help="Seconds that a client has to send its request.")] = 15.0,
     open_browser: Annotated[bool, output("--open", help="Open the page in the browser once it is ready.")] = False,
     log_file: Annotated[
         Path | None, output(metavar="FILE", help="One line per request goes there, not to the terminal.")
@@ -89,15 +81,10 @@ def serve(
 
     limits = Limits(
         items=max_items,
-        item_tokens=max_item_tokens,
         answer_tokens=max_answer_tokens,
-        body_bytes=max_body_bytes,
-        queue_tokens=queue_tokens,
         queue_seconds=queue_seconds,
         batch_tokens=batch_tokens,
         deadline=deadline,
-        read_seconds=read_timeout,
-        requests=max_requests,
     )
     with user_errors(stopped="stopped"):
         keys = Keys() if keys_file is None else read_keys(keys_file)
@@ -109,7 +96,7 @@ def serve(
             address = address_of(bound)
             say(f"loading {service.model}; {address} answers when it is ready", quiet or as_json)
             on_ready = partial(_report_ready, service, address, as_json, quiet, open_browser)
-            ended = run_server(ServiceServer(service, keys, not is_loopback(host), drain, on_ready), bound)
+            ended = run_server(ServiceServer(service, keys, not is_loopback(host), on_ready=on_ready), bound)
     if not ended:  # the model is in the middle of a long pass, and nobody waits for it
         sys.stdout.flush()
         sys.stderr.flush()

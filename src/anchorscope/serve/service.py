@@ -46,7 +46,7 @@ LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may take. Every limit is an option of `anchorscope serve`."""
+    """What a request may take. The usual ones are options of `anchorscope serve`."""
 
     items: int = 256
     """Items of one request."""

@@ -199,12 +199,11 @@ def _page(
 
 def _command(options: Options, out: str) -> str:
     """What repeats it."""
-    shares = ",".join(f"{name.replace('_', '-')}={share:g}" for name, share in asdict(options.shares).items())
     sizes = ",".join(map(str, options.world_items))
     replicas = "" if options.replicas is None else f" --replicas {options.replicas}"
     worlds = "" if options.worlds == tuple(WORLDS) else f" --worlds {','.join(options.worlds)}"
     return (
-        f"anchorscope validate --items {options.items} --shares {shares} --evidence {','.join(options.evidence)} "
+        f"anchorscope validate --items {options.items} --evidence {','.join(options.evidence)} "
         f"--seed {options.seed} --bootstrap {options.bootstrap} --world-items {sizes}{replicas}{worlds} "
         f"--out {shlex.quote(out)}"
     )

@@ -76,7 +76,7 @@ def test_mistakes_are_one_line(bundle: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
-    options = ["--port", "0", "--json", "--device", "cpu", "--log-file", str(tmp_path / "log"), "--drain", "20"]
+    options = ["--port", "0", "--json", "--device", "cpu", "--log-file", str(tmp_path / "log")]
     command = [sys.executable, "-m", "anchorscope", "serve", str(bundle), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as done:
         assert done.stdout is not None

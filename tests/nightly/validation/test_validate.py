@@ -111,8 +111,6 @@ def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: d
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--shares", "question-true=0.5"], "must sum to 1"),
-        (["--shares", "blue=1"], "is no KIND=NUMBER"),
         (["--items", "9999"], "cannot be drawn"),
         (["--evidence", "saliance"], "saliency"),
         (["--worlds", "flat"], "allowed are half"),
