@@ -27,7 +27,7 @@ from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
-from anchorscope.screen import chosen_listener, clear_screen
+from anchorscope.screen import showing
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
 
@@ -209,11 +209,8 @@ def run(
 
     from anchorscope.pipeline import run_recipe  # only here: a finished run is opened without torch
 
-    try:
-        listener = chosen_listener(progress)
+    with showing(progress) as listener:
         return Run(run_recipe(recipe, folder, loaded=loaded, fresh=fresh, progress=listener, choice=choice))
-    finally:
-        clear_screen()  # a bar hides the cursor
 
 
 def _complete(run: Callable[..., Run]) -> None:
@@ -256,34 +253,27 @@ def fit(
     """
     from anchorscope.detecting.inputs import fit_options
 
-    saved = None if bundles is None else tuple(bundles)
     chosen, of_run = fit_options(
         detectors=tuple(detectors),
-        bundles=saved,
+        bundles=None if bundles is None else tuple(bundles),
         risks=tuple(risks),
         seeds=seeds,
         tosses=tosses,
         device=options.get("device"),
     )
-    listener = chosen_listener(progress)
-    made = run(model, datasets, out=out, progress=listener, **{**of_run, **options})
+    with showing(progress) as listener:
+        made = run(model, datasets, out=out, progress=listener, **{**of_run, **options})
 
-    from anchorscope.detecting.detect import detect  # only here: it brings torch
+        from anchorscope.detecting.detect import detect  # only here: it brings torch
 
-    try:
         return detect([made], out=made.path / "detectors", progress=listener, **vars(chosen))
-    finally:
-        clear_screen()
 
 
 @faults_as_user_errors()
 def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
     """Checks every file of a run (finished or not), comparison, validation, detectors or bundle."""
-    folder, listener = named_folder(path), chosen_listener(progress)
-    try:
-        return verify_folder(folder, listener)
-    finally:
-        clear_screen()
+    with showing(progress) as listener:
+        return verify_folder(named_folder(path), listener)
 
 
 @faults_as_user_errors()

@@ -116,7 +116,7 @@ def _of_cuts(name: str, asks: str, place: int, section: str = "SECTION", docs: s
 def _with_file(name: str, asks: str, page: str, place: int, rated: bool = True) -> ExperimentEntry:
     """An experiment with a file of its own."""
     file = f"{_EXPERIMENTS}.{name.replace('-', '_')}"
-    docs = f"evidence/{page}.md#{name}"
+    docs = f"evidence/{page}.md#{name}" if page else f"{name}.md"
     return ExperimentEntry(name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", place)
 
 
@@ -144,15 +144,7 @@ _OWN_EXPERIMENTS = {
             94,
             rated=False,
         ),
-        ExperimentEntry(
-            "sources",
-            "does the answer rest on the passage, the thinking, or on memory?",
-            "sources.md",
-            f"{_EXPERIMENTS}.sources:EXPERIMENT",
-            False,
-            f"{_EXPERIMENTS}.sources:SECTION",
-            5,
-        ),
+        _with_file("sources", "does the answer rest on the passage, the thinking, or on memory?", "", 5, rated=False),
         _with_file("wordings", "is an item's share its own, or noise of one wording?", "groups", 96, rated=False),
     )
 }

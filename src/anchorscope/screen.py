@@ -3,7 +3,8 @@
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -54,11 +55,15 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def chosen_listener(progress: Progress | Literal["auto"] | None) -> Progress:
-    """`auto`: a bar in a terminal, lines in a notebook, else nothing."""
-    if progress != "auto":
-        return progress or Silent()
-    return ScreenProgress() if _in_notebook() or sys.stderr.isatty() else Silent()
+@contextmanager
+def showing(progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
+    """The listener to report to; `auto` is a bar in a terminal, lines in a notebook, else nothing."""
+    if progress == "auto":
+        progress = ScreenProgress() if _in_notebook() or sys.stderr.isatty() else None
+    try:
+        yield progress or Silent()
+    finally:
+        clear_screen()  # a bar hides the cursor
 
 
 def _in_notebook() -> bool:
@@ -72,70 +77,7 @@ def clear_screen() -> None:
         _bars.pop().stop()
 
 
-class ScreenProgress(Progress):
-    """A bar on a terminal; elsewhere a line when a part begins and ends, and every few seconds."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, every: float = 5.0) -> None:
-        self._clock, self._every = clock, every
-        self._job = TimeLeft(clock)
-        self._title, self._total, self._done, self._began, self._shown = "", 0, 0, 0.0, 0.0
-
-    def plan(self, steps: Sequence[PlannedStep]) -> None:
-        self._job.plan(steps)
-
-    def begin(self, step: str) -> None:
-        self._job.begin(step)
-
-    def done(self, step: str) -> None:
-        self._job.done(step)
-
-    def start(self, title: str, total: int) -> None:
-        clear_screen()
-        self._title, self._total, self._done = harmless(title), total, 0
-        self._began = self._shown = self._clock()
-        step = self._job.step()
-        line = f"{step}: {self._title}" if step else self._title
-        if _in_notebook() or not console.is_terminal:  # a notebook's kernel claims to be a terminal
-            return say(f"{line}  0/{total}")
-        bar = [BarColumn(bar_width=24)] if console.width >= _LEAST_WIDTH else []
-        name, rest = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[rest]"))
-        bars = Bars(name, *bar, rest, console=console, transient=True)
-        bars.add_task(line, total=total, rest=f"0/{total}")
-        bars.start()
-        _bars.append(bars)
-
-    def advance(self, units: int) -> None:
-        self._done += units
-        now = self._clock()
-        seconds = (now - self._began) / max(self._done, 1) * (self._total - self._done)
-        self._job.seconds_of_part = seconds
-        is_due = now - self._shown >= self._every and 0 < self._done < self._total
-        if not _bars and not is_due:
-            return
-        whole = self._job.left()
-        rest = f"  about {duration(seconds)} left" if 0 < self._done < self._total else ""
-        rest += f"; whole run: {whole}" if whole else ""
-        if _bars:
-            _bars[-1].update(_bars[-1].task_ids[0], advance=units, rest=f"{self._done}/{self._total}{rest}")
-        else:
-            self._shown = now
-            say(self._line() + rest)
-
-    def finish(self) -> None:
-        for bars in _bars:
-            bars.refresh()  # a short part would go before it was ever seen
-        clear_screen()
-        say(f"{self._line()}  in {duration(self._clock() - self._began)}")
-
-    def note(self, text: str) -> None:
-        say(text)
-
-    def _line(self) -> str:
-        percent = 100 * self._done // self._total if self._total else 100
-        return f"{self._title}  {self._done}/{self._total}  {percent} %"
-
-
-class TimeLeft:
+class TimeLeft(Progress):
     """Which step a job is at, and how long it still takes, from the speed of earlier steps of each kind."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -188,6 +130,60 @@ class TimeLeft:
         if seconds < 1:
             return "almost done" if len(costed) == len(remaining) else "time left unknown"
         return f"{'about' if len(costed) == len(remaining) else 'at least'} {duration(seconds)} left"
+
+
+class ScreenProgress(TimeLeft):
+    """A bar on a terminal; elsewhere a line when a part begins and ends, and every few seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, every: float = 5.0) -> None:
+        super().__init__(clock)
+        self._every = every
+        self._title, self._total, self._done, self._began, self._shown = "", 0, 0, 0.0, 0.0
+
+    def start(self, title: str, total: int) -> None:
+        clear_screen()
+        self._title, self._total, self._done = harmless(title), total, 0
+        self._began = self._shown = self._clock()
+        step = self.step()
+        line = f"{step}: {self._title}" if step else self._title
+        if _in_notebook() or not console.is_terminal:  # a notebook's kernel claims to be a terminal
+            return say(f"{line}  0/{total}")
+        bar = [BarColumn(bar_width=24)] if console.width >= _LEAST_WIDTH else []
+        name, rest = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[rest]"))
+        bars = Bars(name, *bar, rest, console=console, transient=True)
+        bars.add_task(line, total=total, rest=f"0/{total}")
+        bars.start()
+        _bars.append(bars)
+
+    def advance(self, units: int) -> None:
+        self._done += units
+        now = self._clock()
+        seconds = (now - self._began) / max(self._done, 1) * (self._total - self._done)
+        self.seconds_of_part = seconds
+        is_due = now - self._shown >= self._every and 0 < self._done < self._total
+        if not _bars and not is_due:
+            return
+        whole = self.left()
+        rest = f"  about {duration(seconds)} left" if 0 < self._done < self._total else ""
+        rest += f"; whole run: {whole}" if whole else ""
+        if _bars:
+            _bars[-1].update(_bars[-1].task_ids[0], advance=units, rest=f"{self._done}/{self._total}{rest}")
+        else:
+            self._shown = now
+            say(self._line() + rest)
+
+    def finish(self) -> None:
+        for bars in _bars:
+            bars.refresh()  # a short part would go before it was ever seen
+        clear_screen()
+        say(f"{self._line()}  in {duration(self._clock() - self._began)}")
+
+    def note(self, text: str) -> None:
+        say(text)
+
+    def _line(self) -> str:
+        percent = 100 * self._done // self._total if self._total else 100
+        return f"{self._title}  {self._done}/{self._total}  {percent} %"
 
 
 def print_card(card: "AnswerCard", console: Console) -> None:

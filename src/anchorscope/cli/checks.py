@@ -108,20 +108,13 @@ def _read_sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(map(int, sizes))))
 
 
-_PANELS = {
-    "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds"),
-    "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
-    "Running": ("device", "dtype"),
-}
-
-
-def _parameter(name: str, panel: str) -> Parameter:
-    kind: Any = get_type_hints(Options)[name]
-    option = in_panel(panel)(f"--{name.replace('_', '-')}", help=about_bench(name), show_default=False)
+def _parameter(name: str, kind: Any) -> Parameter:
+    """A field of the benchmark's options as an option of the command."""
+    option = in_panel("What is measured")(f"--{name.replace('_', '-')}", help=about_bench(name), show_default=False)
     return parameter(name, (str if get_origin(kind) is tuple else kind) | None, None, option)
 
 
-@with_options([_parameter(name, panel) for panel, names in _PANELS.items() for name in names])
+@with_options(_parameter(*field) for field in get_type_hints(Options).items())
 def bench(
     out: Annotated[Path | None, output(help="Also write the JSON object to this file.")] = None,
     quiet: Quiet = False,

@@ -53,18 +53,15 @@ if TYPE_CHECKING:
 EXAMPLES = {
     "fit": (
         ("a detector for your model and your questions", "anchorscope fit --model OWNER/NAME --dataset questions.csv"),
-        ("answers that you have, with labels", "anchorscope fit --model OWNER/NAME --dataset answers.csv --out runs/d"),
         ("score with it", 'anchorscope score --detector runs/d/detectors/bundles/auto "Who wrote Emma?"'),
     ),
     "detect": (
         ("every detector, compared on a finished run", "anchorscope detect runs/demo"),
-        ("only fit and save one", "anchorscope detect runs/demo --fit-only --bundles auto"),
         ("several runs of one model: also on each other's data", "anchorscope detect runs/a runs/b --out runs/ab"),
     ),
     "score": (
         ("nothing at hand but the embedded model", 'anchorscope score --demo "What is the capital of France?"'),
         ("questions; the model answers them", 'anchorscope score --detector BUNDLE "Who wrote Emma?" "Who is Zola?"'),
-        ("an answer that you have", 'anchorscope score --detector BUNDLE "Who wrote Emma?" --answer "Jane Austen"'),
         ("a file of them", "anchorscope score --detector BUNDLE answers.csv --out scored.csv"),
         ("one question a line from another program", "cat questions.txt | anchorscope score --detector BUNDLE -"),
     ),
@@ -219,6 +216,7 @@ def fit(
     _show_detection(detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json)
 
 
+@with_options(map(recipe_parameter, ("columns", "on_bad_row", "large_files", "device", "dtype")), after=7)
 def score(
     what: Annotated[
         list[str],
@@ -244,24 +242,16 @@ def score(
         bool, _scored("--generate/--no-generate", help="Whether the model may answer what has no answer.")
     ] = True,
     out: Annotated[Path | None, output(help="Write the rows to FILE.csv, .parquet or .jsonl.")] = None,
-    columns: Annotated[
-        list[str] | None, _scored(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt.")
-    ] = None,
-    on_bad_row: Annotated[str, _scored(help="What a bad row of a file does: fail, or skip and count.")] = "fail",
-    large_files: Annotated[
-        bool, _scored("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
-    ] = False,
     context: Annotated[
         str | None,
         _scored(metavar="FILE|TEXT", help="A passage before every question that has none; adds context_used."),
     ] = None,
-    device: Annotated[str, running(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
-    dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
     batch_tokens: Annotated[
         int | None, running(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **options: Any,
 ) -> None:
     from anchorscope.detecting.score import ScoreOptions  # only here: help has to come at once
     from anchorscope.detecting.score import score as score_all
@@ -271,14 +261,12 @@ def score(
             "Name a detector with --detector BUNDLE, or take the one that comes along with --demo: one of the two. "
             "anchorscope fit makes one for your model."
         )
-    named = split_list(",".join(columns or ()))
-    options = ScoreOptions(
-        answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out, large_files, context
-    )
+    beside = {"generate": generate, "batch_tokens": batch_tokens, "out": out, "context": context}
+    chosen = ScoreOptions(answer, model, risk=risk, **beside, **given_options(options))
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with user_errors(stopped=NOTHING_KEPT):
-        scored = score_all(detector or DEMO, what, options, listener(quiet), loading("torch", quiet))
+        scored = score_all(detector or DEMO, what, chosen, listener(quiet), loading("torch", quiet))
     if as_json:
         return emit_json(scored.record() | ({} if out is None else {"out": str(out)}))
     if not quiet or out is None:

@@ -38,7 +38,6 @@ EXAMPLES = {
     "show": (
         ("the answer card, and a few items", "anchorscope show runs/demo"),
         ("one item", "anchorscope show runs/demo atlas/ITEM"),
-        ("the paper's chart", "anchorscope show runs/demo --figure delta_p --out delta_p.pdf --size 3.5 3"),
     ),
     "verify": (
         ("is everything there, and as it was written?", "anchorscope verify runs/demo"),
@@ -55,7 +54,6 @@ _FEW, _LONG, _LONGEST_ID = 10, 70, 200
 _LISTED = ("dataset", "item_id", "question", "model_answer", "truthful", "status", "pathway")
 _TRUTH = {True: "true", False: "false", None: "not graded"}
 _MAKE_ONE = "make a run first: anchorscope run --limit 500 --out runs/demo"
-_LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def show(
@@ -63,35 +61,16 @@ def show(
     item: Annotated[
         str | None, typer.Argument(metavar="ITEM", show_default=False, help="An item's id, or DATASET/ID; else a few.")
     ] = None,
-    figure: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Write a figure, such as delta_p, into --out.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of --figure: .svg, .pdf, .png, or .csv for its numbers.")
-    ] = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Of --figure: only these datasets (may be repeated).")
-    ] = None,
-    size: Annotated[
-        tuple[float, float] | None, typer.Option(metavar="WIDTH HEIGHT", help="Of the ΔP chart, in inches.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No advice.")] = False,
 ) -> None:
     with user_errors(stopped="stopped"):
-        if (figure is None) != (out is None) or (figure is None and (dataset or size)):
-            raise UserError("--figure NAME and --out FILE belong together; --dataset and --size change a figure.")
         with loading("polars", quiet):
             from anchorscope.finished import open_finished
 
         finished = open_finished(run)
         if finished.older_columns:
             say(finished.older_columns, quiet)
-        if figure is not None and out is not None:
-            from anchorscope.report.render import figure_named, write_display
-
-            write_display(figure_named(finished.findings, figure, dataset, size), out)
-            return say(f"figure: {out}", quiet)
         if item is None:
             return _show_run(finished, as_json, quiet)
         _show_item(finished, item, as_json)
@@ -189,18 +168,9 @@ def view(
     ] = "runs",
     port: Annotated[int, running(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
     browser: Annotated[bool, running("--browser/--no-browser", help="Whether to open the browser.")] = True,
-    host: Annotated[str, running(help="The address to listen on: of this machine only.")] = "127.0.0.1",
-    public: Annotated[
-        bool, running("--public", help="Allow a --host that others can reach: they can read all that is listed.")
-    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    if host not in _LOOPBACK and not public:
-        raise UserError(
-            f"--host {host!r} is not this machine alone ({' or '.join(_LOOPBACK)}); others could read everything that "
-            f"is listed. Add --public if that is meant, or forward the port through ssh."
-        )
     from anchorscope.recipe import named_folder  # only here: help has to come at once
 
     path = named_folder(folder)
@@ -211,7 +181,7 @@ def view(
         from anchorscope.comparing.compare import compare
         from anchorscope.viewing.server import ViewServer
 
-    with user_errors(stopped="stopped"), ViewServer(path, host, port, compare) as server:
+    with user_errors(stopped="stopped"), ViewServer(path, "127.0.0.1", port, compare) as server:
         results = server.results.list()
         if not results:
             raise UserError(f"There is no run below {str(path)!r}; name the folder that holds yours, or {_MAKE_ONE}")

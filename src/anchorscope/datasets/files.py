@@ -121,7 +121,6 @@ class Container:
 
 _BOM = b"\xef\xbb\xbf"
 _LOG_ENTRIES = (b"_journal/", b"samples/", b"header.json", b"summaries.json", b"reductions.json")
-_LOG_IN_JSON = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":')
 _BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:[^,\[{]*,)*'  # TriviaQA's list is `Data` of an object
 _LIST_START = re.compile(rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\[\s*(?:[\[{\]]|\Z)')
 _DELIMITERS = {"TSV": "\t", "CSV": ",", "CSV with semicolons": ";"}
@@ -158,11 +157,6 @@ def _detect_container(name: str, head: bytes, question_column: str) -> Container
         raise UserError(f"{name} is empty. {ALLOWED}; write at least one question into it.")
     if _LIST_START.match(head):
         return Container("JSON list", "entry", _list_rows)
-    if _LOG_IN_JSON.match(head):
-        raise UserError(
-            f"{name} is a log of inspect_ai in JSON. Only .eval is read; write it so: inspect log convert --to eval "
-            f"--output-dir FOLDER {name}"
-        )
     if lines[0].lstrip().startswith(b"{"):
         return Container("JSON lines", "line", _line_rows)
     return _table(name, lines, question_column)
