@@ -112,9 +112,8 @@ class Run:
         from anchorscope.kept_states import place_of
 
         cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
-        file, keep = place_of(dataset, intervention), "states" if intervention == "clean" else cut
-        self._refuse_not_kept(file, f"{intervention} states of {dataset!r}", keep)
-        return self._finished.place(file)
+        keep = "states" if intervention == "clean" else cut
+        return self._kept(place_of(dataset, intervention), f"{intervention} states of {dataset!r}", keep)
 
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
@@ -123,14 +122,13 @@ class Run:
         """
         from anchorscope.kept_states import features_place
 
-        file = features_place(dataset)
-        self._refuse_not_kept(file, f"features of {dataset!r}", "detection")
-        return self._finished.parquet(file.removesuffix(".parquet"))
+        return pl.read_parquet(self._kept(features_place(dataset), f"features of {dataset!r}", "detection"))
 
-    def _refuse_not_kept(self, file: str, what: str, keep: str) -> None:
+    def _kept(self, file: str, what: str, keep: str) -> Path:
         if file not in self.manifest["sha256"]:
             again = f"run it again into the same folder with --keep {keep}"
             raise UserError(f"The run {str(self.path)!r} kept no {what}; {again}.")
+        return self._finished.place(file)
 
     @property
     def figures(self) -> tuple[str, ...]:

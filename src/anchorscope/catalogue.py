@@ -137,13 +137,7 @@ _OWN_EXPERIMENTS = {
         _with_file("saliency", "what flows from question to answer?", "where", 70),
         _with_file("boundary", "what does the model know, per pathway?", "groups", 80),
         _with_file("self-awareness", "can the pathway be read from clean states?", "groups", 90),
-        _with_file(
-            "matched",
-            "does the probe know truth where words cannot tell, and from the question?",
-            "groups",
-            94,
-            rated=False,
-        ),
+        _with_file("matched", "does the probe know truth where words cannot tell it?", "groups", 94, rated=False),
         _with_file("sources", "does the answer rest on the passage, the thinking, or on memory?", "", 5, rated=False),
         _with_file("wordings", "is an item's share its own, or noise of one wording?", "groups", 96, rated=False),
     )

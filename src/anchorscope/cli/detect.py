@@ -48,7 +48,6 @@ from anchorscope.screen import harmless, say
 if TYPE_CHECKING:
     from anchorscope.detecting.detect import Detection
     from anchorscope.detecting.score import Scored
-    from anchorscope.detectors.trained import TrainedDetector
 
 EXAMPLES = {
     "fit": (
@@ -314,21 +313,14 @@ _Bundle = Annotated[
 @detector.command("card", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][:1]))
 def show_card(bundle: _Bundle) -> None:
     """Print the card of a saved detector, as Markdown: data, quality, shifts, limits, how to load it, sha256."""
-    trained = _open_bundle(bundle)
-    from anchorscope.detecting.publish import card_text
-
-    for line in card_text(trained, str(bundle)).splitlines():
-        emit_text(harmless(line))
-
-
-def _open_bundle(bundle: Path, quiet: bool = False) -> "TrainedDetector":
-    """A saved detector; mistakes are reported before torch is imported."""
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
-    with loading("torch", quiet):
+    with loading("torch"):
+        from anchorscope.detecting.publish import card_text
         from anchorscope.detectors.bundle import unpack
 
-    return unpack(files, str(bundle))
+    for line in card_text(unpack(files, str(bundle)), str(bundle)).splitlines():
+        emit_text(harmless(line))
 
 
 @detector.command("export", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:2]))
@@ -339,11 +331,14 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a linear detector as one vector with a JSON card, for servers that can read hidden states."""
-    trained = _open_bundle(bundle, quiet)
-    from anchorscope.detecting.publish import linear_probe_files
+    files = bundle_files(bundle)
+    checked_record(files, str(bundle))
+    with loading("torch", quiet):
+        from anchorscope.detecting.publish import linear_probe_files
+        from anchorscope.detectors.bundle import unpack
 
     with user_errors(stopped=NOTHING_KEPT):
-        exported = linear_probe_files(trained)
+        exported = linear_probe_files(unpack(files, str(bundle)))
         write_folder(out, exported)
     if as_json:
         return emit_json({"out": str(out), "files": list(exported)})

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -163,20 +162,13 @@ def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_datasets(as_json: bool, quiet: bool) -> None:
-    from anchorscope.datasets.catalog import SOURCES
-    from anchorscope.datasets.relations import load_atlas
+    from anchorscope.datasets.catalog import BUILT_IN, SOURCES
 
-    n_atlas, has_library = len(load_atlas()), find_spec("datasets") is not None
     if as_json:
-        return emit_json(
-            {
-                "built_in": [{"name": "atlas", "rows": n_atlas}],
-                "hub": [{"name": name, **asdict(source)} for name, source in SOURCES.items()],
-                "hub_library": has_library,
-                "files": QUESTION_FILES,
-            }
-        )
-    rows = [("name", "questions", "where from"), ("atlas", f"{n_atlas:,}", "built in")]
+        known = [{"name": name, **asdict(source)} for name, source in SOURCES.items()]
+        return emit_json({"built_in": [*BUILT_IN], "hub": known, "files": QUESTION_FILES})
+    rows = [("name", "questions", "where from")]
+    rows += [(name, f"{len(load()):,}", "built in") for name, load in BUILT_IN.items()]
     for name, source in SOURCES.items():
         subset = " ".join(filter(None, (source.configuration, source.split)))
         rows.append((name, f"{source.rows:,}", f"the hub: {source.repository}, {subset}; {source.megabytes} MB, once"))
@@ -185,4 +177,4 @@ def _list_datasets(as_json: bool, quiet: bool) -> None:
     print_rows(rows)
     emit_text()
     print_rows([("file", "what it may be; recognised from its content, also gzipped"), *QUESTION_FILES.items()])
-    say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet or has_library)
+    say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet)
