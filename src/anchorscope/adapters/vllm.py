@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from anchorscope.answers.generate import given_answer
+from anchorscope.answers.generate import given_answers
 from anchorscope.answers.template import build_prompts, decode_exactly
 from anchorscope.datasets.formats import first_line
 from anchorscope.datasets.question import Question
@@ -112,7 +112,7 @@ class StateScorer:
         if asked.strip() and answer:
             question = Question("vllm", path.stem, " ".join(asked.split()), ())
             (prompt,) = build_prompts(self.tokenizer, [question], setting.template)
-            given = given_answer(self.tokenizer, setting.template, prompt, answer)
+            (given,) = given_answers(self.tokenizer, setting.template, [prompt], [answer])
             located = locate(self.tokenizer, question, locate_question_words(question), prompt, given)
             if tuple(ids[: len(located.input_ids)]) == located.input_ids:
                 return asked, answer, len(given.ids), located.positions[POSITIONS.index(setting.position)]

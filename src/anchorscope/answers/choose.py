@@ -14,7 +14,7 @@ from anchorscope.answers.template import FEW_SHOT
 from anchorscope.datasets.catalog import Reading
 from anchorscope.datasets.question import KNOWN, Question, asks_yes_no
 from anchorscope.datasets.text import normalise, question_key, small_hash
-from anchorscope.errors import TooFewAnswers, UserError, unknown
+from anchorscope.errors import TooFewAnswers, UserError
 
 YES_NO = ("drop", "keep")
 """What happens to yes/no questions, of which chance gets half right."""
@@ -43,8 +43,6 @@ def is_yes_no(question: Question) -> bool:
 
 def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str = "drop") -> QuestionSample:
     """Draws the questions to ask; they keep their order."""
-    if yes_no not in YES_NO:
-        raise unknown("value of --yes-no", yes_no, YES_NO)
     seen: set[int] = set()
     sample: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)

@@ -166,14 +166,9 @@ def _add_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
     ]
 
 
-def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
-    """A supplied answer, as the model would see it after the prompt."""
-    return given_answers(tokenizer, template, [prompt], [text])[0]
-
-
 def given_answers(tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Answer]:
-    """Many supplied answers at once."""
-    tokens = template.answers_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
+    """Supplied answers, as the model would see each after its prompt."""
+    tokens = template.answer_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
     return _add_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
 
 

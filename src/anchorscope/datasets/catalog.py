@@ -43,7 +43,6 @@ class HubSource:
     repository: str
     configuration: str | None = None
     split: str | None = None
-    title: str = ""
     rows: int = 0
     megabytes: int = 0
     file: str = ""

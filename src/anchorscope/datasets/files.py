@@ -127,12 +127,6 @@ _DELIMITERS = {"TSV": "\t", "CSV": ",", "CSV with semicolons": ";"}
 _HEAD, _FIRST_LINES = 1 << 16, 10  # bytes, and lines, that show the format: the first ones may be broken
 
 
-def recognise_container(file: QuestionFile, question_column: str) -> Container:
-    """The container of a file; a table's header must have the column of the question."""
-    with file.one_line_errors():
-        return _detect_container(file.name, file.stream().read(_HEAD), question_column)
-
-
 def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Row]]:
     """Number and content of every row of the file, which is closed after the last."""
     try:
@@ -142,7 +136,11 @@ def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Ro
         file.close()
 
 
-def _detect_container(name: str, head: bytes, question_column: str) -> Container:
+def recognise_container(file: QuestionFile, question_column: str) -> Container:
+    """The container of a file; a table's header must have the column of the question."""
+    name = file.name
+    with file.one_line_errors():
+        head = file.stream().read(_HEAD)
     if head.startswith(b"PAR1"):
         return Container("Parquet", "row", _parquet_rows)
     if head.startswith(b"PK\x03\x04"):

@@ -1,8 +1,7 @@
 """The formats of question sets, recognised by the columns of a row, never by a file's name: `FORMATS`.
 
-Two of them are logs of evaluation tools, which also hold a model's answer and its scores: lm-evaluation-harness
-(`--log_samples`, a line per document and filter) and inspect_ai (`.eval`, a JSON object per sample). One score labels a
-whole file: the first that only says right or wrong in the file's first rows, unless `--columns truthful=…` names one.
+Logs of lm-evaluation-harness (`--log_samples`) and inspect_ai (`.eval`) also hold a model's answers and their scores.
+One score labels a whole file: the first that says only right or wrong in its first rows, or `--columns truthful=…`.
 """
 
 import json

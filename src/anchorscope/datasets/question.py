@@ -1,11 +1,8 @@
 """A question with its accepted answers, and how a row of named values becomes one.
 
 `--columns` maps the user's columns to the known names. A cell may hold a list as text: JSON, a Python list, or `a|b`.
-The column `exact_question` holds the user's own exact words: pieces of the question (["Dracula", "wrote"]), or
-characters [start, end) of it ([[10, 17]]).
-
-`context` holds the passages that the model reads before the question, one text or a list of them; `thinking` what was
-written before the answer. A `model_answer` with thinking marks (`<think>…</think>`) is split into both.
+`exact_question` holds pieces of the question (["Dracula", "wrote"]) or characters [start, end) of it ([[10, 17]]). A
+`model_answer` with thinking marks (`<think>…</think>`) is split into thinking and answer.
 """
 
 import ast

@@ -1,8 +1,7 @@
 """Exact tokens: from characters to tokens, and an answered item as the engine and the interventions need it.
 
-A token belongs to a span if one of its visible characters lies in it: " France?" belongs to "France". A byte-level
-tokenizer may cut one character into several tokens, which then all have it. Generated ids have no offsets; these are
-found by decoding longer and longer prefixes, since tokenising the text again may give other tokens.
+A token belongs to a span if one of its visible characters lies in it: " France?" belongs to "France". Offsets of
+generated ids come from decoding longer and longer prefixes, since tokenising the text again may give other tokens.
 """
 
 from bisect import bisect_right
@@ -68,8 +67,7 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
     """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end; ids may grow meanwhile.
 
     The text of ids[:end] is `head`, the text of ids[:base], and what decode(ids[first:end]) adds to `lead`, which is
-    decode(ids[first:base]). The window moves only where it gives the same text; where an id changes characters of
-    `lead` (one more byte can undo a whole run of them), it starts over at the first id.
+    decode(ids[first:base]). The window moves only where it gives the same text, and starts over where `lead` changes.
     """
     first, head, lead = 0, "", ""
     complete: list[int] = []  # ends of prefixes, in the window, whose last character is finished
@@ -100,11 +98,7 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
 
 
 def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
-    """Text and offsets from the texts of ids[:1], ids[:2] and so on up to all of them.
-
-    An id that ends inside a character shares it with the ids that finish it; an id that adds no text gets an empty
-    span.
-    """
+    """Text and offsets from the texts of ids[:1], ids[:2] and so on; ids that share a character all get it."""
     text, settled = "", 0  # the text so far, and how much of it later ids cannot change any more
     offsets: Offsets = []
     waiting: list[int] = []  # ids whose last character is not finished yet
@@ -246,10 +240,7 @@ def locate_fitting(
     answers: Sequence[Answer],
     prompts: Sequence[Prompt] | None = None,
 ) -> list[ItemTokens | None]:
-    """The same from the template; questions that don't fit the model's context are skipped.
-
-    `prompts` are the template's for these questions, if built already.
-    """
+    """The same from the template; questions that don't fit the model's context are skipped."""
     fitting = [index for index, answer in enumerate(answers) if answer.status != TOO_LONG]
     asked = [questions[index] for index in fitting]
     own = build_prompts(tokenizer, asked, template) if prompts is None else [prompts[index] for index in fitting]

@@ -1,9 +1,8 @@
 """The exact question words E_Q, as spans of the question's text: the subject, and the property asked for.
 
 Sources, in order of trust. `own`: spans marked by the user. `metadata`: every occurrence of the dataset's subject and
-property words. `rules`: what stands out (quotations, names, numbers) and rare words are the subject, common content
-words the property; without names, word order decides. Punctuation at the ends of a name is never part of E_Q, unless
-the name is nothing else.
+property words. `rules`: quotations, names, numbers and rare words are the subject, common content words the property;
+without names, word order decides.
 """
 
 import re
