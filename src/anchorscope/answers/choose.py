@@ -1,7 +1,6 @@
 """What a question set holds, which of its questions are asked, and whether they can give enough answers for a run.
 
-A question is asked once, and at most `limit` are, those with the smallest seeded hash: the draw doesn't depend on the
-file's order, and a smaller limit draws from a larger one's questions.
+Of the distinct questions, the `limit` with the smallest seeded hash are asked: the draw doesn't depend on their order.
 """
 
 import heapq

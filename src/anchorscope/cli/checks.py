@@ -37,7 +37,6 @@ EXAMPLES = {
     "bench": (
         ("everything that is installed, on the embedded model", "anchorscope bench"),
         ("one work, on random weights", "anchorscope bench --work knockout --model shape:llama-3.2-1b"),
-        ("for programs", "anchorscope bench --json --out bench.json"),
     ),
 }
 _planted, _stats = in_panel("What is planted and rated"), in_panel("Statistics")

@@ -260,8 +260,8 @@ def score(
             "Name a detector with --detector BUNDLE, or take the one that comes along with --demo: one of the two. "
             "anchorscope fit makes one for your model."
         )
-    beside = {"generate": generate, "batch_tokens": batch_tokens, "out": out, "context": context}
-    chosen = ScoreOptions(answer, model, risk=risk, **beside, **given_options(options))
+    given = {"batch_tokens": batch_tokens, "out": out, "context": context, **given_options(options)}
+    chosen = ScoreOptions(answer, model, generate, risk, **given)
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with user_errors(stopped=NOTHING_KEPT):

@@ -1,5 +1,4 @@
-"""`anchorscope show`, `verify`, `view` and `plugins`: results of a run, damage, all runs in the browser, other
-packages.
+"""`anchorscope show`, `verify`, `view` and `plugins`: a run, its damage, all runs in the browser, other packages.
 
 Questions and answers are other people's text: control characters become visible signs, and brackets are no markup.
 """
@@ -39,16 +38,12 @@ EXAMPLES = {
         ("the answer card, and a few items", "anchorscope show runs/demo"),
         ("one item", "anchorscope show runs/demo atlas/ITEM"),
     ),
-    "verify": (
-        ("is everything there, and as it was written?", "anchorscope verify runs/demo"),
-        ("all runs, for a program", "anchorscope verify runs/* --json"),
-    ),
+    "verify": (("is everything there, and as it was written?", "anchorscope verify runs/*"),),
     "view": (
         ("everything below runs/", "anchorscope view"),
-        ("one folder, at a port of your choice", "anchorscope view results --port 8642"),
         ("through ssh: forward the port", "ssh -L 8642:127.0.0.1:8642 HOST anchorscope view --port 8642"),
     ),
-    "plugins": (("what is installed", "anchorscope plugins"), ("the same for a program", "anchorscope plugins --json")),
+    "plugins": (("what is installed", "anchorscope plugins"),),
 }
 _FEW, _LONG, _LONGEST_ID = 10, 70, 200
 _LISTED = ("dataset", "item_id", "question", "model_answer", "truthful", "status", "pathway")

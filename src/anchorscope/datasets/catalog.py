@@ -1,7 +1,6 @@
 """Datasets as a stream of questions, by name (`atlas`, `popqa`), hub id (`hub:OWNER/NAME:SPLIT`) or path.
 
-Rows are streamed, except JSON lists and Parquet. On the hub the `datasets` library does the work, with its cache and
-its offline switches.
+Rows are streamed, except JSON lists and Parquet; those of the hub come through the `datasets` library.
 """
 
 import logging

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from anchorscope.datasets.formats import inspect_columns
 from anchorscope.datasets.question import Row, Unusable
@@ -88,7 +88,7 @@ def hash_of(path: Path) -> str:
         file.close()
 
 
-def _open_file(path: Path) -> IO[bytes]:
+def _open_file(path: Path) -> io.BufferedReader:
     try:
         return open_regular(path)
     except NotRegular:
