@@ -196,15 +196,8 @@ def card_text(card: "AnswerCard", width: int) -> Text:
     width, lines = max(min(width, _WIDEST_CARD), 20), list[Text]()
 
     def add(text: str, style: str = "", first: str = "", indent: str = "    ") -> None:
-        wrapped = textwrap.wrap(
-            harmless(text),
-            width,
-            initial_indent=first,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        lines.extend(Text(line, style) for line in wrapped or [""])
+        wrapper = textwrap.TextWrapper(width, first, indent, break_on_hyphens=False, break_long_words=False)
+        lines.extend(Text(line, style) for line in wrapper.wrap(harmless(text)) or [""])
 
     add(card.model, "dim", indent="")
     add(card.sentence, "bold", indent="")

@@ -215,7 +215,7 @@ def fit(
     _show_detection(detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json)
 
 
-@with_options(map(recipe_parameter, ("columns", "on_bad_row", "large_files", "device", "dtype")), after=7)
+@with_options(map(recipe_parameter, ("columns", "on_bad_row", "large_files", "device")), after=7)
 def score(
     what: Annotated[
         list[str],
@@ -245,6 +245,7 @@ def score(
         str | None,
         _scored(metavar="FILE|TEXT", help="A passage before every question that has none; adds context_used."),
     ] = None,
+    dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
     batch_tokens: Annotated[
         int | None, running(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
     ] = None,
@@ -260,7 +261,7 @@ def score(
             "Name a detector with --detector BUNDLE, or take the one that comes along with --demo: one of the two. "
             "anchorscope fit makes one for your model."
         )
-    given = {"batch_tokens": batch_tokens, "out": out, "context": context, **given_options(options)}
+    given = {"dtype": dtype, "batch_tokens": batch_tokens, "out": out, "context": context, **given_options(options)}
     chosen = ScoreOptions(answer, model, generate, risk, **given)
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from anchorscope.cli.help import AsJson, Quiet, running
 from anchorscope.cli.terminal import (
@@ -208,12 +207,10 @@ def plugins(as_json: AsJson = False) -> None:
         return emit_json({"plugins": [asdict(plugin) | {"problem": problems[plugin]} for plugin in every]})
     if not every:
         return say("No plug-ins are installed; docs/extending.md shows how to write one.")
-    table = Table("adds", "name", "package", "object", "usable", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    rows = [("adds", "name", "package", "object", "usable")]
     for plugin in every:
-        usable = "no" if problems[plugin] else "yes"
-        package = f"{plugin.package} {plugin.version}"
-        table.add_row(KINDS[plugin.group].about, plugin.name, package, plugin.reference, usable)
-    with page(200) as console:
-        console.print(table)
+        package, usable = f"{plugin.package} {plugin.version}", "no" if problems[plugin] else "yes"
+        rows.append((KINDS[plugin.group].about, plugin.name, package, plugin.reference, usable))
+    print_rows(rows)
     for line in filter(None, problems.values()):
         say(line)
