@@ -114,21 +114,19 @@ class TimeLeft(Progress):
         return f"step {self._n_made + 1} of {self._n_made + remaining}" if remaining else ""
 
     def left(self) -> str:
-        """`about 2 min left`; `at least` if some steps have no usual cost; or that it's unknown."""
+        """`about 2 min left`; `at least` if some steps have no usual cost; empty while a speed is unknown."""
         remaining = self._remaining()
-        if not remaining:
-            return ""
         made = [self._steps[name] for name in self._seconds if self._steps[name].cost]
         costed, seconds = [step for step in remaining if step.cost is not None], self._since - self._clock()
         for kind in {step.kind for step in costed if step.cost}:
             usual = sum(step.cost or 0.0 for step in made if step.kind == kind)
             if not usual:
-                return "time left unknown"
+                return ""
             speed = sum(self._seconds[step.name] for step in made if step.kind == kind) / usual
             seconds += speed * sum(step.cost or 0.0 for step in costed if step.kind == kind)
         seconds = max(seconds, self.seconds_of_part)
         if seconds < 1:
-            return "almost done" if len(costed) == len(remaining) else "time left unknown"
+            return ""
         return f"{'about' if len(costed) == len(remaining) else 'at least'} {duration(seconds)} left"
 
 
