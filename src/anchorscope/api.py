@@ -27,7 +27,7 @@ from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
-from anchorscope.screen import chosen_listener, clear_screen
+from anchorscope.screen import showing
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
 
@@ -112,9 +112,8 @@ class Run:
         from anchorscope.kept_states import place_of
 
         cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
-        file, keep = place_of(dataset, intervention), "states" if intervention == "clean" else cut
-        self._refuse_not_kept(file, f"{intervention} states of {dataset!r}", keep)
-        return self._finished.place(file)
+        keep = "states" if intervention == "clean" else cut
+        return self._kept(place_of(dataset, intervention), f"{intervention} states of {dataset!r}", keep)
 
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
@@ -123,14 +122,13 @@ class Run:
         """
         from anchorscope.kept_states import features_place
 
-        file = features_place(dataset)
-        self._refuse_not_kept(file, f"features of {dataset!r}", "detection")
-        return self._finished.parquet(file.removesuffix(".parquet"))
+        return pl.read_parquet(self._kept(features_place(dataset), f"features of {dataset!r}", "detection"))
 
-    def _refuse_not_kept(self, file: str, what: str, keep: str) -> None:
+    def _kept(self, file: str, what: str, keep: str) -> Path:
         if file not in self.manifest["sha256"]:
             again = f"run it again into the same folder with --keep {keep}"
             raise UserError(f"The run {str(self.path)!r} kept no {what}; {again}.")
+        return self._finished.place(file)
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -209,11 +207,8 @@ def run(
 
     from anchorscope.pipeline import run_recipe  # only here: a finished run is opened without torch
 
-    try:
-        listener = chosen_listener(progress)
+    with showing(progress) as listener:
         return Run(run_recipe(recipe, folder, loaded=loaded, fresh=fresh, progress=listener, choice=choice))
-    finally:
-        clear_screen()  # a bar hides the cursor
 
 
 def _complete(run: Callable[..., Run]) -> None:
@@ -256,34 +251,27 @@ def fit(
     """
     from anchorscope.detecting.inputs import fit_options
 
-    saved = None if bundles is None else tuple(bundles)
     chosen, of_run = fit_options(
         detectors=tuple(detectors),
-        bundles=saved,
+        bundles=None if bundles is None else tuple(bundles),
         risks=tuple(risks),
         seeds=seeds,
         tosses=tosses,
         device=options.get("device"),
     )
-    listener = chosen_listener(progress)
-    made = run(model, datasets, out=out, progress=listener, **{**of_run, **options})
+    with showing(progress) as listener:
+        made = run(model, datasets, out=out, progress=listener, **{**of_run, **options})
 
-    from anchorscope.detecting.detect import detect  # only here: it brings torch
+        from anchorscope.detecting.detect import detect  # only here: it brings torch
 
-    try:
         return detect([made], out=made.path / "detectors", progress=listener, **vars(chosen))
-    finally:
-        clear_screen()
 
 
 @faults_as_user_errors()
 def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
     """Checks every file of a run (finished or not), comparison, validation, detectors or bundle."""
-    folder, listener = named_folder(path), chosen_listener(progress)
-    try:
-        return verify_folder(folder, listener)
-    finally:
-        clear_screen()
+    with showing(progress) as listener:
+        return verify_folder(named_folder(path), listener)
 
 
 @faults_as_user_errors()

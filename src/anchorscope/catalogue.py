@@ -11,7 +11,7 @@ from anchorscope.plugins import WithPlugins, plugins_of
 
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of its entity; the token just before that."""
-EXACT_TOKENS = ("auto", "rules", "model")
+EXACT_TOKENS = ("auto", "rules")
 BALANCE = ("relation", "dataset", "none")
 GROUP_BY = ("subject", "answer")
 KEEP = ("states", "states-cut", "detection")
@@ -113,7 +113,7 @@ def _of_cuts(name: str, asks: str, place: int, section: str = "SECTION", docs: s
 def _with_file(name: str, asks: str, page: str, place: int, rated: bool = True) -> ExperimentEntry:
     """An experiment with a file of its own."""
     file = f"{_EXPERIMENTS}.{name.replace('-', '_')}"
-    docs = f"evidence/{page}.md#{name}"
+    docs = f"evidence/{page}.md#{name}" if page else f"{name}.md"
     return ExperimentEntry(name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", place)
 
 
@@ -133,22 +133,8 @@ _OWN_EXPERIMENTS = {
         _with_file("saliency", "what flows from question to answer?", "where", 70),
         _with_file("boundary", "what does the model know, per pathway?", "groups", 80),
         _with_file("self-awareness", "can the pathway be read from clean states?", "groups", 90),
-        _with_file(
-            "matched",
-            "does the probe know truth where words cannot tell, and from the question?",
-            "groups",
-            94,
-            rated=False,
-        ),
-        ExperimentEntry(
-            "sources",
-            "does the answer rest on the passage, the thinking, or on memory?",
-            "sources.md",
-            f"{_EXPERIMENTS}.sources:EXPERIMENT",
-            False,
-            f"{_EXPERIMENTS}.sources:SECTION",
-            5,
-        ),
+        _with_file("matched", "does the probe know truth where words cannot tell it?", "groups", 94, rated=False),
+        _with_file("sources", "does the answer rest on the passage, the thinking, or on memory?", "", 5, rated=False),
         _with_file("wordings", "is an item's share its own, or noise of one wording?", "groups", 96, rated=False),
     )
 }

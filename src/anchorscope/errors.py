@@ -56,6 +56,14 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
 
 
+def shortened(value: object, longest: int = 120) -> str:
+    """A value for a one-line message, shortened."""
+    try:
+        return shorten(ascii(value) if isinstance(value, bytes) else repr(value), longest)
+    except (RecursionError, ValueError):  # lists in lists in lists, or a number of thousands of digits
+        return "a value too large to show"
+
+
 def unknown(kind: str, name: str, allowed: Iterable[str], then: str = "") -> UserError:
     """The error for an unknown name, with the nearest allowed one as a hint."""
     names, name = sorted(allowed), shorten(name, 200)

@@ -14,8 +14,9 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from anchorscope.errors import UserError, naming
 
@@ -236,7 +237,7 @@ class NotRegular(OSError):
     """A pipe, device, socket or folder stands where a file was meant."""
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """A regular file, open for reading; anything else raises `NotRegular`.
 
     A device never ends and a pipe waits for ever, so opening doesn't block and the type is checked first.

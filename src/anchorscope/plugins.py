@@ -39,7 +39,7 @@ KINDS = {
     "graders": Kind("grader", "anchorscope.answers.grade:Grader", "anchorscope.catalogue:OWN_GRADERS"),
 }
 """By the last part of the entry-point group's name."""
-_TOGETHER = {"interventions": ("interventions", "experiments"), "experiments": ("interventions", "experiments")}
+_EVIDENCE = ("interventions", "experiments")
 """Groups that share one set of names, for `--evidence`."""
 
 
@@ -189,7 +189,7 @@ def _format_error(error: Exception) -> str:
 def _refuse_taken(plugin: Plugin) -> None:
     if plugin.name in {getattr(thing, "name", thing) for thing in _load_reference(KINDS[plugin.group].own)}:
         raise plugin.error("has the name of one that anchorscope has itself")
-    together = _TOGETHER.get(plugin.group, (plugin.group,))
+    together = _EVIDENCE if plugin.group in _EVIDENCE else (plugin.group,)
     first = next(other for other in installed() if other.name == plugin.name and other.group in together)
     if first != plugin:
         raise plugin.error(f"has the name of a plug-in of package {first.package}")

@@ -206,10 +206,7 @@ def _item(
         ShownToken(token, text, marks.get(at, ""), reads.get(at, ()))
         for at, (token, text) in enumerate(zip(ids, texts, strict=True))
     )
-    # No weights are loaded here: where the model itself is to choose the words, others stand in for it.
-    stands_in = exact_tokens == "model" and words.rule != "own"
-    rule = f"{words.rule}, until the model is asked" if stands_in else words.rule
-    return ShownItem(question.item_id, rule, shared, len(prompt.ids) - shared, tuple(tokens), sources)
+    return ShownItem(question.item_id, words.rule, shared, len(prompt.ids) - shared, tuple(tokens), sources)
 
 
 def _prompt_texts(tokenizer: Any, prompt: Prompt) -> list[str]:

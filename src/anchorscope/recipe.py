@@ -30,8 +30,8 @@ from anchorscope.catalogue import EVIDENCE as EVIDENCE_NAMES
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
-from anchorscope.errors import UserError, unknown
-from anchorscope.files import NotRegular, open_regular
+from anchorscope.errors import UserError, shortened, unknown
+from anchorscope.files import open_regular
 from anchorscope.options import (
     DATA,
     EVIDENCE,
@@ -81,7 +81,7 @@ class Recipe(BaseModel):
     )
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
     exact_tokens: str = option("auto", MEASUREMENT, refuse("other words of the question are cut"), choices=EXACT_TOKENS)
-    """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
+    """What chooses the exact question tokens: auto (your spans, else the dataset, else rules), or rules alone."""
     random_cuts: int | None = option(
         None, MEASUREMENT, flag("the random control is the mean of another number of cuts"), ge=1, le=1_000
     )
@@ -160,46 +160,34 @@ class Recipe(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _check_choices(cls, value: Any, info: Any) -> Any:
+    def _check_field(cls, value: Any, info: Any) -> Any:
         choices = option_of(cls.model_fields[info.field_name]).choices
         for word in value if isinstance(value, tuple) else (value,):
             if choices and word not in choices:
                 raise unknown(info.field_name.replace("_", "-"), word, choices)
-        return value
-
-    @field_validator("evidence")
-    @classmethod
-    def _sort_evidence(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return chosen_evidence(value)
-
-    @field_validator("keep")
-    @classmethod
-    def _sort_keep(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in KEEP if name in value)
-
-    @field_validator("parts")
-    @classmethod
-    def _check_parts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if value and (len(value) != 2 or len({*value}) != 2):
-            named = ",".join(value)
-            raise UserError(f"--parts is {named!r}; name two different sources, like context,answer.")
+        if info.field_name == "evidence":
+            return chosen_evidence(value)
+        if info.field_name == "keep":
+            return tuple(name for name in KEEP if name in value)
         return value
 
     @model_validator(mode="after")
     def _check_combinations(self) -> "Recipe":
-        names = [parse_spec(text).name for text in self.datasets]
+        specs = [parse_spec(text) for text in self.datasets]
+        names = [spec.name for spec in specs]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if not names or repeated:
             problem = f"{', '.join(repeated)} twice" if repeated else "none"
             raise UserError(f"A run needs datasets with different names, found {problem}; name each file differently.")
         named_layers(self.keep_layers or "0")
         parse_columns(self.columns)
+        if self.parts and (len(self.parts) != 2 or len({*self.parts}) != 2):
+            raise UserError(f"--parts is {','.join(self.parts)!r}; name two different sources, like context,answer.")
         if self.edges == "direct" and self.position == "answer_before":
             raise UserError(
                 "Edges 'direct' cuts what the answer's own tokens see, and position 'answer_before' stands before "
                 "them: nothing would change there. Choose --edges all, or another --position."
             )
-        specs = [parse_spec(text) for text in self.datasets]
         if self.columns and all(spec.path is None and spec.hub is None for spec in specs):
             raise UserError(
                 f"Columns are named for a file of your own (found: {', '.join(self.columns)}), and the datasets are "
@@ -261,20 +249,12 @@ def read_recipe(path: Path) -> dict[str, Any]:
         if len(text) > _LARGEST_RECIPE:
             raise UserError(f"Recipe {str(path)!r} has more than {_LARGEST_RECIPE:,} bytes; {again}.")
         return {name.replace("-", "_"): value for name, value in tomllib.loads(text).items()}
-    except NotRegular:
-        raise UserError(f"Recipe {str(path)!r} is no regular file; {again}.") from None
     except FileNotFoundError:
         raise UserError(
             f"Recipe {str(path)!r} does not exist; give a .toml file, or leave it out and use options."
         ) from None
     except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, brackets within brackets
         raise UserError(f"Recipe {shortened(str(path))} cannot be read ({error}); {again}.") from None
-
-
-def shortened(value: Any, longest: int = 120) -> str:
-    """A value for a message, shortened."""
-    text = repr(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def is_plain_text(text: str) -> bool:

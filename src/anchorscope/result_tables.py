@@ -220,7 +220,7 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
                 "supplied_labels": sum(None not in (item.question.truthful, item.label.truthful) for item in items),
                 "groups": len({item.label.group for item in used}),
                 "relations": len(relations),
-                **{f"words_by_{rule}": rules.count(rule) for rule in ("own", "metadata", "rules", "model")},
+                **{f"words_by_{rule}": rules.count(rule) for rule in ("own", "metadata", "rules")},
             }
         ]
     )

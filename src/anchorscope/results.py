@@ -262,7 +262,7 @@ def _describe_labels(dataset: DatasetResult) -> str:
 
 def _describe_exact_tokens(results: Sequence[DatasetResult]) -> str:
     """How many questions' key words were found in which way."""
-    names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules", "model": "the model"}
+    names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules"}
     totals = {name: sum(int(dataset.counts[f"words_by_{name}"].sum()) for dataset in results) for name in names}
     return ", ".join(f"{count:,} questions by {names[name]}" for name, count in totals.items() if count)
 

@@ -3,7 +3,8 @@
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -54,11 +55,15 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def chosen_listener(progress: Progress | Literal["auto"] | None) -> Progress:
-    """`auto`: a bar in a terminal, lines in a notebook, else nothing."""
-    if progress != "auto":
-        return progress or Silent()
-    return ScreenProgress() if _in_notebook() or sys.stderr.isatty() else Silent()
+@contextmanager
+def showing(progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
+    """The listener to report to; `auto` is a bar in a terminal, lines in a notebook, else nothing."""
+    if progress == "auto":
+        progress = ScreenProgress() if _in_notebook() or sys.stderr.isatty() else None
+    try:
+        yield progress or Silent()
+    finally:
+        clear_screen()  # a bar hides the cursor
 
 
 def _in_notebook() -> bool:
@@ -72,28 +77,72 @@ def clear_screen() -> None:
         _bars.pop().stop()
 
 
-class ScreenProgress(Progress):
+class TimeLeft(Progress):
+    """Which step a job is at, and how long it still takes, from the speed of earlier steps of each kind."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._since = clock, clock()
+        self._steps: dict[str, PlannedStep] = {}
+        self._seconds: dict[str, float] = {}  # of steps that exist
+        self._n_made = 0
+        self.seconds_of_part = 0.0
+        """What the current part of the current step still takes, at its own speed."""
+
+    def plan(self, steps: Sequence[PlannedStep]) -> None:
+        """The job's steps; a later plan replaces this one, and what was made since the first still counts."""
+        self._steps = {step.name: step for step in steps}
+        self._seconds = {step.name: step.seconds for step in steps if step.seconds is not None}
+
+    def begin(self, step: str) -> None:
+        self.seconds_of_part = 0.0
+        self._seconds.pop(step, None)  # it was damaged, and is made again
+
+    def done(self, step: str) -> None:
+        """A step took the time since the one before it was done; one that wasn't begun came with another."""
+        now, self.seconds_of_part = self._clock(), 0.0
+        if step in self._steps and step not in self._seconds:
+            self._n_made += 1
+            self._seconds[step] = now - self._since
+        self._since = now
+
+    def _remaining(self) -> list[PlannedStep]:
+        return [step for name, step in self._steps.items() if name not in self._seconds]
+
+    def step(self) -> str:
+        """`step 3 of 9`; empty where no steps are planned, or all are made."""
+        remaining = len(self._remaining())
+        return f"step {self._n_made + 1} of {self._n_made + remaining}" if remaining else ""
+
+    def left(self) -> str:
+        """`about 2 min left`; `at least` if some steps have no usual cost; empty while a speed is unknown."""
+        remaining = self._remaining()
+        made = [self._steps[name] for name in self._seconds if self._steps[name].cost]
+        costed, seconds = [step for step in remaining if step.cost is not None], self._since - self._clock()
+        for kind in {step.kind for step in costed if step.cost}:
+            usual = sum(step.cost or 0.0 for step in made if step.kind == kind)
+            if not usual:
+                return ""
+            speed = sum(self._seconds[step.name] for step in made if step.kind == kind) / usual
+            seconds += speed * sum(step.cost or 0.0 for step in costed if step.kind == kind)
+        seconds = max(seconds, self.seconds_of_part)
+        if seconds < 1:
+            return ""
+        return f"{'about' if len(costed) == len(remaining) else 'at least'} {duration(seconds)} left"
+
+
+class ScreenProgress(TimeLeft):
     """A bar on a terminal; elsewhere a line when a part begins and ends, and every few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, every: float = 5.0) -> None:
-        self._clock, self._every = clock, every
-        self._job = TimeLeft(clock)
+        super().__init__(clock)
+        self._every = every
         self._title, self._total, self._done, self._began, self._shown = "", 0, 0, 0.0, 0.0
-
-    def plan(self, steps: Sequence[PlannedStep]) -> None:
-        self._job.plan(steps)
-
-    def begin(self, step: str) -> None:
-        self._job.begin(step)
-
-    def done(self, step: str) -> None:
-        self._job.done(step)
 
     def start(self, title: str, total: int) -> None:
         clear_screen()
         self._title, self._total, self._done = harmless(title), total, 0
         self._began = self._shown = self._clock()
-        step = self._job.step()
+        step = self.step()
         line = f"{step}: {self._title}" if step else self._title
         if _in_notebook() or not console.is_terminal:  # a notebook's kernel claims to be a terminal
             return say(f"{line}  0/{total}")
@@ -108,11 +157,11 @@ class ScreenProgress(Progress):
         self._done += units
         now = self._clock()
         seconds = (now - self._began) / max(self._done, 1) * (self._total - self._done)
-        self._job.seconds_of_part = seconds
+        self.seconds_of_part = seconds
         is_due = now - self._shown >= self._every and 0 < self._done < self._total
         if not _bars and not is_due:
             return
-        whole = self._job.left()
+        whole = self.left()
         rest = f"  about {duration(seconds)} left" if 0 < self._done < self._total else ""
         rest += f"; whole run: {whole}" if whole else ""
         if _bars:
@@ -135,79 +184,6 @@ class ScreenProgress(Progress):
         return f"{self._title}  {self._done}/{self._total}  {percent} %"
 
 
-class TimeLeft:
-    """Which step a job is at, and how long it still takes, from the speed of earlier steps of each kind."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._steps: dict[str, PlannedStep] = {}
-        self._seconds: dict[str, float] = {}  # of steps that are there
-        self._open: dict[str, float] = {}  # own seconds so far of the steps being made, outermost first
-        self._counted = clock()
-        self._n_made = 0
-        self.seconds_of_part = 0.0
-        """What the current part of the current step still takes, at its own speed."""
-
-    def plan(self, steps: Sequence[PlannedStep]) -> None:
-        """The job's steps; a later plan replaces this one, and what was made since the first still counts."""
-        self._steps = {step.name: step for step in steps}
-        self._seconds = {step.name: step.seconds for step in steps if step.seconds is not None}
-
-    def begin(self, step: str) -> None:
-        self._count()
-        self.seconds_of_part = 0.0
-        self._seconds.pop(step, None)  # it was damaged, and is made again
-        self._open[step] = 0.0
-
-    def done(self, step: str) -> None:
-        """A step that wasn't begun was made together with another."""
-        self._count()
-        self.seconds_of_part = 0.0
-        own = self._open.pop(step, 0.0)
-        if step in self._steps and step not in self._seconds:
-            self._n_made += 1
-            self._seconds[step] = own
-
-    def _count(self) -> None:
-        """The time since the last call belongs to the innermost open step."""
-        now = self._clock()
-        if self._open:
-            self._open[[*self._open][-1]] += now - self._counted
-        self._counted = now
-
-    def _remaining(self) -> list[PlannedStep]:
-        return [step for name, step in self._steps.items() if name not in self._seconds]
-
-    def step(self) -> str:
-        """`step 3 of 9`; empty where no steps are planned, or all are made."""
-        remaining = len(self._remaining())
-        return f"step {self._n_made + 1} of {self._n_made + remaining}" if remaining else ""
-
-    def left(self) -> str:
-        """`about 2 min left`; `at least` if some steps have no usual cost; or that it's unknown."""
-        remaining = self._remaining()
-        if not remaining:
-            return ""
-        self._count()
-        spent: dict[str, float] = {}
-        usual: dict[str, float] = {}
-        for name, taken in self._seconds.items():
-            step = self._steps[name]
-            spent[step.kind] = spent.get(step.kind, 0.0) + taken * bool(step.cost)
-            usual[step.kind] = usual.get(step.kind, 0.0) + (step.cost or 0.0)
-        costed = [step for step in remaining if step.cost is not None]
-        if any(step.cost and not usual.get(step.kind) for step in costed):
-            return "time left unknown"
-        ahead = (
-            (step.cost * spent[step.kind] / usual[step.kind] if step.cost else 0.0) - self._open.get(step.name, 0.0)
-            for step in costed
-        )
-        seconds = max(sum(max(value, 0.0) for value in ahead), self.seconds_of_part)
-        if seconds < 1:
-            return "almost done" if len(costed) == len(remaining) else "time left unknown"
-        return f"{'about' if len(costed) == len(remaining) else 'at least'} {duration(seconds)} left"
-
-
 def print_card(card: "AnswerCard", console: Console) -> None:
     """The answer card: the sentence, whether to trust it, the numbers, warnings, next steps."""
     console.print(card_text(card, console.width), soft_wrap=True, highlight=False)
@@ -218,15 +194,8 @@ def card_text(card: "AnswerCard", width: int) -> Text:
     width, lines = max(min(width, _WIDEST_CARD), 20), list[Text]()
 
     def add(text: str, style: str = "", first: str = "", indent: str = "    ") -> None:
-        wrapped = textwrap.wrap(
-            harmless(text),
-            width,
-            initial_indent=first,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        lines.extend(Text(line, style) for line in wrapped or [""])
+        wrapper = textwrap.TextWrapper(width, first, indent, break_on_hyphens=False, break_long_words=False)
+        lines.extend(Text(line, style) for line in wrapper.wrap(harmless(text)) or [""])
 
     add(card.model, "dim", indent="")
     add(card.sentence, "bold", indent="")

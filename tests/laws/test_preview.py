@@ -66,7 +66,7 @@ def test_what_is_shown_is_what_a_run_would_feed(tiny_llama: LanguageModel, kind:
     assert (shown.questions, shown.given_answers, shown.given_labels) == (3, 2, 1)
 
 
-def test_rules_alone_may_choose_the_exact_tokens_and_the_model_cannot_be_asked_here(tiny_llama: LanguageModel) -> None:
+def test_rules_alone_may_choose_the_exact_tokens(tiny_llama: LanguageModel) -> None:
     def first(exact_tokens: str) -> ShownItem:
         wanted = recipe("few-shot", exact_tokens=exact_tokens)
         return build_preview(wanted, facts(tiny_llama), [("here", asked(PERU))]).datasets[0].items[0]
@@ -74,7 +74,6 @@ def test_rules_alone_may_choose_the_exact_tokens_and_the_model_cannot_be_asked_h
     assert (first("auto").rule, marked(first("auto"), "question")) == ("metadata", "WherePeru")
     assert first("rules").rule == "rules"
     assert marked(first("rules"), "question") == "Peru"
-    assert first("model").rule == "metadata, until the model is asked"
 
 
 def test_a_recipe_is_shown_without_its_weights(tmp_path: Path, save_tiny: Callable[[str], Path]) -> None:

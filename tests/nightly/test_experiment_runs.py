@@ -73,13 +73,11 @@ def test_other_choices_of_words_give_curves_a_figure_and_a_table(model_folder: P
     assert manifest(out)["counts"][0]["words_by_own"] == 12
 
 
-def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on_with_words_of_the_models_choice(
-    model_folder: Path, tmp_path: Path
-) -> None:
+def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on(model_folder: Path, tmp_path: Path) -> None:
     others = [{**row, "question": f"Now, {row['question']}"} for row in rows()[:20]]
     few = write_questions(tmp_path / "few.jsonl", others)
     questions = write_questions(tmp_path / "facts.jsonl")
-    options = quick_options(questions, model=str(model_folder), exact_tokens="model", **SMALL)
+    options = quick_options(questions, model=str(model_folder), **SMALL)
     quick(make_recipe({**options, "datasets": (f"file:{few}", f"file:{questions}")}), out := tmp_path / "run")
     warning, *_ = manifest(out)["warnings"]
     assert warning.startswith("not measured: Dataset 'few' has too few answers")
@@ -88,7 +86,7 @@ def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on_with_wo
     assert items.filter((pl.col("dataset") == "facts") & (pl.col("status") == "used")).height == 80
     counts = manifest(out)["counts"]
     assert [one["dataset"] for one in counts] == ["facts", "few"]
-    assert sum(counts[0][f"words_by_{rule}"] for rule in ("own", "metadata", "rules", "model")) == 80
+    assert sum(counts[0][f"words_by_{rule}"] for rule in ("own", "metadata", "rules")) == 80
     with pytest.raises(TooFewAnswers, match="'few' has too few"):
         run_recipe(make_recipe({**options, "datasets": (f"file:{few}",)}), tmp_path / "alone")
 

@@ -54,24 +54,20 @@ def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_m
     job = TimeLeft(lambda: now)
     assert (job.step(), job.left()) == ("", "")
     job.plan(PLAN)
-    assert (job.step(), job.left()) == ("step 1 of 4", "time left unknown")
-    job.begin("d/cut")  # asks for the others first
-    job.begin("d/answers")
+    assert (job.step(), job.left()) == ("step 1 of 4", "")
     now += 50
     job.done("d/answers")
-    assert (job.step(), job.left()) == ("step 2 of 4", "time left unknown")  # nothing is known of items yet
-    job.begin("d/clean")
+    assert (job.step(), job.left()) == ("step 2 of 4", "")  # the speed of items is unknown
     now += 20
     job.done("d/clean")
     assert (job.step(), job.left()) == ("step 3 of 4", "about 70 s left")
     now += 20
-    assert job.left() == "about 50 s left"  # the outer step's own time counts from here
+    assert job.left() == "about 50 s left"
     now += 40
     job.done("d/cut")
     assert (job.step(), job.left()) == ("step 4 of 4", "about 10 s left")
     job.seconds_of_part = 20.0
     assert job.left() == "about 20 s left"  # never less than what the present part still takes
-    job.begin("report")
     job.done("report")
     assert (job.step(), job.left()) == ("", "")  # what comes after belongs to another job
 
@@ -88,7 +84,7 @@ def test_what_is_there_already_is_not_counted_and_a_later_plan_goes_on_counting(
     job.done("d/cut")  # it came along with another
     assert job.step() == "step 2 of 3"
     job.plan([clean, PlannedStep("d/new", "items", None)])
-    assert (job.step(), job.left()) == ("step 2 of 2", "time left unknown")
+    assert (job.step(), job.left()) == ("step 2 of 2", "")
 
 
 COMMAND = "anchorscope run runs/a-rather-long-name/recipe.toml --out runs/a-rather-long-name --random-cuts 20"

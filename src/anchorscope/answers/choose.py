@@ -1,14 +1,11 @@
 """What a question set holds, which of its questions are asked, and whether they can give enough answers for a run.
 
-A question is asked once, and at most `limit` are, those with the smallest seeded hash: the draw doesn't depend on the
-file's order, and a smaller limit draws from a larger one's questions.
+Of the distinct questions, the `limit` with the smallest seeded hash are asked: the draw doesn't depend on their order.
 """
 
 import heapq
-import random
-import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +13,7 @@ from anchorscope.answers.template import FEW_SHOT
 from anchorscope.datasets.catalog import Reading
 from anchorscope.datasets.question import KNOWN, Question, asks_yes_no
 from anchorscope.datasets.text import normalise, question_key, small_hash
-from anchorscope.errors import TooFewAnswers, UserError, unknown
+from anchorscope.errors import TooFewAnswers, UserError
 
 YES_NO = ("drop", "keep")
 """What happens to yes/no questions, of which chance gets half right."""
@@ -45,8 +42,6 @@ def is_yes_no(question: Question) -> bool:
 
 def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str = "drop") -> QuestionSample:
     """Draws the questions to ask; they keep their order."""
-    if yes_no not in YES_NO:
-        raise unknown("value of --yes-no", yes_no, YES_NO)
     seen: set[int] = set()
     sample: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
@@ -174,14 +169,11 @@ def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None
 _OPTIONAL = {name: "exact_spans" if name == "exact_question" else name for name in KNOWN[3:]}  # columns and fields
 
 
-def take_survey(
-    questions: Iterable[Question], examples: int = 3, seed: int = 0, each: Callable[[Question], None] | None = None
-) -> tuple[dict[str, Any], list[Question]]:
-    """Counts over the distinct questions, and some of them drawn at random; `each` is called with every one."""
-    seen, sample, draw = set[int](), list[tuple[int, Question]](), random.Random(seed)
-    counts = Counter(dict.fromkeys(("questions", "repeated", "wordless", "yes_no", "answers"), 0))
-    answers, words, relations, metadata = Counter[int](), Counter[int](), Counter[str](), Counter[str]()
-    filled, labelled_true = Counter(dict.fromkeys(_OPTIONAL, 0)), 0
+def take_survey(questions: Iterable[Question], examples: int = 3) -> tuple[dict[str, Any], Outlook, list[Question]]:
+    """Counts over the distinct questions, what a run would get from them, and the first few."""
+    counts = Counter(dict.fromkeys(("questions", "repeated", "wordless", "yes_no", "answers", "labelled_true"), 0))
+    filled, relations, metadata = Counter(dict.fromkeys(_OPTIONAL, 0)), Counter[str](), Counter[str]()
+    seen, first, asked = set[int](), list[Question](), LabelCounter()
     for question in questions:
         digest = small_hash(question_key(question.question))
         if digest in seen:
@@ -192,32 +184,13 @@ def take_survey(
         counts["wordless"] += not normalise(question.question)
         counts["yes_no"] += asks_yes_no(question.question, question.answers)
         counts["answers"] += len(question.answers)
-        answers[len(question.answers)] += 1
-        words[len(question.question.split())] += 1
+        counts["labelled_true"] += question.truthful is True
         filled.update(name for name, field in _OPTIONAL.items() if getattr(question, field) not in (None, ()))
-        labelled_true += question.truthful is True
         relations.update([question.relation] if question.relation else [])
         metadata.update(name for name, value in question.metadata.items() if value is not None)
-        if each is not None:
-            each(question)
-        # Algorithm R: after n questions each of them is drawn with the same chance.
-        number = counts["questions"]
-        if number <= examples:
-            sample.append((number, question))
-        elif (slot := draw.randrange(number)) < examples:
-            sample[slot] = (number, question)
-    record = {
-        **counts,
-        "answers_per_question": _summarise(answers),
-        "words_per_question": _summarise(words),
-        "filled": filled,
-        "labelled_true": labelled_true,
-        "relations": dict(relations.most_common()),
-        "metadata": metadata,
-    }
-    return record, [question for _, question in sorted(sample, key=lambda entry: entry[0])]
-
-
-def _summarise(counts: Counter[int]) -> dict[str, float]:
-    numbers = list(counts.elements()) or [0]
-    return {"mean": statistics.fmean(numbers), "median": statistics.median(numbers), "largest": max(numbers)}
+        if not why_not_asked(question):
+            asked.add(question)
+        if len(first) < examples:
+            first.append(question)
+    record = {**counts, "filled": filled, "relations": dict(relations.most_common()), "metadata": metadata}
+    return record, asked.outlook(), first

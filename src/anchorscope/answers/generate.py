@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from anchorscope.engine.decode import Decoded
     from anchorscope.models.language_model import LanguageModel
 
-LINE, CHAT, LIST, TEXT = "line", "chat", "list", "text"
-"""One line; one in a conversation; a list of key words, ended by a line break or a special token; a text of any number
-of lines, up to an end token."""
+LINE, CHAT, TEXT = "line", "chat", "text"
+"""One line; one in a conversation; a text of any number of lines, up to an end token."""
 
 
 class Ending:
@@ -37,12 +36,10 @@ class Ending:
 
     def __init__(self, lm: "LanguageModel", kind: str) -> None:
         self.tokenizer, self.chat, self.breaks = lm.tokenizer, kind == CHAT, kind != TEXT
-        self.certain = {int(end) for end in lm.tokenizer.all_special_ids}
-        if kind != LIST:
-            eos = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
-            ends = [*(eos if isinstance(eos, list) else [eos]), lm.tokenizer.eos_token_id]
-            special = [token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special]
-            self.certain |= {int(end) for end in [*ends, *special] if end is not None}
+        eos = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
+        ends = [*(eos if isinstance(eos, list) else [eos]), lm.tokenizer.eos_token_id, *lm.tokenizer.all_special_ids]
+        special = [token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special]
+        self.certain = {int(end) for end in [*ends, *special] if end is not None}
         if self.chat or not self.breaks:
             self.certain = {end for end in self.certain if decode_exactly(lm.tokenizer, [end]) not in (OPEN, CLOSE)}
         self.texts: dict[int, str] = {}
@@ -169,14 +166,9 @@ def _add_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
     ]
 
 
-def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
-    """A supplied answer, as the model would see it after the prompt."""
-    return given_answers(tokenizer, template, [prompt], [text])[0]
-
-
 def given_answers(tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Answer]:
-    """Many supplied answers at once."""
-    tokens = template.answers_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
+    """Supplied answers, as the model would see each after its prompt."""
+    tokens = template.answer_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
     return _add_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
 
 

@@ -1,9 +1,8 @@
 """Names that differ and still mean the same ("Einstein", "the Nile" for "River Nile"), depending on the question.
 
-These rules compare the whole answer, never a part. How else an accepted answer may be written follows from itself
-(`forms`); what may be left out depends on the question. A Roman numeral may be an ordinal or a count ("Rocky IV"), so
-it has two readings. An answer that only repeats the question's own name is no answer, though lists of redirects often
-accept it, unless the question offers a choice or asks for a capital, or the name is part of a longer one.
+These rules compare the whole answer. Other ways to write an accepted answer follow from itself (`forms`); what may be
+left out depends on the question. An answer that only repeats a name of the question is no answer, though lists of
+redirects often accept it, unless the question offers a choice or asks for a capital, or a longer name has it.
 """
 
 import re
@@ -233,10 +232,7 @@ class ParsedQuestion:
 
 
 def _asks_person(question: str) -> bool:
-    """Whether it says "who", or "which", "what" or "name" with a person at most four words later.
-
-    Parts joined by an apostrophe or a hyphen are one word, and each may be the person: "which ex-president".
-    """
+    """Whether it says "who", or "which", "what" or "name" with a person at most four words later ("which ex-mayor")."""
     if _WHO.search(question):
         return True
     for asking in _WHICH.finditer(question):
@@ -280,12 +276,8 @@ _SHORTEST_MISSPELT = 6
 
 @lru_cache(maxsize=1 << 14)
 def forms(alias: str) -> tuple[tuple[str, ...], ...]:
-    """Other ways to write an accepted answer, each as words.
-
-    Without parentheses ("Mercury (planet)"), with what they offer instead ("Moirai (or Parcae)"), each side of an "or",
-    the part before "and others" or "as ROLE", the name after a description ("Polish astronomer Nicolaus Copernicus"),
-    the part before the only comma ("Vienna, Austria"), and "Einstein, Albert" reversed.
-    """
+    """Other ways to write an accepted answer, each as words: without parentheses, a side of an "or", a name without its
+    description, the part before the only comma, and "Einstein, Albert" reversed."""
     texts = [_PARENTHESES.sub("", alias)]
     texts += [inside[3:] for inside in _PARENTHESES.findall(alias) if inside.lower().startswith("or ")]
     bare = texts[0]
@@ -369,8 +361,7 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
 
 
 def _first_names_fit(accepted: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether the answer's first names (`other`) fit; it may omit middle ones, but not add any: Michael B. Jackson is
-    not Michael Jackson."""
+    """Whether the answer's first names (`other`) fit; it may omit middle ones, but not add any."""
     return len(other) in (1, len(accepted)) and all(map(_compatible, accepted, other))
 
 

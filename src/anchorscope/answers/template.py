@@ -1,11 +1,8 @@
 """The text around a question: a head and a tail that are the same for all items, as plain text or from a chat template.
 
-A chat prompt comes from the tokenizer's own template: one instruction in the first user turn, since not every template
-has a system role, and the solved examples as earlier turns. It is rendered once, with a placeholder for the question.
-
-Thinking is switched off, as the answer is probed: by the template's switch (Qwen3), by closing a block that it leaves
-open (DeepSeek-R1), or by an empty block where the model would open one. That a tokenizer knows the tags means
-nothing: Qwen3-Instruct-2507 shares it with models that think.
+A chat prompt comes from the tokenizer's own template: an instruction in the first user turn, since not every template
+has a system role, and the solved examples as earlier turns. Thinking is switched off, as the answer is probed: by the
+template's switch (Qwen3), by closing a block that it leaves open (DeepSeek-R1), or by an empty block.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,14 +101,10 @@ class Template:
             results.append((ids, offsets))
         return results
 
-    def answer_ids(self, tokenizer: Any, text: str, ids: Sequence[int], answer: str) -> tuple[int, ...]:
-        """Tokens of a supplied answer, as they follow a prompt with this text and these tokens."""
-        return self.answers_ids(tokenizer, [(text, ids)], [answer])[0]
-
-    def answers_ids(
+    def answer_ids(
         self, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], answers: Sequence[str]
     ) -> list[tuple[int, ...]]:
-        """Many answers in one call of the tokenizer."""
+        """Tokens of supplied answers, each as it follows its prompt, given as text and tokens."""
         written = [self.answer_lead + answer.strip() for answer in answers]
         texts = [text + after for (text, _), after in zip(prompts, written, strict=True)]
         results = []

@@ -8,11 +8,22 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from anchorscope.bench.options import Options, refuse_no_folder
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
-from anchorscope.cli.help import EXECUTOR, AsJson, Quiet, in_panel, output, parameter, running, with_options
+from anchorscope.cli.help import (
+    AsJson,
+    Executor,
+    Mixed,
+    Quiet,
+    Workers,
+    in_panel,
+    output,
+    parameter,
+    running,
+    with_options,
+)
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, split_list, user_errors
-from anchorscope.errors import UserError
+from anchorscope.errors import UserError, shortened
 from anchorscope.execute.choose import choose
-from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder, shortened
+from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder
 from anchorscope.screen import say
 
 EXAMPLES = {
@@ -23,7 +34,6 @@ EXAMPLES = {
     "bench": (
         ("everything that is installed, on the embedded model", "anchorscope bench"),
         ("one work, on random weights", "anchorscope bench --work knockout --model shape:llama-3.2-1b"),
-        ("for programs", "anchorscope bench --json --out bench.json"),
     ),
 }
 _planted, _stats = in_panel("What is planted and rated"), in_panel("Statistics")
@@ -31,7 +41,6 @@ _MOST = 100_000  # items of a world, which are all in memory with their states
 _FEWEST = 120  # items of a world: every half, fold and inner fold needs true and false ones of every relation
 
 
-@with_options(EXECUTOR, after=10)
 def validate(
     out: Annotated[str, output(help="The folder for the run, the tables and the page.")] = "runs/validate",
     items: Annotated[int, _planted(help="Planted items.", min=120, max=1_000_000)] = 1200,
@@ -50,21 +59,21 @@ def validate(
     fresh: Annotated[
         bool, running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
+    executor: Executor = None,
+    workers: Workers = None,
+    mixed: Mixed = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
-    **executor: Any,
 ) -> None:
-    given: dict[str, Any] = {"world_items": _read_sizes(world_items), "choice": choose(**executor)}
-    folder = named_folder(out)
+    sizes, choice, folder = _read_sizes(world_items), choose(executor, workers, mixed), named_folder(out)
 
     with loading("torch", quiet):
         from anchorscope.validation.validate import WORLDS, Options, read_summary
         from anchorscope.validation.validate import validate as run_validation
 
-    if worlds != "all":
-        given["worlds"] = split_list(worlds)
-        if not given["worlds"] or not set(given["worlds"]) <= set(WORLDS):
-            raise UserError(f"Worlds {worlds!r}: allowed are {', '.join(WORLDS)}, with commas, or all.")
+    chosen = tuple(WORLDS) if worlds == "all" else split_list(worlds)
+    if not chosen or not set(chosen) <= set(WORLDS):
+        raise UserError(f"Worlds {worlds!r}: allowed are {', '.join(WORLDS)}, with commas, or all.")
     options = Options(
         items=items,
         evidence=split_list(evidence),
@@ -73,7 +82,9 @@ def validate(
         device=device,
         replicas=replicas,
         threads=threads,
-        **given,
+        worlds=chosen,
+        world_items=sizes,
+        choice=choice,
     )
     say(f"anchorscope: validating on {items} planted items into {folder}", quiet)
     run_validation(folder, options, fresh=fresh, progress=listener(quiet))
@@ -93,20 +104,13 @@ def _read_sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(map(int, sizes))))
 
 
-_PANELS = {
-    "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds"),
-    "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
-    "Running": ("device", "dtype"),
-}
-
-
-def _parameter(name: str, panel: str) -> Parameter:
-    kind: Any = get_type_hints(Options)[name]
-    option = in_panel(panel)(f"--{name.replace('_', '-')}", help=about_bench(name), show_default=False)
+def _parameter(name: str, kind: Any) -> Parameter:
+    """A field of the benchmark's options as an option of the command."""
+    option = in_panel("What is measured")(f"--{name.replace('_', '-')}", help=about_bench(name), show_default=False)
     return parameter(name, (str if get_origin(kind) is tuple else kind) | None, None, option)
 
 
-@with_options([_parameter(name, panel) for panel, names in _PANELS.items() for name in names])
+@with_options(_parameter(*field) for field in get_type_hints(Options).items())
 def bench(
     out: Annotated[Path | None, output(help="Also write the JSON object to this file.")] = None,
     quiet: Quiet = False,

@@ -1,11 +1,11 @@
 """`anchorscope compare` and `anchorscope study`: several runs side by side, and many runs as one job."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.help import EXECUTOR, AsJson, PlainCommand, Quiet, in_help, running, with_options
+from anchorscope.cli.help import AsJson, Executor, Mixed, PlainCommand, Quiet, Workers, in_help, running
 from anchorscope.cli.terminal import (
     INCOMPLETE,
     NOTHING_KEPT,
@@ -99,7 +99,6 @@ _Out = Annotated[str | None, typer.Option("--out", help="The study's folder.", s
 
 
 @study.command("run", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][:1]))
-@with_options(EXECUTOR, after=4)
 def run_study(
     study: _File = None,
     out: _Out = None,
@@ -109,9 +108,11 @@ def run_study(
     threads: Annotated[
         int | None, running("--threads", help=f"{about('threads')} Wins over the study's defaults.", show_default=False)
     ] = None,
+    executor: Executor = None,
+    workers: Workers = None,
+    mixed: Mixed = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
-    **executor: Any,
 ) -> None:
     """Run a study, or resume it: finished runs are not repeated, and a run that fails does not stop the others.
 
@@ -124,7 +125,7 @@ def run_study(
             f"Study {str(source)!r} lets code run that comes with a model ({trusting[0]}); add --trust-remote-code if "
             f"you trust the models' authors, or take trust_remote_code out of the study."
         )
-    planned, choice = planned.with_threads(threads), choose(**executor)
+    planned, choice = planned.with_threads(threads), choose(executor, workers, mixed)
     n, models = len(planned.runs), len(planned.models)
     size = f"{n} run{'s' * (n != 1)} of {models} model{'s' * (models != 1)}"
     say(f"anchorscope: {planned.name}, {size} into {folder}", quiet)

@@ -10,7 +10,19 @@ import typer
 from rich.table import Table
 
 from anchorscope.catalogue import DETECTORS, MOST_BATCH_TOKENS, OWN_DETECTORS
-from anchorscope.cli.help import EXECUTOR, AsJson, PlainCommand, Quiet, in_help, in_panel, output, running, with_options
+from anchorscope.cli.help import (
+    AsJson,
+    Executor,
+    Mixed,
+    PlainCommand,
+    Quiet,
+    Workers,
+    in_help,
+    in_panel,
+    output,
+    running,
+    with_options,
+)
 from anchorscope.cli.run import RECIPE_FIELDS, given_options, recipe_parameter
 from anchorscope.cli.terminal import (
     NOTHING_KEPT,
@@ -38,18 +50,15 @@ if TYPE_CHECKING:
 EXAMPLES = {
     "fit": (
         ("a detector for your model and your questions", "anchorscope fit --model OWNER/NAME --dataset questions.csv"),
-        ("answers that you have, with labels", "anchorscope fit --model OWNER/NAME --dataset answers.csv --out runs/d"),
         ("score with it", 'anchorscope score --detector runs/d/detectors/bundles/auto "Who wrote Emma?"'),
     ),
     "detect": (
         ("every detector, compared on a finished run", "anchorscope detect runs/demo"),
-        ("only fit and save one", "anchorscope detect runs/demo --fit-only --bundles auto"),
         ("several runs of one model: also on each other's data", "anchorscope detect runs/a runs/b --out runs/ab"),
     ),
     "score": (
         ("nothing at hand but the embedded model", 'anchorscope score --demo "What is the capital of France?"'),
         ("questions; the model answers them", 'anchorscope score --detector BUNDLE "Who wrote Emma?" "Who is Zola?"'),
-        ("an answer that you have", 'anchorscope score --detector BUNDLE "Who wrote Emma?" --answer "Jane Austen"'),
         ("a file of them", "anchorscope score --detector BUNDLE answers.csv --out scored.csv"),
         ("one question a line from another program", "cat questions.txt | anchorscope score --detector BUNDLE -"),
     ),
@@ -111,21 +120,9 @@ def detect(
     with user_errors(stopped=NOTHING_KEPT):
         with loading("polars", quiet):
             from anchorscope.detecting.inputs import DetectOptions, open_runs
+        numbers = (folds, seeds, tosses, resamples, _read_risks(risk), seed)
         saved = None if bundles is None else split_list(bundles)
-        options = DetectOptions(
-            split_list(detectors),
-            saved,
-            folds,
-            seeds,
-            tosses,
-            resamples,
-            _read_risks(risk),
-            seed,
-            device,
-            fit_only,
-            compute,
-            fresh,
-        )
+        options = DetectOptions(split_list(detectors), saved, *numbers, device, fit_only, compute, fresh)
         folder = None if out is None else named_folder(out)
         open_runs(runs)  # mistakes are reported before torch is imported
         with loading("torch", quiet):
@@ -172,7 +169,7 @@ _FIT_FIELDS = [
 """The options of `run` that matter for detectors."""
 
 
-@with_options([*map(recipe_parameter, _FIT_FIELDS), *EXECUTOR])
+@with_options(map(recipe_parameter, _FIT_FIELDS))
 def fit(
     detectors: Annotated[
         str, _detectors(help="Detectors to compare, with commas; where not given, those that read one pass.")
@@ -181,6 +178,9 @@ def fit(
     risk: Annotated[str, _detectors(help=_RISK_HELP)] = "",
     seeds: Annotated[int, _stats(help=_SEEDS_HELP)] = 5,
     tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
+    executor: Executor = None,
+    workers: Workers = None,
+    mixed: Mixed = False,
     out: Annotated[
         str | None, output(help="The run folder; detectors are in its folder detectors. Default: runs/MODEL-DATASETS.")
     ] = None,
@@ -190,8 +190,7 @@ def fit(
 ) -> None:
     from anchorscope.detecting.inputs import fit_options  # only here: help has to come at once
 
-    choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
-    given = given_options(options)
+    choice, given = choose(executor, workers, mixed), given_options(options)
     chosen, of_run = fit_options(
         detectors=split_list(detectors),
         bundles=None if bundles is None else split_list(bundles),
@@ -213,6 +212,7 @@ def fit(
     _show_detection(detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json)
 
 
+@with_options(map(recipe_parameter, ("columns", "on_bad_row", "large_files", "device")), after=7)
 def score(
     what: Annotated[
         list[str],
@@ -238,24 +238,17 @@ def score(
         bool, _scored("--generate/--no-generate", help="Whether the model may answer what has no answer.")
     ] = True,
     out: Annotated[Path | None, output(help="Write the rows to FILE.csv, .parquet or .jsonl.")] = None,
-    columns: Annotated[
-        list[str] | None, _scored(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt.")
-    ] = None,
-    on_bad_row: Annotated[str, _scored(help="What a bad row of a file does: fail, or skip and count.")] = "fail",
-    large_files: Annotated[
-        bool, _scored("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
-    ] = False,
     context: Annotated[
         str | None,
         _scored(metavar="FILE|TEXT", help="A passage before every question that has none; adds context_used."),
     ] = None,
-    device: Annotated[str, running(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
     batch_tokens: Annotated[
         int | None, running(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **options: Any,
 ) -> None:
     from anchorscope.detecting.score import ScoreOptions  # only here: help has to come at once
     from anchorscope.detecting.score import score as score_all
@@ -265,14 +258,12 @@ def score(
             "Name a detector with --detector BUNDLE, or take the one that comes along with --demo: one of the two. "
             "anchorscope fit makes one for your model."
         )
-    named = split_list(",".join(columns or ()))
-    options = ScoreOptions(
-        answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out, large_files, context
-    )
+    given = {"dtype": dtype, "batch_tokens": batch_tokens, "out": out, "context": context, **given_options(options)}
+    chosen = ScoreOptions(answer, model, generate, risk, **given)
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with user_errors(stopped=NOTHING_KEPT):
-        scored = score_all(detector or DEMO, what, options, listener(quiet), loading("torch", quiet))
+        scored = score_all(detector or DEMO, what, chosen, listener(quiet), loading("torch", quiet))
     if as_json:
         return emit_json(scored.record() | ({} if out is None else {"out": str(out)}))
     if not quiet or out is None:

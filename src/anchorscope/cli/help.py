@@ -22,6 +22,16 @@ def in_panel(name: str) -> Callable[..., Any]:
 running, output = in_panel(RUNNING), in_panel(OUTPUT)
 Quiet = Annotated[bool, output("--quiet", help="No progress; errors only.")]
 AsJson = Annotated[bool, output("--json", help="One JSON object on standard output.")]
+_EXECUTOR_HELP = (
+    "Who runs the model: local (this process), ray (workers on this machine) or ray:HOST:PORT (a cluster). The same "
+    "bytes whichever it is. Default: local, and ray with --workers."
+)
+Executor = Annotated[str | None, running(help=_EXECUTOR_HELP)]
+Workers = Annotated[int | None, running(help="Number of workers, on Ray. Default: as many as there is room for.")]
+Mixed = Annotated[
+    bool,
+    running("--mixed", help="Allow workers whose last digits differ (device, versions, threads); the report says so."),
+]
 
 
 def parameter(name: str, kind: Any, default: Any, option: Any) -> inspect.Parameter:
@@ -29,28 +39,6 @@ def parameter(name: str, kind: Any, default: Any, option: Any) -> inspect.Parame
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=Annotated[kind, option]
     )
-
-
-EXECUTOR = tuple(
-    parameter(name, kind, default, running(f"--{name.replace('_', '-')}", help=text))
-    for name, kind, default, text in (
-        (
-            "executor",
-            str | None,
-            None,
-            "Who runs the model: local (this process), ray (workers on this machine) or ray:HOST:PORT (a cluster). The "
-            "same bytes whichever it is. Default: local, and ray with --workers.",
-        ),
-        ("workers", int | None, None, "Number of workers, on Ray. Default: as many as there is room for."),
-        (
-            "mixed",
-            bool,
-            False,
-            "Allow workers whose last digits differ (device, versions, threads); the report says so.",
-        ),
-    )
-)
-"""The options for the executor: the arguments of `choose`."""
 
 
 def with_options(parameters: Iterable[inspect.Parameter], after: int = 0) -> Callable[[Callable[..., None]], Any]:

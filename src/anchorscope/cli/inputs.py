@@ -1,12 +1,10 @@
 """`anchorscope models` and `anchorscope data`: what can be loaded, and what is in a question file."""
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +22,6 @@ from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
 from anchorscope.models.sources import SHAPES
 from anchorscope.screen import duration, say
-
-if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to come at once
-    from anchorscope.datasets.question import Question
 
 EXAMPLES = {
     "models": (
@@ -49,7 +44,6 @@ QUESTION_FILES = {
     "FILE": "your own CSV, TSV, JSON, JSON lines or Parquet with the columns question and answers (--columns renames)",
 }
 """What a file may be, also gzipped; recognised from its content."""
-_YES = {"1", "ON", "YES", "TRUE"}  # as the hub's client reads its own switches
 _BAD_LISTED, _SHOWN, _LONG = 100, 5, 160
 
 
@@ -68,23 +62,25 @@ def models(
     if install_name is not None:
         with user_errors(stopped=NOTHING_KEPT):
             return _install(install_name, source, as_json, quiet)
-    record = _loadable_models()
-    if as_json:
-        return emit_json(record)
-    rows = [("--model", "what it is", "size", "licence", "here")]
-    for entry in record["embedded"]:
-        is_here = "yes" if entry["installed"] else "no"
-        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], is_here))
-    rows += [
-        (entry["name"], "in the hub's cache", f"{entry['size_mb']} MB", "see its card", "yes")
-        for entry in record["hub_cache"]
+    embedded: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "title": model.title,
+            "path": installed_path(name),
+            "size_mb": round(model.size / 1e6),
+            "licence": model.licence,
+            "install": f"anchorscope models --install {name}",
+        }
+        for name, model in EMBEDDED.items()
     ]
-    print_rows(rows)
-    hints = [f"get {entry['name']}: {entry['install']}" for entry in record["embedded"] if not entry["installed"]]
-    hints += [f"--model also takes {name}: {what}" for name, what in record["other"].items()]
-    hints.append("the hub is " + ("off (offline mode)" if record["hub_offline"] else "asked for what is not cached"))
-    hints.append(f"embedded models are kept in {record['cache']} (ANCHORSCOPE_CACHE moves it)")
-    say("\n" + "\n".join(hints), quiet)
+    if as_json:
+        return emit_json({"embedded": embedded, "other": OTHER_MODELS, "cache": cache_dir()})
+    rows = [("--model", "what it is", "size", "licence", "here")]
+    for entry in embedded:
+        here = "yes" if entry["path"] else f"no: {entry['install']}"
+        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], here))
+    print_rows([*rows, *((name, about, "", "", "") for name, about in OTHER_MODELS.items())])
+    say(f"\nembedded models are kept in {cache_dir()} (ANCHORSCOPE_CACHE moves it)", quiet)
 
 
 def _install(name: str, source: Path | None, as_json: bool, quiet: bool) -> None:
@@ -94,43 +90,6 @@ def _install(name: str, source: Path | None, as_json: bool, quiet: bool) -> None
         return emit_json({"name": name, "path": folder, "fetched": fresh, "seconds": time.monotonic() - began})
     took = f"installed in {duration(time.monotonic() - began)}" if fresh else "is installed already"
     say(f"{name} {took}: {folder}\nuse it with: anchorscope run --model {name}", quiet)
-
-
-def _loadable_models() -> dict[str, Any]:
-    embedded = [
-        {
-            "name": name,
-            "title": model.title,
-            "installed": (path := installed_path(name)) is not None,
-            "path": path,
-            "size_mb": round(model.size / 1e6),
-            "licence": model.licence,
-            "install": f"anchorscope models --install {name}",
-        }
-        for name, model in EMBEDDED.items()
-    ]
-    hub, offline = _hub_models()
-    return {"embedded": embedded, "hub_cache": hub, "hub_offline": offline, "other": OTHER_MODELS, "cache": cache_dir()}
-
-
-def _hub_models() -> tuple[list[dict[str, Any]], bool]:
-    """Models in the hub's cache, and whether the hub is switched off."""
-    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
-
-    offline = constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _YES
-    try:
-        repos = scan_cache_dir(constants.HF_HUB_CACHE).repos
-    except (CacheNotFound, ValueError, OSError):  # none there, or a file in its place
-        repos = frozenset()
-    held = [
-        {"name": repo.repo_id, "size_mb": round(repo.size_on_disk / 1e6)}
-        for repo in sorted(repos, key=lambda repo: repo.repo_id)
-        if repo.repo_type == "model"
-        and any(  # a tokenizer alone is no model to load
-            file.file_name.endswith((".safetensors", ".gguf")) for revision in repo.revisions for file in revision.files
-        )
-    ]
-    return held, bool(offline)
 
 
 def data(
@@ -146,15 +105,37 @@ def data(
     large_files: Annotated[
         bool, typer.Option("--large-files", help="Read a file of more than 2 GB, unpacked; memory grows with it.")
     ] = False,
-    examples: Annotated[int, typer.Option(min=0, max=100, help="How many questions to show, drawn at random.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed draws other examples.")] = 0,
+    examples: Annotated[int, typer.Option(min=0, max=100, help="How many questions to show.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no advice.")] = False,
 ) -> None:
     with user_errors(stopped="stopped"):
         if dataset is None:
             return _list_datasets(as_json, quiet)
-        record = _survey_dataset(dataset, columns or [], on_bad_row, large_files, examples, seed)
+        from anchorscope.answers.choose import NEEDED, take_survey
+        from anchorscope.datasets.catalog import open_dataset, parse_spec
+        from anchorscope.datasets.question import parse_columns
+
+        spec = parse_spec(dataset)
+        reading = open_dataset(spec, on_bad_row, parse_columns(columns or []), large=large_files)
+        survey, outlook, first = take_survey(reading, examples)
+        record = {
+            "dataset": spec.name,
+            "path": spec.path,
+            "format": reading.format,
+            "rows": reading.rows,
+            "bad_rows": reading.bad,
+            "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_BAD_LISTED]],
+            **survey,
+            "asked": outlook.questions,
+            "enough": outlook.is_enough,
+            "needed": NEEDED,
+            "outlook": outlook.sentence,
+            "examples": [
+                {"id": example.item_id, "question": example.question, "answers": list(example.answers)}
+                for example in first
+            ],
+        }
         if as_json:
             return emit_json(record)
         bad = tuple(f"{row['line']}: {row['reason']}" for row in record["bad_row_list"][:_SHOWN])
@@ -169,42 +150,6 @@ def data(
         say(f"\n{hints}", quiet or not hints)
 
 
-def _survey_dataset(
-    text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int
-) -> dict[str, Any]:
-    """What the dataset holds, as the JSON object shows it."""
-    from anchorscope.answers.choose import NEEDED, LabelCounter, take_survey, why_not_asked
-    from anchorscope.datasets.catalog import open_dataset, parse_spec
-    from anchorscope.datasets.question import parse_columns
-
-    spec, counter = parse_spec(text), LabelCounter()
-
-    def count(question: "Question") -> None:
-        if not why_not_asked(question):
-            counter.add(question)
-
-    reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large)
-    survey, drawn_questions = take_survey(reading, examples, seed, count)
-    outlook = counter.outlook()
-    return {
-        "dataset": spec.name,
-        "path": spec.path,
-        "format": reading.format,
-        "rows": reading.rows,
-        "bad_rows": reading.bad,
-        "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_BAD_LISTED]],
-        **survey,
-        "asked": outlook.questions,
-        "enough": outlook.is_enough,
-        "needed": NEEDED,
-        "outlook": outlook.sentence,
-        "examples": [
-            {"id": example.item_id, "question": example.question, "answers": list(example.answers)}
-            for example in drawn_questions
-        ],
-    }
-
-
 def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
     if record["bad_rows"]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
@@ -217,20 +162,13 @@ def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_datasets(as_json: bool, quiet: bool) -> None:
-    from anchorscope.datasets.catalog import SOURCES
-    from anchorscope.datasets.relations import load_atlas
+    from anchorscope.datasets.catalog import BUILT_IN, SOURCES
 
-    n_atlas, has_library = len(load_atlas()), find_spec("datasets") is not None
     if as_json:
-        return emit_json(
-            {
-                "built_in": [{"name": "atlas", "rows": n_atlas}],
-                "hub": [{"name": name, **asdict(source)} for name, source in SOURCES.items()],
-                "hub_library": has_library,
-                "files": QUESTION_FILES,
-            }
-        )
-    rows = [("name", "questions", "where from"), ("atlas", f"{n_atlas:,}", "built in")]
+        known = [{"name": name, **asdict(source)} for name, source in SOURCES.items()]
+        return emit_json({"built_in": [*BUILT_IN], "hub": known, "files": QUESTION_FILES})
+    rows = [("name", "questions", "where from")]
+    rows += [(name, f"{len(load()):,}", "built in") for name, load in BUILT_IN.items()]
     for name, source in SOURCES.items():
         subset = " ".join(filter(None, (source.configuration, source.split)))
         rows.append((name, f"{source.rows:,}", f"the hub: {source.repository}, {subset}; {source.megabytes} MB, once"))
@@ -239,4 +177,4 @@ def _list_datasets(as_json: bool, quiet: bool) -> None:
     print_rows(rows)
     emit_text()
     print_rows([("file", "what it may be; recognised from its content, also gzipped"), *QUESTION_FILES.items()])
-    say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet or has_library)
+    say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet)

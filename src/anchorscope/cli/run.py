@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from anchorscope.cli.help import ALL, EXECUTOR, PlainCommand, Quiet, output, parameter, running, with_options
+from anchorscope.cli.help import (
+    ALL,
+    Executor,
+    Mixed,
+    PlainCommand,
+    Quiet,
+    Workers,
+    output,
+    parameter,
+    running,
+    with_options,
+)
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading
 from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError
@@ -24,16 +35,10 @@ if TYPE_CHECKING:
 
 EXAMPLES = {
     "run": (
-        (
-            "the demo: an embedded model, 500 questions, three and a half minutes on two cores",
-            "anchorscope run --limit 500 --out runs/demo",
-        ),
+        ("the demo: an embedded model, a few minutes on two cores", "anchorscope run --limit 500 --out runs/demo"),
         ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset questions.csv --out runs/mine"),
         ("what it would do, without doing it", "anchorscope run --dataset questions.csv --dry-run"),
-        (
-            "further experiments into a run that is there; nothing is done twice",
-            "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched,wordings",
-        ),
+        ("one more experiment", "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched"),
     )
 }
 
@@ -73,11 +78,14 @@ def recipe_parameter(name: str) -> Parameter:
 RECIPE_FIELDS = sorted(Recipe.model_fields, key=lambda name: PANELS.index(option_of(Recipe.model_fields[name]).panel))
 
 
-@with_options([*map(recipe_parameter, RECIPE_FIELDS), *EXECUTOR], after=1)
+@with_options(map(recipe_parameter, RECIPE_FIELDS), after=1)
 def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
     ] = None,
+    executor: Executor = None,
+    workers: Workers = None,
+    mixed: Mixed = False,
     dry_run: Annotated[
         bool, running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
@@ -92,8 +100,7 @@ def run(
     ] = False,
     **options: Any,
 ) -> None:
-    choice = choose(**{option.name: options.pop(option.name) for option in EXECUTOR})
-    given = given_options(options)
+    choice, given = choose(executor, workers, mixed), given_options(options)
     written = {} if recipe is None else read_recipe(recipe)
     if written.get("trust_remote_code") and not given.get("trust_remote_code"):  # a recipe may come from anybody
         raise UserError(
@@ -176,6 +183,6 @@ class RunCommand(PlainCommand):
     """`--help` shows the common options."""
 
     rare = frozenset(
-        [option.name for option in EXECUTOR]
-        + [name for name, field in Recipe.model_fields.items() if not option_of(field).is_common]
+        {"executor", "workers", "mixed"}
+        | {name for name, field in Recipe.model_fields.items() if not option_of(field).is_common}
     )

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 EXAMPLES = {
     "serve": (
         ("a detector on this machine", "anchorscope serve runs/demo/detectors/auto"),
-        ("nothing at hand but the embedded model", "anchorscope serve --demo --open"),
         ("for other machines: keys are a must", "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt"),
     )
 }

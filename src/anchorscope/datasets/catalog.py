@@ -1,7 +1,6 @@
 """Datasets as a stream of questions, by name (`atlas`, `popqa`), hub id (`hub:OWNER/NAME:SPLIT`) or path.
 
-Rows are streamed, except JSON lists and Parquet. On the hub the `datasets` library does the work, with its cache and
-its offline switches.
+Rows are streamed, except JSON lists and Parquet; those of the hub come through the `datasets` library.
 """
 
 import logging
@@ -30,10 +29,10 @@ from anchorscope.datasets.formats import (
     recognise_format,
     scores_of,
 )
-from anchorscope.datasets.question import Question, Row, Unusable, check_known, mapped, question_from_row, shown
+from anchorscope.datasets.question import Question, Row, Unusable, check_known, mapped, question_from_row
 from anchorscope.datasets.relations import load_atlas, load_passages
 from anchorscope.datasets.text import small_hash
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, shortened, unknown
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ class HubSource:
     repository: str
     configuration: str | None = None
     split: str | None = None
-    title: str = ""
     rows: int = 0
     megabytes: int = 0
     file: str = ""
@@ -314,8 +312,8 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
         needs = "'question' and 'answers'" if graded else "'question'"
         example = "question=prompt,answers=gold" if graded else "question=prompt"
         raise UserError(
-            f"{source.name} has no known format ({source.container}); columns found: {shown([*usable[0]])}. A file of "
-            f"your own needs {needs}; name yours like --columns {example}. Read as it is: {LOGS}."
+            f"{source.name} has no known format ({source.container}); columns found: {shortened([*usable[0]])}. A file "
+            f"of your own needs {needs}; name yours like --columns {example}. Read as it is: {LOGS}."
         )
     form = _add_labels(form, source, usable, columns)
     results = _make_questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
@@ -331,7 +329,7 @@ def _detect_format(
             if column not in present:
                 raise UserError(
                     f"{source.name} has no column {column!r}, which --columns gives as {name}; found: "
-                    f"{shown(present)}. Name one of these."
+                    f"{shortened(present)}. Name one of these."
                 )
         if is_harness_sample(rows[0]) and [*columns] == ["truthful"]:
             return recognise_format(rows[0])
@@ -339,7 +337,7 @@ def _detect_format(
         for wanted in (("question",), ("answers", "answer"))[: 1 + graded]:
             if not any(name in columns or name in lowered for name in wanted):
                 raise UserError(
-                    f"{source.name} has no column {wanted[0]!r}; columns found: {shown(present)}. "
+                    f"{source.name} has no column {wanted[0]!r}; columns found: {shortened(present)}. "
                     f"Say which one it is, like --columns {wanted[0]}={present[0]}."
                 )
         return PLAIN
@@ -395,7 +393,7 @@ def _make_id_unique(question: Question, number: int, ids: set[int], form: Format
     key = small_hash(question.item_id)
     if key in ids:
         if form.unique_ids:
-            raise Unusable(f"id {shown(question.item_id)} is already that of an earlier row")
+            raise Unusable(f"id {shortened(question.item_id)} is already that of an earlier row")
         question = replace(question, item_id=f"{question.item_id}#{number}")
         key = small_hash(question.item_id)
     ids.add(key)

@@ -8,9 +8,7 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
-import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,8 +20,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from anchorscope.datasets.formats import inspect_columns
-from anchorscope.datasets.question import Row, Unusable, shown
-from anchorscope.errors import UserError
+from anchorscope.datasets.question import Row, Unusable
+from anchorscope.errors import UserError, shorten, shortened
+from anchorscope.files import NotRegular, open_regular
 
 MOST_BYTES = 2 * 10**9
 """Limit in unpacked bytes, without `--large-files`."""
@@ -32,11 +31,6 @@ ALLOWED = (
     f"Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; {LOGS}"
 )
 _CELL_LETTERS = 1_000_000  # of a CSV or TSV file: a quote that is never closed loses no more rows than that
-_KINDS = (
-    (stat.S_ISDIR, "a directory", "Give the path of one question file in it"),
-    (stat.S_ISFIFO, "a pipe, which can be read only once", "Save what comes out of it to a file first"),
-    (lambda mode: not stat.S_ISREG(mode), "a device", "Give the path of a question file"),
-)
 
 
 class QuestionFile:
@@ -94,14 +88,12 @@ def hash_of(path: Path) -> str:
         file.close()
 
 
-def _open_file(path: Path) -> io.FileIO:
-    """What isn't a regular file is refused before it is opened, since opening can hang."""
+def _open_file(path: Path) -> io.BufferedReader:
     try:
-        mode = os.stat(path).st_mode
-        for is_kind, kind, then in _KINDS:
-            if is_kind(mode):
-                raise UserError(f"{shown_path(path)} is {kind}. {then}. {ALLOWED}.")
-        return open(path, "rb", buffering=0)
+        return open_regular(path)
+    except NotRegular:
+        kind = "a directory" if path.is_dir() else "a pipe or a device, which can be read only once"
+        raise UserError(f"{shown_path(path)} is {kind}. Give the path of a question file. {ALLOWED}.") from None
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
         raise _read_error(path, error) from None
 
@@ -109,8 +101,6 @@ def _open_file(path: Path) -> io.FileIO:
 def _read_error(path: Path, error: OSError | ValueError) -> UserError:
     name = shown_path(path)
     if isinstance(error, FileNotFoundError):
-        if path.is_symlink():
-            return UserError(f"{name} is a link to {shown_path(path.readlink())}, which is not there. Fix the link.")
         return UserError(f"There is no file {name}. Give the path of a question file. {ALLOWED}.")
     reason = getattr(error, "strerror", None) or error
     return UserError(f"Cannot read {name}: {reason}. Check the path and its permissions.")
@@ -118,8 +108,7 @@ def _read_error(path: Path, error: OSError | ValueError) -> UserError:
 
 def shown_path(path: Path) -> str:
     """A path for a one-line message: no control characters, not too long."""
-    text = str(path) if str(path).isprintable() else repr(str(path))
-    return text if len(text) <= 1000 else f"{text[:400]}…{text[-400:]}"
+    return shorten(str(path) if str(path).isprintable() else repr(str(path)), 1000)
 
 
 @dataclass(frozen=True)
@@ -132,17 +121,10 @@ class Container:
 
 _BOM = b"\xef\xbb\xbf"
 _LOG_ENTRIES = (b"_journal/", b"samples/", b"header.json", b"summaries.json", b"reductions.json")
-_LOG_IN_JSON = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":')
 _BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:[^,\[{]*,)*'  # TriviaQA's list is `Data` of an object
 _LIST_START = re.compile(rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\[\s*(?:[\[{\]]|\Z)')
 _DELIMITERS = {"TSV": "\t", "CSV": ",", "CSV with semicolons": ";"}
 _HEAD, _FIRST_LINES = 1 << 16, 10  # bytes, and lines, that show the format: the first ones may be broken
-
-
-def recognise_container(file: QuestionFile, question_column: str) -> Container:
-    """The container of a file; a table's header must have the column of the question."""
-    with file.one_line_errors():
-        return _detect_container(file.name, file.stream().read(_HEAD), question_column)
 
 
 def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Row]]:
@@ -154,7 +136,11 @@ def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Ro
         file.close()
 
 
-def _detect_container(name: str, head: bytes, question_column: str) -> Container:
+def recognise_container(file: QuestionFile, question_column: str) -> Container:
+    """The container of a file; a table's header must have the column of the question."""
+    name = file.name
+    with file.one_line_errors():
+        head = file.stream().read(_HEAD)
     if head.startswith(b"PAR1"):
         return Container("Parquet", "row", _parquet_rows)
     if head.startswith(b"PK\x03\x04"):
@@ -169,11 +155,6 @@ def _detect_container(name: str, head: bytes, question_column: str) -> Container
         raise UserError(f"{name} is empty. {ALLOWED}; write at least one question into it.")
     if _LIST_START.match(head):
         return Container("JSON list", "entry", _list_rows)
-    if _LOG_IN_JSON.match(head):
-        raise UserError(
-            f"{name} is a log of inspect_ai in JSON. Only .eval is read; write it so: inspect log convert --to eval "
-            f"--output-dir FOLDER {name}"
-        )
     if lines[0].lstrip().startswith(b"{"):
         return Container("JSON lines", "line", _line_rows)
     return _table(name, lines, question_column)
@@ -186,7 +167,7 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
         columns = [cell.strip() for cell in _split_cells(first, delimiter)]
         if wanted in [column.lower() for column in columns]:
             if len({column.lower() for column in columns}) < len(columns):
-                raise UserError(f"{name} has two columns of the same name; found: {shown(columns)}. Rename one.")
+                raise UserError(f"{name} has two columns of the same name; found: {shortened(columns)}. Rename one.")
             return Container(kind, "line", partial(_delimited_rows, delimiter=delimiter))
     pairs = [_split_cells(line, "\t") for line in lines[:_FIRST_LINES]]
     if any(len(pair) == 2 and pair[1].startswith("[") and pair[1].endswith("]") for pair in pairs):
@@ -195,29 +176,18 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
         return Container("JSON lines", "line", _line_rows)
     text = first.decode(errors="replace")
     raise UserError(
-        f"{name} has no known format; its first line is {shown(text)} (no column {question_column!r} in it, no JSON). "
-        f"{ALLOWED}; columns of other names: --columns question=…,answers=…."
+        f"{name} has no known format; its first line is {shortened(text)} (no column {question_column!r} in it, no "
+        f"JSON). {ALLOWED}; columns of other names: --columns question=…,answers=…."
     )
 
 
-class _Lines:
-    def __init__(self, file: QuestionFile) -> None:
-        self._file, self._stream, self._size = file, file.stream(), 0
-        self.number = 0
-        self.is_complete = True
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        raw = self._stream.readline(self._file.most + 1)
-        if not raw:
-            raise StopIteration
-        self._size += len(raw)
-        self._file.check_size(self._size)
-        self.number += 1
-        self.is_complete = raw.endswith(b"\n")
-        return raw.removeprefix(_BOM) if self.number == 1 else raw
+def _numbered_lines(file: QuestionFile) -> Iterator[tuple[int, bytes]]:
+    """Every line with its number, from 1, up to the size limit."""
+    stream, size = file.stream(), 0
+    for number, raw in enumerate(iter(lambda: stream.readline(file.most + 1), b""), start=1):
+        size += len(raw)
+        file.check_size(size)
+        yield number, raw.removeprefix(_BOM) if number == 1 else raw
 
 
 def _parse_object(raw: bytes) -> dict[str, object]:
@@ -227,25 +197,21 @@ def _parse_object(raw: bytes) -> dict[str, object]:
         byte = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
         raise Unusable(f"not UTF-8: {byte}; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise Unusable(f"broken JSON ({error.msg}, column {error.colno}): {shown(raw)}") from error
+        raise Unusable(f"broken JSON ({error.msg}, column {error.colno}): {shortened(raw)}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, or lists in lists in lists
-        raise Unusable(f"too large a JSON value: {shown(raw)}") from None
+        raise Unusable(f"too large a JSON value: {shortened(raw)}") from None
     if not isinstance(value, dict):
-        raise Unusable(f"not a JSON object: {shown(raw)}")
+        raise Unusable(f"not a JSON object: {shortened(raw)}")
     return value
 
 
 def _line_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
-    lines = _Lines(file)
-    for raw in map(bytes.strip, lines):
-        if not raw:
-            continue
-        try:
-            yield lines.number, _parse_object(raw)
-        except Unusable as bad:
-            if not lines.is_complete and isinstance(bad.__cause__, json.JSONDecodeError) and not raw.endswith(b"}"):
-                raise _cut_off_error(file, f"its last line, {lines.number}, is {shown(raw)}") from None
-            yield lines.number, bad
+    for number, raw in _numbered_lines(file):
+        if raw.strip():
+            try:
+                yield number, _parse_object(raw.strip())
+            except Unusable as bad:
+                yield number, bad
 
 
 def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
@@ -260,7 +226,7 @@ def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
             f"{file.name} is a broken or cut-off JSON list ({reason}). Fetch it again, or fix it."
         ) from None
     for number, entry in enumerate(entries, start=1):
-        yield number, entry if isinstance(entry, dict) else Unusable(f"not a JSON object: {shown(entry)}")
+        yield number, entry if isinstance(entry, dict) else Unusable(f"not a JSON object: {shortened(entry)}")
 
 
 def _split_cells(line: bytes, delimiter: str) -> list[str]:
@@ -272,24 +238,20 @@ def _split_cells(line: bytes, delimiter: str) -> list[str]:
 
 def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
     """First line number and content of every row of CSV or TSV; the first row is the header unless given."""
-    lines, names = _Lines(file), list(header)
+    names = list(header)
     csv.field_size_limit(_CELL_LETTERS)
-    # Bytes that are not UTF-8 become surrogates, refused later in the one cell that holds them.
-    decoded = (str(raw, "utf-8", "surrogateescape") for raw in lines)
+    # Bytes that are not UTF-8 become surrogates, refused later in the cell that holds them.
+    decoded = (str(raw, "utf-8", "surrogateescape") for _, raw in _numbered_lines(file))
     reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     while True:
-        first = lines.number + 1
+        first = reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            if not lines.is_complete and "unexpected end of data" in str(error):
-                raise _cut_off_error(file, f"its last row begins in line {first}") from None
-            yield first, Unusable(f"broken row, lines {first} to {lines.number} ({error}); look for a stray quote")
+            yield first, Unusable(f"broken row, lines {first} to {reader.line_num} ({error}); look for a stray quote")
             continue
-        if not lines.is_complete and cells and len(cells) < len(names):
-            raise _cut_off_error(file, f"its last row, line {first}, is {shown(cells)}")
         if not any(cell.strip() for cell in cells):
             continue
         if not names:
@@ -298,10 +260,6 @@ def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = 
             yield first, Unusable(f"{len(cells)} cells, but the header has {len(names)}")
         else:
             yield first, {name: cell if cell.strip() else None for name, cell in zip(names, cells, strict=True)}
-
-
-def _cut_off_error(file: QuestionFile, seen: str) -> UserError:
-    return UserError(f"{file.name} is cut off in the middle: {seen}. Fetch it again.")
 
 
 _HEAVY = ("entity_pages", "search_results", "context", "supporting_facts", "EntityPages", "SearchResults")

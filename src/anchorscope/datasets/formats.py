@@ -1,8 +1,7 @@
 """The formats of question sets, recognised by the columns of a row, never by a file's name: `FORMATS`.
 
-Two of them are logs of evaluation tools, which also hold a model's answer and its scores: lm-evaluation-harness
-(`--log_samples`, a line per document and filter) and inspect_ai (`.eval`, a JSON object per sample). One score labels a
-whole file: the first that only says right or wrong in the file's first rows, unless `--columns truthful=…` names one.
+Logs of lm-evaluation-harness (`--log_samples`) and inspect_ai (`.eval`) also hold a model's answers and their scores.
+One score labels a whole file: the first that says only right or wrong in its first rows, or `--columns truthful=…`.
 """
 
 import json
@@ -12,8 +11,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from anchorscope.datasets.question import KNOWN, Unusable, list_from_text, own_names, shown
+from anchorscope.datasets.question import KNOWN, Unusable, list_from_text, own_names
 from anchorscope.datasets.relations import with_property_words
+from anchorscope.errors import shortened
 from anchorscope.plugins import load_all
 
 Named = Mapping[str, object]
@@ -34,7 +34,7 @@ def answer_list(value: object, name: str) -> list[object]:
     """The non-empty entries of an answer column."""
     entries = list_from_text(value.strip()) if isinstance(value, str) else value
     if value is not None and not isinstance(entries, list):
-        raise Unusable(f"{name} must be a list of strings, not {shown(value)}")
+        raise Unusable(f"{name} must be a list of strings, not {shortened(value)}")
     listed = entries if isinstance(entries, list) else []
     return [entry for entry in listed if entry is not None and not (isinstance(entry, str) and not entry.strip())]
 
@@ -57,7 +57,7 @@ def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Named], dict[str, obje
     def translate(row: Named) -> dict[str, object]:
         answer, value, aliases = row.get(spelled("answer")), spelled("value"), spelled("aliases")
         if not isinstance(answer, Mapping):
-            raise Unusable(f"the answer must be an object with {value!r} and {aliases!r}, not {shown(answer)}")
+            raise Unusable(f"the answer must be an object with {value!r} and {aliases!r}, not {shortened(answer)}")
         accepted = [*answer_list([answer.get(value)], value), *answer_list(answer.get(aliases), aliases)]
         return {
             "id": row.get(spelled("question_id")),
@@ -84,9 +84,9 @@ def _run_items(row: Named) -> dict[str, object]:
     try:
         noted = json.loads(noted) if isinstance(noted, str) else noted or {}
     except (ValueError, RecursionError):
-        raise Unusable(f"metadata is no JSON: {shown(noted)}") from None
+        raise Unusable(f"metadata is no JSON: {shortened(noted)}") from None
     if not isinstance(noted, Mapping):
-        raise Unusable(f"metadata must be a JSON object, not {shown(noted)}")
+        raise Unusable(f"metadata must be a JSON object, not {shortened(noted)}")
     metadata = {str(name): entry for name, entry in noted.items() if name not in KNOWN}
     return with_property_words(metadata | columns | {"id": row.get("item_id")})
 
@@ -181,7 +181,7 @@ def label_by(name: str | None, scores: Named) -> bool | None:
     label = label_of(scores[name])
     if label is None:
         raise Unusable(
-            f"{name} is {shown(scores[name])}, neither right nor wrong; another score can be the label: --columns "
+            f"{name} is {shortened(scores[name])}, neither right nor wrong; another score can be the label: --columns "
             f"truthful={SCORE if name.startswith(SCORE) else ''}NAME"
         )
     return label
@@ -199,10 +199,10 @@ def harness_columns(row: Named, metric: str | None = None) -> dict[str, object]:
     """A logged sample under the names of a question file; labelled by the metric's or by `truthful`."""
     doc = row["doc"]
     if not isinstance(doc, Mapping):
-        raise Unusable(f"doc must be an object, not {shown(doc)}")
+        raise Unusable(f"doc must be an object, not {shortened(doc)}")
     question = next((doc[name] for name in _QUESTIONS if isinstance(doc.get(name), str)), None)
     if question is None:
-        raise Unusable(f"the document has no question; columns: {shown([*doc])}; known: {', '.join(_QUESTIONS)}")
+        raise Unusable(f"the document has no question; columns: {shortened([*doc])}; known: {', '.join(_QUESTIONS)}")
     metrics = harness_metrics(row)
     label = label_by("truthful" if "truthful" in row else metric, {**metrics, "truthful": row.get("truthful")})
     meant = (*KNOWN, "answer", *_QUESTIONS)
@@ -239,7 +239,7 @@ def _harness_answer(response: object) -> str:
         response = response[0]
     if isinstance(response, str):
         return response
-    raise Unusable(f"no answer in words, but {shown(response)}: the task compares given choices, or asks several times")
+    raise Unusable(f"no answer in words, but {shortened(response)}: the task compares choices, or asks several times")
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -250,9 +250,9 @@ def inspect_columns(sample: Mapping[str, Any]) -> dict[str, object]:
     error, target, epoch = sample.get("error"), sample.get("target"), sample.get("epoch")
     if error:
         message = error.get("message") if isinstance(error, Mapping) else error
-        raise Unusable(f"id {shown(sample.get('id'))} ended with an error: {shown(message)}")
+        raise Unusable(f"id {shortened(sample.get('id'))} ended with an error: {shortened(message)}")
     if sample.get("choices"):
-        raise Unusable(f"id {shown(sample.get('id'))} has choices: only free answers can be read")
+        raise Unusable(f"id {shortened(sample.get('id'))} has choices: only free answers can be read")
     columns = {name: value for name, value in _mapping(sample.get("metadata")).items() if _is_metadata(name, value)}
     for name, score in _mapping(sample.get("scores")).items():
         if isinstance(score, Mapping):

@@ -1,11 +1,8 @@
 """A question with its accepted answers, and how a row of named values becomes one.
 
 `--columns` maps the user's columns to the known names. A cell may hold a list as text: JSON, a Python list, or `a|b`.
-The column `exact_question` holds the user's own exact words: pieces of the question (["Dracula", "wrote"]), or
-characters [start, end) of it ([[10, 17]]).
-
-`context` holds the passages that the model reads before the question, one text or a list of them; `thinking` what was
-written before the answer. A `model_answer` with thinking marks (`<think>…</think>`) is split into both.
+`exact_question` holds pieces of the question (["Dracula", "wrote"]) or characters [start, end) of it ([[10, 17]]). A
+`model_answer` with thinking marks (`<think>…</think>`) is split into thinking and answer.
 """
 
 import ast
@@ -17,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anchorscope.datasets.text import Span, merged, words
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, shortened, unknown
 
 
 @dataclass(frozen=True)
@@ -109,15 +106,6 @@ Row = dict[str, object] | Unusable
 """Named values, or the reason why they can't be read."""
 
 
-def shown(value: object) -> str:
-    """A value for a one-line message."""
-    try:
-        text = ascii(value) if isinstance(value, bytes) else repr(value)
-    except (RecursionError, ValueError):  # lists in lists in lists, or a number of thousands of digits
-        return "a value too large to show"
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def list_from_text(text: str) -> object:
     """The text as JSON or as a Python list of strings; None if it is neither."""
     try:
@@ -186,7 +174,7 @@ def _clean(value: str, name: str) -> str:
 def _get_text(row: Mapping[str, object], name: str) -> str | None:
     value = row.get(name)
     if value is not None and not isinstance(value, str):
-        raise Unusable(f"{name} must be a string, not {shown(value)}")
+        raise Unusable(f"{name} must be a string, not {shortened(value)}")
     return _clean(value, name).strip() or None if value else None
 
 
@@ -197,9 +185,9 @@ def _list(row: Mapping[str, object], name: str) -> list[object]:
         if not _LIST.match(text):
             value = [*text.split("|")] if text else []
         elif (value := list_from_text(text)) is None:
-            raise Unusable(f'{name} looks like a list but is none: {shown(text)}; use ["a", "b"] or a|b')
+            raise Unusable(f'{name} looks like a list but is none: {shortened(text)}; use ["a", "b"] or a|b')
     if value is not None and not isinstance(value, list):
-        raise Unusable(f"{name} must be a list of strings or one string, not {shown(value)}")
+        raise Unusable(f"{name} must be a list of strings or one string, not {shortened(value)}")
     return value or []
 
 
@@ -207,7 +195,7 @@ def _get_strings(row: Mapping[str, object], name: str) -> list[str]:
     strings: dict[str, None] = {}
     for entry in _list(row, name):
         if not isinstance(entry, str):
-            raise Unusable(f"{name} must hold strings only, not {shown(entry)}")
+            raise Unusable(f"{name} must hold strings only, not {shortened(entry)}")
         if not entry.strip():
             raise Unusable(f"{name} holds an empty string")
         strings[_clean(entry, name).strip()] = None
@@ -224,7 +212,7 @@ def _get_passages(row: Mapping[str, object]) -> tuple[str, ...]:
         raise Unusable("context is an empty list; leave it out where there is no passage")
     for passage in passages:
         if not isinstance(passage, str) or _NUMBER.fullmatch(passage.strip()):
-            raise Unusable(f"context must be a text or a list of texts, not {shown(passage)}")
+            raise Unusable(f"context must be a text or a list of texts, not {shortened(passage)}")
         if not _clean(passage, "context").strip():
             raise Unusable("context holds an empty passage; leave it out where there is none")
     return tuple(str(passage).strip() for passage in passages)
@@ -261,7 +249,7 @@ def _item_id(row: Mapping[str, object], number: int) -> str:
             raise Unusable("id is a number beyond 64 bits")
         return str(value)
     if value is not None and not isinstance(value, str):
-        raise Unusable(f"id must be a string or a whole number, not {shown(value)}")
+        raise Unusable(f"id must be a string or a whole number, not {shortened(value)}")
     return _get_text(row, "id") or str(number)
 
 
@@ -271,7 +259,7 @@ def _truthful(row: Mapping[str, object]) -> bool | None:
         return None
     label = _TRUTH.get(str(value).strip().lower()) if isinstance(value, str | int) else None
     if label is None:
-        raise Unusable(f"truthful must be one of {', '.join(_TRUTH)}, not {shown(value)}")
+        raise Unusable(f"truthful must be one of {', '.join(_TRUTH)}, not {shortened(value)}")
     if row.get("model_answer") is None:
         raise Unusable("truthful is given without the model_answer that it judges")
     return label
@@ -283,11 +271,11 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
         if name in (*KNOWN, "answer") or not (value is None or isinstance(value, str | int | float)):
             continue
         if isinstance(value, str):
-            _clean(value, shown(name))
+            _clean(value, shortened(name))
         elif isinstance(value, float) and not math.isfinite(value):
-            raise Unusable(f"{shown(name)} is no finite number")
+            raise Unusable(f"{shortened(name)} is no finite number")
         elif isinstance(value, int) and not _LEAST <= value <= _MOST:
-            raise Unusable(f"{shown(name)} is a number beyond 64 bits")
+            raise Unusable(f"{shortened(name)} is a number beyond 64 bits")
         metadata[_clean(name, "a column's name")] = value
     return metadata
 
@@ -300,10 +288,10 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
     text = _get_text(row, "question")
     if text is None:
         state = "absent" if row.get("question") is None else "empty"
-        raise Unusable(f"the question is {state}; columns: {shown([*row])}")
+        raise Unusable(f"the question is {state}; columns: {shortened([*row])}")
     answers = tuple(dict.fromkeys([*_get_strings(row, "answers"), *_get_strings(row, "answer")]))
     if graded and not answers:
-        raise Unusable(f"there are no answers; columns: {shown([*row])}")
+        raise Unusable(f"there are no answers; columns: {shortened([*row])}")
     _get_text(row, "model_answer")  # kept as it is, if it can be
     model_answer = row.get("model_answer")
     if not graded and model_answer is None and isinstance(row.get("answer"), str) and _get_text(row, "answer"):
@@ -343,7 +331,7 @@ def spans_of(written: str, marks: Sequence[object]) -> tuple[Span, ...]:
                 raise Unusable("exact_question holds an empty string")
             matches = [match.span() for match in re.finditer(re.escape(piece), text)]
             if not matches:
-                raise Unusable(f"exact_question: {shown(piece)} does not stand in the question {shown(text)}")
+                raise Unusable(f"exact_question: {shortened(piece)} does not stand in the question {shortened(text)}")
             spans += matches
         else:
             spans.append(_move_span(written, mark))
@@ -353,15 +341,15 @@ def spans_of(written: str, marks: Sequence[object]) -> tuple[Span, ...]:
 def _move_span(written: str, mark: object) -> Span:
     """A [start, end) pair of the written text as a span of the text with single spaces."""
     if not isinstance(mark, list | tuple) or [type(bound) for bound in mark] != [int, int]:
-        raise Unusable(f"exact_question must hold pieces of the question or [start, end] pairs, not {shown(mark)}")
+        raise Unusable(f"exact_question must hold pieces of the question or [start, end] pairs, not {shortened(mark)}")
     start, end = mark
     if not 0 <= start < end <= len(written):
         raise Unusable(
-            f"exact_question: {shown([*mark])} is no [start, end) in a question of {len(written)} characters"
+            f"exact_question: {shortened([*mark])} is no [start, end) in a question of {len(written)} characters"
         )
     piece = written[start:end]
     if not piece.strip():
-        raise Unusable(f"exact_question: {shown([*mark])} marks nothing but white space")
+        raise Unusable(f"exact_question: {shortened([*mark])} marks nothing but white space")
     start += len(piece) - len(piece.lstrip())
     moved = len(" ".join((written[:start] + "x").split())) - 1  # what stands before the span decides how far it moved
     return moved, moved + len(" ".join(piece.split()))

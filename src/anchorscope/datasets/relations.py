@@ -1,7 +1,6 @@
 """Relations: the built-in question sets `atlas` and `passages`, PopQA's sixteen sentences, and other wordings of both.
 
-PopQA's sentence shows which words name the property asked for; our wordings have a slot for the subject and mark those
-words.
+PopQA's sentence shows which words name the property; our wordings have a slot for the subject and mark those words.
 """
 
 import re
@@ -37,11 +36,9 @@ STATED, CHANGED, UNRELATED = KINDS = ("stated", "changed", "unrelated")
 
 
 def load_passages() -> list[Question]:
-    """Every question of the atlas three times, after a passage of each kind.
+    """Every question of the atlas three times, after a passage of each kind, in the same wording.
 
-    `passage_says` holds the object that the passage names, in every accepted form: from the answer itself follows
-    whether the model went by the passage or by its memory. The three passages of a fact have the same wording, so that
-    only the object differs between `stated` and `changed`.
+    `passage_says` holds the object that the passage names, in every accepted form.
     """
     wordings = tomllib.loads((_FOLDER / "passages.toml").read_text(encoding="utf-8"))
     facts, questions = load_atlas(), []

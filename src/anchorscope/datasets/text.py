@@ -1,8 +1,7 @@
 """When two written forms are the same words: "The Café Bogotá", "cafe bogota"; "U.S.A.", "USA"; "twenty-one", "21".
 
 Each letter is folded by itself (compatibility form, no accents, no case), so that a word keeps its position in the raw
-text. Number words become digits, ordinals don't. Articles are dropped, but never down to nothing, and a last "a" is a
-name ("vitamin A"). `normalise` is idempotent.
+text. Number words become digits, ordinals don't; articles are dropped. `normalise` is idempotent.
 """
 
 import hashlib
@@ -131,8 +130,7 @@ def _locate_in_raw_text(words: list[Word], text: str) -> list[Word]:
 def located_words(text: str, *, numbers: bool = True, split_possessive: bool = False) -> list[Word]:
     """Every word of `text`, articles included, with its position.
 
-    `numbers` composes number words. `split_possessive` makes "'s" a word of its own, so that "France" is a word of
-    "France's"; the grader doesn't, because "McDonald's" is "McDonalds".
+    `numbers` composes number words. `split_possessive` makes "'s" a word of its own; to the grader "McDonald's" is one.
     """
     folded = text.translate(_FOLDING)
     words = _scan(folded)

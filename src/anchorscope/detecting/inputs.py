@@ -9,10 +9,10 @@ import polars as pl
 
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, OWN_DETECTORS
 from anchorscope.catalogue import KEEP as KEEP_NAMES
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, shortened, unknown
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.plugins import check
-from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
+from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES
 
 LEAST_PER_CLASS = 30
 """True and false answers that a dataset needs for a detector."""

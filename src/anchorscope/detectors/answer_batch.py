@@ -24,7 +24,7 @@ from anchorscope.answers.generate import (
     TEXT,
     Answer,
     Ending,
-    given_answer,
+    given_answers,
     longest_answer,
     spoken_answers,
     thinkers,
@@ -352,7 +352,7 @@ def _answer(row: _Row, detector: Detector, decoded: Decoded) -> Answer:
         n = next((n for n in range(len(ids), -1, -1) if decode_exactly(tokenizer, ids[:n]) == text), None)
         if n is None:  # the text ends inside a token
             assert request.prompt is not None
-            return given_answer(tokenizer, template, request.prompt, text)
+            return given_answers(tokenizer, template, [request.prompt], [text])[0]
         n += row.text.before or 0
         decoded = Decoded(decoded.ids[:n], decoded.log_probs[:n], finished=True)
     return spoken_answers(tokenizer, template, [decoded], request.max_new_tokens)[0]

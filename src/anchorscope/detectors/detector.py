@@ -47,7 +47,7 @@ from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import VariantPart
-from anchorscope.execute.run_passes import key_word_writer, run_answers, run_states
+from anchorscope.execute.run_passes import run_answers, run_states
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.loading import choose_device
@@ -56,7 +56,6 @@ from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import Place, before_answers, plan_answers, planner_for, shared_tokens
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting
-from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
 
 _MOST_BYTES = 2**28  # of states in memory at a time
 _FEWEST, _MOST = 64, 4096  # items that are run together
@@ -127,23 +126,15 @@ class ScoringSession:
         self, questions: Sequence[Question], answers: Sequence[Answer], prompts: Sequence[Prompt] | None = None
     ) -> list[Item]:
         """The same where the answers are there already, and perhaps the prompts."""
-        setting = self.setting
-
-        def words(some: Sequence[Question]) -> list[QuestionSpans]:
-            return question_words(setting.exact_tokens, some, self._asker)
-
+        lm, setting = self.lm, self.setting
         # An answer that was cut off has a state to read as any other; the caller reports that.
         readable = [
             replace(answer, status="answered") if answer.status == "truncated" and answer.text else answer
             for answer in answers
         ]
-        located = locate_fitting(self.lm.tokenizer, setting.template, questions, words, readable, prompts)
+        located = locate_fitting(lm.tokenizer, setting.template, questions, setting.exact_tokens, readable, prompts)
         rows = zip(questions, answers, located, strict=True)
         return [Item(question, answer, _UNLABELLED, found) for question, answer, found in rows]
-
-    def _asker(self) -> Asker:
-        lm, write = self.lm, key_word_writer(self.executor, self.planner.batch_tokens, self.progress)
-        return Asker(lm.tokenizer, lm.needs_bos, lm.context, write)
 
     def at_once(self, needs: Needs) -> int:
         """How many items are best run together: as many as the memory for their states holds."""

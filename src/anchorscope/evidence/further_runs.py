@@ -144,7 +144,7 @@ def _spell_word(
 ) -> list[tuple[int, ...]]:
     """Tokens of the word's spellings after a prompt, the usual one first."""
     spellings = (word, word.lower(), word.upper())
-    after = [template.answer_ids(tokenizer, text, ids, spelling) for spelling in spellings]
+    after = template.answer_ids(tokenizer, [(text, ids)] * len(spellings), spellings)
     bare = tokenizer(list(spellings), add_special_tokens=False)["input_ids"]
     return [*after, *(tuple(int(token) for token in tokens) for tokens in bare)]
 

@@ -6,14 +6,14 @@ planned again with half the tokens and run from its beginning, so that its numbe
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
 
-from anchorscope.answers.generate import LIST, Answer, spoken_answers, thinkers
+from anchorscope.answers.generate import Answer, spoken_answers, thinkers
 from anchorscope.engine.batching import too_long_for_memory
 from anchorscope.engine.capture import AnswerStats, EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.decode import Decoded
@@ -22,20 +22,9 @@ from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.execute.worker import Pass
-from anchorscope.plan.passes import (
-    AnswersPass,
-    ChoicesPass,
-    DecodePass,
-    SaliencyPass,
-    SamplesPass,
-    StatesPass,
-    plan_decoding,
-)
+from anchorscope.plan.passes import AnswersPass, ChoicesPass, DecodePass, SaliencyPass, SamplesPass, StatesPass
 from anchorscope.plan.state_files import file_of
 from anchorscope.progress import Progress
-
-if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
-    from anchorscope.spans.question_spans import Write
 
 
 def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
@@ -129,16 +118,6 @@ def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> li
     for shard, texts in _run(executor, work, progress):
         found.update(zip(shard.items or range(len(texts)), texts, strict=True))
     return [found[index] for index in range(len(work.prompts))]
-
-
-def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> "Write":
-    """Lets the model name key words."""
-
-    def write(prompts: Sequence[tuple[int, ...]], prefix: tuple[int, ...], longest: int) -> list[Decoded]:
-        work = plan_decoding("key words", prompts, prefix, longest, LIST, batch_tokens)
-        return run_decoding(executor, work, progress)
-
-    return write
 
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:

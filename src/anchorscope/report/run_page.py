@@ -32,7 +32,7 @@ FILES = {
     "report.html, report.md": "this page, and the same as plain text",
     "answer.json": "the answer, for programs",
     "observations.json": "every check with number, interval and verdict, for programs",
-    "figures/": "every figure as SVG with its numbers as CSV; `anchorscope show RUN --figure NAME` writes others",
+    "figures/": "every figure as SVG with its numbers as CSV; `open_run(RUN).figure(NAME)` in Python draws others",
     "evidence_parts.csv": "the parts of the evidence per layer and over the band, with controls",
     "evidence_items.parquet": "the terms of every item behind them",
     "evidence_tests.csv": "numbers beside the parts: differences to the control, displacement, AUCs",

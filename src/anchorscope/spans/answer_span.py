@@ -1,9 +1,7 @@
 """The exact answer E_A, as a span of the model's answer: the entity, without the words around it.
 
-The rule never sees the accepted answers: otherwise a probe could tell right answers by position alone. An answer of a
-few words is the entity, less articles and punctuation. Of a sentence, what it states is taken ("Well, I think the
-capital of France is Paris."), and of that the first name, quotation or number that isn't in the question; for "what"
-questions also a common noun after "a"; else its first clause. More: docs/exact-tokens.md.
+The rule never sees the accepted answers: otherwise a probe could tell right answers by position alone. The rules:
+docs/exact-tokens.md.
 """
 
 import re

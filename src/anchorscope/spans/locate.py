@@ -1,8 +1,7 @@
 """Exact tokens: from characters to tokens, and an answered item as the engine and the interventions need it.
 
-A token belongs to a span if one of its visible characters lies in it: " France?" belongs to "France". A byte-level
-tokenizer may cut one character into several tokens, which then all have it. Generated ids have no offsets; these are
-found by decoding longer and longer prefixes, since tokenising the text again may give other tokens.
+A token belongs to a span if one of its visible characters lies in it: " France?" belongs to "France". Offsets of
+generated ids come from decoding longer and longer prefixes, since tokenising the text again may give other tokens.
 """
 
 from bisect import bisect_right
@@ -27,7 +26,7 @@ from anchorscope.answers.template import (
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span, merged
 from anchorscope.spans.answer_span import answer_entity
-from anchorscope.spans.question_spans import QuestionSpans
+from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text for each token."""
@@ -68,8 +67,7 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
     """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end; ids may grow meanwhile.
 
     The text of ids[:end] is `head`, the text of ids[:base], and what decode(ids[first:end]) adds to `lead`, which is
-    decode(ids[first:base]). The window moves only where it gives the same text; where an id changes characters of
-    `lead` (one more byte can undo a whole run of them), it starts over at the first id.
+    decode(ids[first:base]). The window moves only where it gives the same text, and starts over where `lead` changes.
     """
     first, head, lead = 0, "", ""
     complete: list[int] = []  # ends of prefixes, in the window, whose last character is finished
@@ -100,11 +98,7 @@ def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iter
 
 
 def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
-    """Text and offsets from the texts of ids[:1], ids[:2] and so on up to all of them.
-
-    An id that ends inside a character shares it with the ids that finish it; an id that adds no text gets an empty
-    span.
-    """
+    """Text and offsets from the texts of ids[:1], ids[:2] and so on; ids that share a character all get it."""
     text, settled = "", 0  # the text so far, and how much of it later ids cannot change any more
     offsets: Offsets = []
     waiting: list[int] = []  # ids whose last character is not finished yet
@@ -152,7 +146,7 @@ class ItemTokens:
     positions: tuple[int, ...]
     """One index per name in `catalogue.POSITIONS`."""
     rule: str
-    """How E_Q was found: `own`, `metadata`, `rules` or `model`."""
+    """How E_Q was found: `own`, `metadata` or `rules`."""
     parts: QuestionParts
     """E_Q by its parts, and all content words."""
     words: QuestionSpans | None = None
@@ -242,18 +236,16 @@ def locate_fitting(
     tokenizer: Any,
     template: Template,
     questions: Sequence[Question],
-    words: Callable[[Sequence[Question]], Sequence[QuestionSpans]],
+    exact_tokens: str,
     answers: Sequence[Answer],
     prompts: Sequence[Prompt] | None = None,
 ) -> list[ItemTokens | None]:
-    """The same from the template; questions that don't fit the model's context are skipped.
-
-    `prompts` are the template's for these questions, if built already.
-    """
+    """The same from the template; questions that don't fit the model's context are skipped."""
     fitting = [index for index, answer in enumerate(answers) if answer.status != TOO_LONG]
     asked = [questions[index] for index in fitting]
     own = build_prompts(tokenizer, asked, template) if prompts is None else [prompts[index] for index in fitting]
-    located = locate_all(tokenizer, asked, words(asked), own, [answers[index] for index in fitting])
+    words = [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in asked]
+    located = locate_all(tokenizer, asked, words, own, [answers[index] for index in fitting])
     by_index = dict(zip(fitting, located, strict=True))
     return [by_index.get(index) for index in range(len(questions))]
 

@@ -1,19 +1,17 @@
 """The exact question words E_Q, as spans of the question's text: the subject, and the property asked for.
 
 Sources, in order of trust. `own`: spans marked by the user. `metadata`: every occurrence of the dataset's subject and
-property words. `rules`: what stands out (quotations, names, numbers) and rare words are the subject, common content
-words the property; without names, word order decides. `model` (on request): the words that the model names, if they
-stand in the question. Punctuation at the ends of a name is never part of E_Q, unless the name is nothing else.
+property words. `rules`: quotations, names, numbers and rare words are the subject, common content words the property;
+without names, word order decides.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import log10
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts, decode_exactly, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import ARTICLES, Span, Word, merged
 from anchorscope.spans.words import (
@@ -33,9 +31,6 @@ from anchorscope.spans.words import (
     word_set,
     words_as_written,
 )
-
-if TYPE_CHECKING:
-    from anchorscope.engine.decode import Decoded
 
 RARE = 3.0  # Zipf value (ten times more common: one more) of a word said once in a million
 
@@ -193,7 +188,7 @@ def _bare(words: Sequence[Word]) -> PlainReading:
     return PlainReading((), (), ())
 
 
-Rule = Literal["own", "metadata", "rules", "model"]
+Rule = Literal["own", "metadata", "rules"]
 
 
 @dataclass(frozen=True)
@@ -243,74 +238,3 @@ def locate_question_words(question: Question, use_metadata: bool = True) -> Ques
         return spans_of(subject, [*asked, *read.subject, *read.property_spans], "rules")
     about = subtract_spans(read.subject, asked, words) or read.subject or asked
     return spans_of(about, [*asked, *read.property_spans], "rules")
-
-
-Write = Callable[[Sequence[tuple[int, ...]], tuple[int, ...], int], "Sequence[Decoded]"]
-"""Lets the model continue prompts that share a prefix, by at most that many tokens."""
-
-
-@dataclass(frozen=True)
-class Asker:
-    tokenizer: Any
-    first_token: int | None
-    """What every prompt begins with, if anything."""
-    context: int | None
-    write: Write
-
-
-def question_words(exact_tokens: str, questions: Sequence[Question], asker: Callable[[], Asker]) -> list[QuestionSpans]:
-    """One per question; the model is called only for "model", and never overrules a user's own spans."""
-    if exact_tokens != "model":
-        return [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in questions]
-    spans = [locate_question_words(question) for question in questions]
-    asked = [index for index, words in enumerate(spans) if words.rule != "own" and words.spans]
-    if asked:
-        named = ask_for_key_words(asker(), [questions[index] for index in asked])
-        for index, words in zip(asked, named, strict=True):
-            spans[index] = words
-    return spans
-
-
-_SHOWN = (
-    ("What is the capital of Japan?", "capital, Japan"),
-    ("Who wrote Romeo and Juliet?", "wrote, Romeo and Juliet"),
-    ("In what year was the company that makes the iPhone founded?", "year, company, makes, iPhone, founded"),
-)
-_LONGEST = 24  # tokens; a list that does not end by then is used as far as it goes
-
-
-def ask_for_key_words(asker: Asker, questions: Sequence[Question]) -> list[QuestionSpans]:
-    """The exact words of every question, as the model names them."""
-    head = "".join(f"Question: {question}\nKey words: {words}\n" for question, words in _SHOWN)
-    asking = replace(FEW_SHOT_TEMPLATE, head=f"{head}Question: ", tail="\nKey words:", first_token=asker.first_token)
-    built = build_prompts(asker.tokenizer, questions, asking)
-    fits = [asker.context is None or len(prompt.ids) + _LONGEST <= asker.context for prompt in built]
-    asked = [prompt for prompt, fit in zip(built, fits, strict=True) if fit]
-    prompts = [prompt.ids for prompt in asked]
-    if not prompts:
-        return [locate_question_words(question) for question in questions]
-    named = iter(asker.write(prompts, prompts[0][: prefix_length(asked)], _LONGEST))
-    return [
-        named_words(question, decode_exactly(asker.tokenizer, next(named).ids) if fit else "")
-        for question, fit in zip(questions, fits, strict=True)
-    ]
-
-
-def named_words(question: Question, named: str) -> QuestionSpans:
-    """The words of a question that a list names; those of the rules if it names none."""
-    ruled = locate_question_words(question)
-    text = question.question
-    words = words_as_written(text)
-    phrases = [phrase for part in named.split(",") if (phrase := part.strip(" .;\"'"))]
-    named_spans = [span for phrase in phrases for span in phrase_spans(phrase, text, words)]
-    spans = merged(span for span in named_spans if not _is_empty(text, span))
-    if not spans:
-        return ruled
-    subject = [span for span in spans if not is_clear(*span, ruled.subject)] or list(spans)
-    asked = subtract_spans(spans, merged(subject), words)
-    content = merged([*spans, *ruled.content])
-    return QuestionSpans(spans, merged(subject), merged(asked), content, "model")
-
-
-def _is_empty(text: str, span: Span) -> bool:
-    return all(word.text in EMPTY_WORDS for word in words_as_written(text[span[0] : span[1]]))

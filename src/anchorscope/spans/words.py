@@ -1,8 +1,7 @@
 """Words and spans of characters in a text: where a phrase stands, what stands out, and words without content.
 
 Words are those of `datasets.text`, with "'s" as a word of its own. What stands out are quotations, numbers, dates and
-names: runs of capitalised words, with the small words inside them ("Juan de la Cruz"). A sentence's first word counts
-only if a name continues after it or it is all capitals. In a text without lower-case words capitals mean nothing.
+names: runs of capitalised words, with the small words inside them ("Juan de la Cruz").
 """
 
 import re

@@ -15,7 +15,6 @@ from anchorscope.answers.generate import Answer, do_not_fit
 from anchorscope.answers.label import Label, balanced_by, grouped_by, label_answers
 from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
-from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.evidence.effects import (
@@ -76,7 +75,7 @@ from anchorscope.evidence_parts.parts import (
     solve_parts,
 )
 from anchorscope.evidence_parts.principal import principal_states
-from anchorscope.execute.run_passes import key_word_writer, run_answers, run_samples
+from anchorscope.execute.run_passes import run_answers, run_samples
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.items import Item
@@ -107,7 +106,6 @@ from anchorscope.result_tables import (
 )
 from anchorscope.results import DatasetResult, LeftOut
 from anchorscope.spans.locate import ItemTokens, locate_fitting
-from anchorscope.spans.question_spans import Asker, QuestionSpans, question_words
 from anchorscope.stats.streams import priorities, stream
 from anchorscope.steps.dataset_run import DatasetRun
 
@@ -154,19 +152,11 @@ def labels(run: DatasetRun) -> list[Label]:
 
 def tokens(run: DatasetRun) -> list[ItemTokens | None]:
     """The exact tokens of every used question and answer; None for all others."""
-    job, writer = run.job, run.job.writer()
-
-    def asker() -> Asker:
-        write = key_word_writer(job.executor, job.planner.batch_tokens, job.progress)
-        return Asker(writer.tokenizer, job.text_side.needs_bos, job.planner.context, write)
-
-    def words(questions: Sequence[Question]) -> list[QuestionSpans]:
-        return question_words(job.recipe.exact_tokens, questions, asker)
-
+    exact_tokens, writer = run.job.recipe.exact_tokens, run.job.writer()
     questions, answers = run["questions"].questions, run["answers"]
     used = [index for index, label in enumerate(run["labels"]) if label.status == "used"]
     own_questions, own_answers = [questions[index] for index in used], [answers[index] for index in used]
-    located = locate_fitting(writer.tokenizer, writer.template, own_questions, words, own_answers)
+    located = locate_fitting(writer.tokenizer, writer.template, own_questions, exact_tokens, own_answers)
     by_index = dict(zip(used, located, strict=True))
     return [by_index.get(index) for index in range(len(questions))]
 

@@ -25,10 +25,10 @@ from typing import Any
 import tomli_w
 
 from anchorscope.datasets.catalog import absolute
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError, shortened, unknown
 from anchorscope.files import canonical_hash
 from anchorscope.models.embedded import EMBEDDED
-from anchorscope.recipe import Recipe, is_plain_text, make_recipe, read_recipe, shortened
+from anchorscope.recipe import Recipe, is_plain_text, make_recipe, read_recipe
 
 _KNOWN = ("name", "models", "datasets", "prompts", "seeds", "defaults")
 _AXES = {"prompts": "prompt", "seeds": "seed"}

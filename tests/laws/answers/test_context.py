@@ -25,7 +25,6 @@ from anchorscope.plan.interventions import plan_experiment, plan_rewrite
 from anchorscope.plan.passes import plan_answers, planner_for
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_fitting
-from anchorscope.spans.question_spans import locate_question_words
 from made_items import make_setting
 from tiny_models import byte_tokenizer, tiny_model
 
@@ -75,19 +74,13 @@ def test_too_long_questions_have_no_label_and_no_tokens(lm: LanguageModel) -> No
     answers = answered(lm, questions)
     labels = label_answers(questions, answers, "none", "question", 10, 0)
     assert [(one.status, one.truthful) for one in labels] == [("used", False), ("too_long", None), ("used", False)]
-
-    def words(some: list[Question]) -> list[object]:
-        assert [len(one.question) for one in some] == [10, 10]
-        return [locate_question_words(one) for one in some]
-
-    located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, words, answers)
+    located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, "auto", answers)
     assert [one is None for one in located] == [False, True, False]
 
 
 def items_of(lm: LanguageModel, questions: list[Question]) -> list[Item]:
     answers = answered(lm, questions)
-    words = [locate_question_words(one) for one in questions]
-    located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, lambda some: words[: len(some)], answers)
+    located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, "auto", answers)
     return [Item(*row) for row in zip(questions, answers, [Label(True, 0, "used", 1.0)] * 9, located, strict=False)]
 
 

@@ -69,7 +69,7 @@ def test_the_embedded_model_sees_this_text_as_its_tokenizer_reads_it() -> None:
     assert prompt.text == WHOLE
     assert prompt.ids == tuple(tokenizer(WHOLE)["input_ids"])
     template = make_template("few-shot", tokenizer)
-    given_ids = template.answer_ids(tokenizer, prompt.text, prompt.ids, "Jane Austen")
+    given_ids = template.answer_ids(tokenizer, [(prompt.text, prompt.ids)], ["Jane Austen"])[0]
     assert given_ids == tuple(tokenizer(" Jane Austen")["input_ids"])
 
 
@@ -81,7 +81,7 @@ def test_an_answer_given_elsewhere_is_read_in_its_place(tiny_llama: LanguageMode
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split("never", "isolated")
     template = make_template("few-shot", tokenizer)
     (prompt,) = build_prompts(tokenizer, [Question("d", "1", "Where?", ("x",))], template)
-    found = template.answer_ids(tokenizer, prompt.text, prompt.ids, "Lima ")
+    (found,) = template.answer_ids(tokenizer, [(prompt.text, prompt.ids)], ["Lima "])
     assert tokenizer.convert_ids_to_tokens(list(found)) == ["Ġ", "L", "i", "m", "a"]
     assert tokenizer.convert_ids_to_tokens(tokenizer(" Lima")["input_ids"]) == ["Ġ", "Ġ", "L", "i", "m", "a"]
 

@@ -49,7 +49,7 @@ def test_a_real_tokenizer_has_one_token_for_most_spellings(kind: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(installed_path("smollm2-135m"))
     template = make_template(kind, tokenizer)
     found = made(tokenizer, template)
-    (usual,) = {template.answer_ids(tokenizer, "Q", tokenizer("Q")["input_ids"], "True")[0]}
+    (usual,) = {template.answer_ids(tokenizer, [("Q", tokenizer("Q")["input_ids"])], ["True"])[0][0]}
     assert usual in found.true
     assert {tokenizer.decode([token]).strip().lower() for token in found.true} == {"true"}
     assert {tokenizer.decode([token]).strip().lower() for token in found.false} == {"false"}

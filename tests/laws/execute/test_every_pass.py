@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from anchorscope.answers.generate import LIST
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import key_word_writer, run_states
+from anchorscope.execute.run_passes import run_states
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import DecodePass, StatesPass
+from anchorscope.plan.passes import StatesPass
 from anchorscope.progress import Silent
 from many_workers import ManyWorkers
-from pass_cases import CASES, FIRST, PREFIX, Case, N, bits, short_sequences, with_batches
+from pass_cases import CASES, FIRST, Case, N, bits, with_batches
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -52,18 +51,6 @@ def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel) -> 
 
     if not any(map(differs, CASES.values())):  # the first that does is enough
         pytest.skip("no pass depends on its batches on this processor: the equalities above show nothing here")
-
-
-def test_key_words_that_the_model_names_are_the_same_whoever_runs_the_shards(sensitive: LanguageModel) -> None:
-    prompts = [one.ids for one in short_sequences()]
-    many = ManyWorkers(sensitive)
-    found, wanted = (
-        key_word_writer(executor, 60, Silent())(prompts, PREFIX, 6)
-        for executor in (many, LocalExecutor(lambda: sensitive))
-    )
-    assert bits(list(found)) == bits(list(wanted))
-    assert len(many.shards) > 2
-    assert {shard.ending for shard in many.shards if isinstance(shard, DecodePass)} == {LIST}
 
 
 def test_a_donor_of_another_batch_gives_its_states(sensitive: LanguageModel) -> None:

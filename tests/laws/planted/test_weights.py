@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from anchorscope.answers.generate import given_answer
+from anchorscope.answers.generate import given_answers
 from anchorscope.answers.template import build_prompts, make_template, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
@@ -48,10 +48,7 @@ def located(planted: LanguageModel, items: list[PlantedItem]) -> list[ItemTokens
     ]
     template = make_template("zero-shot", planted.tokenizer, planted.needs_bos)
     prompts = build_prompts(planted.tokenizer, questions, template)
-    answers = [
-        given_answer(planted.tokenizer, template, prompt, one.model_answer)
-        for prompt, one in zip(prompts, items, strict=True)
-    ]
+    answers = given_answers(planted.tokenizer, template, prompts, [item.model_answer for item in items])
     words = [locate_question_words(question) for question in questions]
     assert prefix_length(prompts) == 3  # the first token, "Question", ":"
     return [one for one in locate_all(planted.tokenizer, questions, words, prompts, answers) if one is not None]

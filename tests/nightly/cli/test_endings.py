@@ -23,7 +23,7 @@ WORKING = """
         finally:
             time.sleep({ending})
 
-    inputs._loadable_models = install
+    inputs.installed_path = install
     sys.argv = ["anchorscope", "models"]
     door.main()
 """
@@ -144,11 +144,11 @@ def test_a_misspelt_backend_of_matplotlib_changes_nothing() -> None:
         import sys
         from anchorscope.cli import main as door, inputs
 
-        def survey():
+        def survey(*_):
             import matplotlib
             raise SystemExit(0 if matplotlib.get_backend() == "agg" else 3)
 
-        inputs._loadable_models = survey
+        inputs.installed_path = survey
         sys.argv = ["anchorscope", "models"]
         door.main()
     """

@@ -28,7 +28,6 @@ def everything(small_recipe: Recipe) -> Recipe:
         "keep": ("states", "states-cut", "detection"),
         "evidence": ("knockout", "saliency", "matched", "boundary"),
         "random_weights": True,
-        "exact_tokens": "model",
         "batch_tokens": 400,
         "max_per_class": 30,
         "max_new_tokens": 4,

@@ -54,15 +54,15 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
 
 PROGRESS = """
 from anchorscope.progress import PlannedStep
-from anchorscope.screen import chosen_listener
+from anchorscope.screen import showing
 
-listener = chosen_listener("auto")
-listener.plan([PlannedStep("d/clean", "items", 1.0)])
-listener.begin("d/clean")
-listener.start("clean <states>", 10)
-listener.advance(5)
-listener.finish()
-listener.done("d/clean")
+with showing("auto") as listener:
+    listener.plan([PlannedStep("d/clean", "items", 1.0)])
+    listener.begin("d/clean")
+    listener.start("clean <states>", 10)
+    listener.advance(5)
+    listener.finish()
+    listener.done("d/clean")
 """
 
 

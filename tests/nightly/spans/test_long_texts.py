@@ -19,7 +19,7 @@ from anchorscope.datasets.text import located_words, words
 from anchorscope.experiments.boundary import says_dont_know
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.locate import tokens_in_spans
-from anchorscope.spans.question_spans import locate_question_words, named_words
+from anchorscope.spans.question_spans import locate_question_words
 
 SIZE = 5_000
 UNITS = [
@@ -106,7 +106,6 @@ RULES: dict[str, Callable[[str], object]] = {
     "words": lambda text: (words(text), located_words(text)),
     "key words": lambda text: locate_question_words(ask(text)),
     "key words with a subject": lambda text: locate_question_words(ask(text, "Anna")),
-    "named words": lambda text: named_words(ask(text), "Anna, word, a"),
     "entity": lambda text: answer_entity(text, SHORT),
     "entity, long question": lambda text: (answer_entity(text, text), answer_entity("It is Anna, I think", text)),
     "grade": lambda text: (grade(text, ["Emma Woodhouse"], SHORT), grade(text, ["1815"], "How many?")),

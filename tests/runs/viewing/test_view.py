@@ -133,7 +133,6 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
     assert "There is no run below" in mistake(tmp_path, "--no-browser")
     assert "There is no run below" in mistake(tmp_path, "--json")
     assert "anchorscope run --limit 500 --out" in mistake(tmp_path)
-    assert "Add --public" in mistake(runs, "--host", "0.0.0.0")
     assert "The folder's name is empty" in mistake("")
     assert "--port" in mistake(runs, "--port", "99999")
     with socket.socket() as taken:

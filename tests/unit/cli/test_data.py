@@ -43,7 +43,6 @@ def test_json_is_one_object() -> None:
     (bad,) = record["bad_row_list"]
     assert bad["line"] == 5
     assert bad["reason"].startswith("the question is empty")
-    assert record["answers_per_question"]["largest"] == 6
     assert record["yes_no"] == 1
     assert record["filled"]["relation"] == 2
     assert record["relations"] == {"author": 1, "year": 1}

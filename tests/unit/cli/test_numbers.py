@@ -73,16 +73,10 @@ def test_a_hostile_number_is_one_line(
         assert list(tmp_path.iterdir()) == [], value[:20]
 
 
-@pytest.mark.parametrize(
-    ("option", "text"),
-    [
-        *(("world items", text) for text in ("1e9", f"300,{HUGE}", TOO_LONG, "300,-5", "")),
-        *(("shares", text) for text in ("question-true=nan", "question-true=1e308", "both-true=-1", "x")),
-    ],
-)
-def test_hostile_lists(option: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", ["1e9", f"300,{HUGE}", TOO_LONG, "300,-5", ""])
+def test_hostile_lists(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["validate", f"--{option.replace(' ', '-')}", text, "--out", "a/b"])
+    result = CliRunner().invoke(app, ["validate", "--world-items", text, "--out", "a/b"])
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {option.capitalize()} ")
+    assert result.stderr.startswith("error: World items ")
     assert list(tmp_path.iterdir()) == []

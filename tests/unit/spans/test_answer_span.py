@@ -214,13 +214,6 @@ def count(frames: Sequence[str], pairs: Sequence[Pair]) -> dict[str, Counter[str
                 sentence, place = spoken(frame, question, entity)
                 hits.append(answer_entity(sentence, question.question) == place)
             table[frame] += Counter(pairs=1, right=hits[0], wrong=hits[1], alike=hits[0] == hits[1])
-    lines = [
-        [f"{100 * counts[part] / counts['pairs']:.1f}" for part in ("right", "wrong", "alike")]
-        for counts in table.values()
-    ]
-    print("\n| right | wrong | alike | sentence |")  # noqa: T201
-    for frame, line in zip(table, lines, strict=True):
-        print("|", " | ".join(line), "|", frame, "|")  # noqa: T201
     return table
 
 
