@@ -46,6 +46,20 @@ RANDOM_CUT, PERMUTED = "random-cut", "permuted-labels"
 _GUESSING = 0.5
 _PAPER = {("mop", PROBE): 0.033, ("pr-attention", PROBE): 0.056}
 """Gains over its probe that the paper reports, mean of eight cells without an interval."""
+CONTESTS = (
+    (BOTH, PROBE),
+    ("mop", PROBE),
+    ("mop", BOTH),
+    ("pr-attention", PROBE),
+    ("pr-attention", BOTH),
+    ("counterfactual", BOTH),
+    ("counterfactual", RANDOM_CUT),
+    (AUTO, PROBE),
+    (AUTO, BOTH),
+)
+"""A detector and what it should beat, another detector or itself with a random cut: p-values are corrected together."""
+GATES = tuple((name, f"{name}-{gate}") for name in ("mop", "pr-attention") for gate in ("random-gate", "constant-gate"))
+"""Does the gate add to a second probe? Each is decided by its interval alone."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +72,33 @@ class Recommendation:
     reason: str
 
 
-def signed(gain: Estimate, digits: int = DIGITS) -> str:
+def read_detection(results: DetectionResults, left_out: Mapping[str, str], model: str = "") -> list[Reading]:
+    """Everything that can be read from the tables: tested differences, other data, controls."""
+    recommendation = recommend(results)
+    chosen = recommendation.detector if recommendation else ""
+    gains = [_gains(results, *contest) for contest in CONTESTS]
+    p_values = [p_from_interval(_mean(each)) if each else math.nan for each in gains]
+    tested = [
+        _contest(model, contest, each, left_out, (p, corrected))
+        for contest, each, p, corrected in zip(CONTESTS, gains, p_values, holm(p_values), strict=True)
+    ]
+    gates = [_contest(model, gate, each, left_out) for gate in GATES if (each := _gains(results, *gate))]
+    controls = [_permuted_labels(results, model), _calibrated(results, chosen, model)]
+    measured = [reading for reading in controls if reading is not None]
+    return [*tested, *_transfer_readings(results, chosen, model), *measured, *gates]
+
+
+def signed(gain: Estimate | None) -> str:
     """+0.012 [−0.003, 0.027]."""
-    text = estimate(gain, digits)
-    return f"+{text}" if number(gain.value, digits).strip("−0.") and gain.value > 0 else text
+    positive = gain is not None and round(gain.value, DIGITS) > 0
+    return f"{'+' * positive}{estimate(gain, DIGITS)}"
 
 
 def passes_words(passes: int | None) -> str:
     """1 extra pass, 3 extra passes, no extra pass."""
     if passes is None:
         return "an unknown number of extra passes"
-    return "no extra pass" if passes == 0 else "1 extra pass" if passes == 1 else f"{passes} extra passes"
+    return "no extra pass" if passes == 0 else f"{passes} extra pass{'es' * (passes != 1)}"
 
 
 def recommend(results: DetectionResults) -> Recommendation | None:
@@ -89,75 +119,20 @@ def recommend(results: DetectionResults) -> Recommendation | None:
         if above_zero(gain, p, NEGLIGIBLE_AUROC) == "yes"
     ]
     net = {name: gains[name].value - NEGLIGIBLE_AUROC * extra[name] for name in better}
+    cheaper = [name for name, gain in gains.items() if extra[name] < 0 and above(gain, -NEGLIGIBLE_AUROC) == "yes"]
+    best = reference
     if net and max(net.values()) > 0:
         best = max(net, key=lambda name: net[name])
         price = f" by more than its {passes_words(extra[best])}" if extra[best] > 0 else ""
         reason = f"it beats {reference}{price} ({signed(gains[best])})"
-        return Recommendation(best, aurocs[best], reason)
-    cheaper = [name for name, gain in gains.items() if extra[name] < 0 and above(gain, -NEGLIGIBLE_AUROC) == "yes"]
-    if cheaper and not better:
+    elif better:
+        reason = f"the gain of {', '.join(better)} is smaller than the price of the extra passes"
+    elif cheaper:
         best = max(cheaper, key=lambda name: (-results.passes.get(name, 0), gains[name].value))
         reason = f"it is less than {number(NEGLIGIBLE_AUROC, 2)} worse than {reference} and cheaper"
-        return Recommendation(best, aurocs[best], reason)
-    reason = f"none of {len(gains)} others is better" if gains else "nothing else was measured"
-    if better:
-        reason = f"the gain of {', '.join(better)} is smaller than the price of the extra passes"
-    return Recommendation(reference, aurocs[reference], reason)
-
-
-CONTESTS = (
-    (BOTH, PROBE),
-    ("mop", PROBE),
-    ("mop", BOTH),
-    ("pr-attention", PROBE),
-    ("pr-attention", BOTH),
-    ("counterfactual", BOTH),
-    ("counterfactual", RANDOM_CUT),
-    (AUTO, PROBE),
-    (AUTO, BOTH),
-)
-"""A detector and what it should beat, another detector or itself with a random cut: p-values are corrected together."""
-GATES = tuple((name, f"{name}-{gate}") for name in ("mop", "pr-attention") for gate in ("random-gate", "constant-gate"))
-"""Does the gate add to a second probe? Each is decided by its interval alone."""
-
-
-@dataclass(frozen=True)
-class DetectionReadings:
-    """All readings, by section of the page."""
-
-    recommendation: Recommendation | None
-    tested: tuple[Reading, ...]
-    transfer: tuple[Reading, ...]
-    controls: tuple[Reading, ...]
-
-    @property
-    def all(self) -> tuple[Reading, ...]:
-        """Every reading, in the order of the page."""
-        return (*self.tested, *self.transfer, *self.controls)
-
-    def named(self, claim: str) -> Reading | None:
-        """The reading of this name."""
-        return next((reading for reading in self.all if reading.claim == claim), None)
-
-
-def read_detection(results: DetectionResults, left_out: Mapping[str, str], model: str = "") -> DetectionReadings:
-    """Everything that can be read from the tables."""
-    recommendation = recommend(results)
-    chosen = recommendation.detector if recommendation else ""
-    gains = [_gains(results, *contest) for contest in CONTESTS]
-    p_values = [math.nan if not each else p_from_interval(_mean(each)) for each in gains]
-    tested = [
-        _contest(model, contest, each, left_out, (p, corrected))
-        for contest, each, p, corrected in zip(CONTESTS, gains, p_values, holm(p_values), strict=True)
-    ]
-    gates = [_contest(model, gate, each, left_out) for gate in GATES if (each := _gains(results, *gate))]
-    controls = [_permuted_labels(results, model), _calibrated(results, chosen, model)]
-    return DetectionReadings(
-        recommendation,
-        tuple(tested),
-        tuple(_transfer_readings(results, chosen, model)),
-        (*(reading for reading in controls if reading is not None), *gates),
-    )
+    else:
+        reason = f"none of {len(gains)} others is better" if gains else "nothing else was measured"
+    return Recommendation(best, aurocs[best], reason)
 
 
 def _reading(
@@ -169,7 +144,7 @@ def _reading(
     value: Estimate | None,
     verdict: Verdict,
     standing: Standing = "description",
-    p_values: tuple[float, float] | None = None,
+    p_values: tuple[float, float] | tuple[None, None] = (None, None),
 ) -> Reading:
     return Reading(
         id=f"detection:{claim}",
@@ -184,66 +159,65 @@ def _reading(
         subject=topic,
         model=model,
         standing=standing,
-        p_value=p_values[0] if p_values else None,
-        p_corrected=p_values[1] if p_values else None,
+        p_value=p_values[0],
+        p_corrected=p_values[1],
     )
 
 
-def _gains(results: DetectionResults, detector: str, against: str) -> dict[str, Estimate]:
+def _gains(results: DetectionResults, detector: str, against: str) -> list[Estimate]:
     """The gain on every dataset that has one."""
-    by_dataset = {
-        cell.test: results.control(RANDOM_CUT, detector, cell.train)
+    gains = [
+        results.control_values.get((RANDOM_CUT, detector, cell.train))
         if against == RANDOM_CUT
         else results.difference(detector, against, cell)
         for cell in results.in_domain
-    }
-    return {dataset: gain for dataset, gain in by_dataset.items() if gain is not None}
+    ]
+    return [gain for gain in gains if gain is not None]
 
 
-def _mean(gains: Mapping[str, Estimate]) -> Estimate:
-    mean = mean_estimate(list(gains.values()), independent=True)
+def _mean(gains: Sequence[Estimate]) -> Estimate:
+    mean = mean_estimate(gains, independent=True)
     assert mean is not None
     return mean
 
 
-def claim_name(detector: str) -> str:
-    """A detector as part of a claim's name."""
+def _claim_name(detector: str) -> str:
     return detector.replace("-", "_").replace("+", "_and_")
 
 
 def _contest(
     model: str,
     contest: tuple[str, str],
-    gains: Mapping[str, Estimate],
+    gains: Sequence[Estimate],
     left_out: Mapping[str, str],
     p_values: tuple[float, float] | None = None,
 ) -> Reading:
     detector, against = contest
-    claim = f"{claim_name(detector)}_beats_{claim_name(against.removeprefix(f'{detector}-'))}"
+    claim = f"{_claim_name(detector)}_beats_{_claim_name(against.removeprefix(f'{detector}-'))}"
     other = "the same detector with random words hidden" if against == RANDOM_CUT else against
     topic, statement = f"{detector} over {other}", f"the AUROC of {detector} is higher than that of {other}"
     if not gains:
         reason = left_out.get(detector) or left_out.get(against) or "it was not fitted"
         return _reading(model, claim, topic, statement, f"not measured here: {reason}", None, "not measured", "tested")
     gain = _mean(gains)
-    parts = [signed(gain)]
-    verdict = gained(gain)
-    standing: Standing = "control" if p_values is None else "tested"
+    parts, verdict, standing = [signed(gain)], gained(gain), "control"
     if p_values is not None:
-        verdict = above_zero(gain, p_values[1], NEGLIGIBLE_AUROC)
+        verdict, standing = above_zero(gain, p_values[1], NEGLIGIBLE_AUROC), "tested"
         parts.append(f"corrected p {p_value_cell(p_values[1])}")
     if len(gains) > 1:
-        alone = [above(one, 0.0) for one in gains.values()]
+        alone = [above(one, 0.0) for one in gains]
         parts.append(f"better on {alone.count('yes')} and worse on {alone.count('no')} of {len(gains)} datasets")
     if contest in _PAPER:
         parts.append(f"the paper reports +{number(_PAPER[contest], DIGITS)}")
-    return _reading(model, claim, topic, statement, "; ".join(parts), gain, verdict, standing, p_values)
+    words = "; ".join(parts)
+    return _reading(model, claim, topic, statement, words, gain, verdict, standing, p_values or (None, None))
 
 
 def _transfer_readings(results: DetectionResults, chosen: str, model: str) -> list[Reading]:
     """How the chosen detector and `auto` do on other data; nothing where no other data was tested."""
     general = AUTO if AUTO in results.names else chosen
-    simple = better_simple(results, results.elsewhere)
+    means = {name: results.mean(name, results.elsewhere) for name in (PROBE, CONFIDENCE)}
+    simple = max((name for name in means if means[name]), key=lambda name: means[name].value, default=None)
     checks: list[tuple[str, str | None, Sequence[Cell], str, str]] = [
         (name, simple, results.elsewhere, "transfers", "on another dataset")
         for name in dict.fromkeys((chosen, general))
@@ -263,16 +237,9 @@ def _transfer_readings(results: DetectionResults, chosen: str, model: str) -> li
             f"{signed(gap)}; mean of {len(cells)}"
         )
         statement = f"{where}, {detector} is at most {number(NEGLIGIBLE_AUROC, 2)} below {against}"
-        verdict = above(gap, -NEGLIGIBLE_AUROC)
-        topic = f"{detector} {where}"
-        readings.append(_reading(model, f"{claim_name(detector)}_{claim}", topic, statement, numbers, gap, verdict))
+        verdict, name = above(gap, -NEGLIGIBLE_AUROC), f"{_claim_name(detector)}_{claim}"
+        readings.append(_reading(model, name, f"{detector} {where}", statement, numbers, gap, verdict))
     return readings
-
-
-def better_simple(results: DetectionResults, cells: Sequence[Cell]) -> str | None:
-    """Of probe and confidence, the one with the higher mean on these cells."""
-    means = {name: mean.value for name in (PROBE, CONFIDENCE) if (mean := results.mean(name, cells)) is not None}
-    return max(means, key=lambda name: means[name], default=None)
 
 
 def _calibrated(results: DetectionResults, detector: str, model: str) -> Reading | None:
@@ -284,7 +251,6 @@ def _calibrated(results: DetectionResults, detector: str, model: str) -> Reading
     }
     if not errors:
         return None
-    verdict = all_of([below(ece, CALIBRATED) for ece in errors.values()])
     worst = max(errors, key=lambda where: errors[where].value)
     small = sum(ece.value <= CALIBRATED for ece in errors.values())
     numbers = (
@@ -292,6 +258,7 @@ def _calibrated(results: DetectionResults, detector: str, model: str) -> Reading
         f"prevalences); largest {estimate(errors[worst], DIGITS)}, {', '.join(worst)}"
     )
     statement = f"the probabilities of {detector} are calibrated"
+    verdict = all_of([below(ece, CALIBRATED) for ece in errors.values()])
     return _reading(model, "calibrated", "calibration", statement, numbers, errors[worst], verdict, "control")
 
 
@@ -299,7 +266,7 @@ def _permuted_labels(results: DetectionResults, model: str) -> Reading | None:
     areas = {(name, train): area for (kind, name, train), area in results.control_values.items() if kind == PERMUTED}
     if not areas:
         return None
-    verdicts = [permuted_label_verdict(area) for area in areas.values()]
+    verdicts = [_permuted_label_verdict(area) for area in areas.values()]
     detector, dataset = farthest = max(areas, key=lambda where: abs(areas[where].value - _GUESSING))
     area = areas[farthest]
     numbers = (
@@ -307,12 +274,11 @@ def _permuted_labels(results: DetectionResults, model: str) -> Reading | None:
         f"{shown_dataset(dataset)}, {estimate(area, DIGITS)}; mean of {count(area.n)} permutations, intervals "
         f"corrected for all {len(areas)} (Bonferroni)"
     )
-    statement = "with permuted labels no detector tells true from false answers"
-    verdict = all_of(verdicts)
+    statement, verdict = "with permuted labels no detector tells true from false answers", all_of(verdicts)
     return _reading(model, "permuted_labels", "permuted labels", statement, numbers, area, verdict, "control")
 
 
-def permuted_label_verdict(area: Estimate) -> Verdict:
+def _permuted_label_verdict(area: Estimate) -> Verdict:
     """Within 0.01 of a half by its value; beyond it, refuted only where the interval leaves out the half."""
     if abs(area.value - _GUESSING) <= TOSSED:
         return "yes"

@@ -19,23 +19,10 @@ from anchorscope.artefacts.schema import (
 from anchorscope.catalogue import DETECTORS, DetectorEntry
 from anchorscope.errors import UserError
 from anchorscope.report.palette import display_name
-from anchorscope.report.verdicts import difference, has_interval
+from anchorscope.report.verdicts import difference
 from anchorscope.stats.estimate import Estimate
 
 AUROC, BALANCED, NATURAL = "auroc", "balanced", "natural"
-METRICS = {
-    "auroc": "AUROC",
-    "auprc": "AUPRC",
-    "brier": "Brier score",
-    "ece": "ECE",
-    "e-aurc": "E-AURC",
-    "prr": "PRR",
-    "accuracy@50": "accuracy at 50% coverage",
-    "accuracy@80": "accuracy at 80% coverage",
-    "accuracy@90": "accuracy at 90% coverage",
-    "auroc-spread": "spread of AUROC over seeds",
-}
-SMALLER_IS_BETTER = ("brier", "ece", "e-aurc", "auroc-spread")
 PROBE, CONFIDENCE, BOTH, AUTO = "probe", "confidence", "probe+confidence", "auto"
 _ALL_BUT = "all but "
 _PROMPT = re.compile(r"(.+) \(prompt (.+)\)")
@@ -131,11 +118,8 @@ class DetectionResults:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Every pair of training and test data, in display order."""
-        order = {name: index for index, name in enumerate(self.datasets)}
-        pairs = self.detectors.select("train", "test").unique(maintain_order=True).rows()
-        ranked = sorted(pairs, key=lambda pair: [part for name in pair for part in (order.get(name, len(order)), name)])
-        return tuple(Cell(*pair) for pair in ranked)
+        """Every pair of training and test data."""
+        return tuple(Cell(*pair) for pair in self.detectors.select("train", "test").unique(maintain_order=True).rows())
 
     @property
     def in_domain(self) -> tuple[Cell, ...]:
@@ -163,31 +147,16 @@ class DetectionResults:
         return self._values.get((detector, cell.train, cell.test, metric, prevalence or self.prevalence))
 
     def difference(self, detector: str, against: str, cell: Cell) -> Estimate | None:
-        """AUROC of `detector` minus that of `against`: paired where the file has it.
-
-        Otherwise through a third one with which both are paired, or from the two values themselves: the narrowest of
-        the widest intervals that these allow.
-        """
+        """AUROC of `detector` minus that of `against`, paired; or through a third one with which both are paired."""
         where = (cell.train, cell.test, AUROC, self.prevalence)
-        paired = self._paired(detector, against, where)
-        if paired is not None:
+        pairs = self._differences
+        if (paired := pairs.get((detector, against, *where))) is not None:
             return paired
-        ways = [
-            difference(self._paired(detector, third, where), self._paired(against, third, where))
-            for third in (PROBE, BOTH)
-        ]
-        ways.append(difference(self._values.get((detector, *where)), self._values.get((against, *where))))
-        return min((way for way in ways if way is not None), key=_width, default=None)
-
-    def _paired(self, detector: str, against: str, where: tuple[str, ...]) -> Estimate | None:
-        turned = self._differences.get((against, detector, *where))
-        if turned is not None:
+        if (turned := pairs.get((against, detector, *where))) is not None:
             return Estimate(-turned.value, -turned.ci_high, -turned.ci_low, turned.n, turned.method)
-        return self._differences.get((detector, against, *where))
-
-    def control(self, control: str, detector: str, train: str) -> Estimate | None:
-        """One row of controls.csv."""
-        return self.control_values.get((control, detector, train))
+        gains = [[pairs.get((name, third, *where)) for name in (detector, against)] for third in (PROBE, BOTH)]
+        ways = [difference(*gain) for gain in gains]
+        return next((way for way in ways if way is not None), None)
 
     def mean(self, detector: str, cells: Iterable[Cell], against: str | None = None) -> Estimate | None:
         """The AUROC, or its difference to `against`, in the mean over the cells that have it.
@@ -202,8 +171,7 @@ class DetectionResults:
     @cached_property
     def passes(self) -> Mapping[str, int]:
         """Passes per answer, as measured here."""
-        rows: Iterable[tuple[str, int]] = self.detectors.select("detector", "passes").drop_nulls().iter_rows()
-        return dict(rows)
+        return dict(self.detectors.select("detector", "passes").drop_nulls().iter_rows())
 
     @cached_property
     def _values(self) -> Mapping[tuple[str, ...], Estimate]:
@@ -234,10 +202,6 @@ def mean_estimate(values: Sequence[Estimate], independent: bool) -> Estimate | N
     low, high = (math.hypot(*ends) if independent else math.fsum(ends) for ends in (under, over))
     method = f"mean of {'independent datasets' if independent else 'pairs of datasets that share answers'}"
     return Estimate(mean, mean - low / len(values), mean + high / len(values), sum(one.n for one in values), method)
-
-
-def _width(estimate: Estimate) -> float:
-    return estimate.ci_high - estimate.ci_low if has_interval(estimate) else math.inf
 
 
 def _estimates(table: pl.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...], Estimate]:
