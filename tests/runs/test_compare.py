@@ -20,7 +20,7 @@ from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.compared import Difference
+from anchorscope.report.comparison.comparison_page import Difference
 from compared_runs import model_findings, write_run
 
 REFUSED = {
@@ -141,19 +141,12 @@ def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     pair(tmp_path / "my runs", prompt="zero-shot")
     given = [Path("my runs") / "b", Path("my runs") / "a"]
     made = anchorscope.compare(
-        given,
-        out="both of them",
-        names=("the b", "a"),
-        claims=True,
-        relative_depth=True,
-        assignment="corrected",
-        order="given",
-        allow="prompt",
+        given, out="both of them", names=("the b", "a"), claims=True, order="given", allow="prompt"
     )
     command = made.manifest["command"]
     assert command == (
-        "anchorscope compare 'my runs/b' 'my runs/a' --out 'both of them' --names 'the b,a' --assignment corrected "
-        "--order given --relative-depth --claims --allow prompt"
+        "anchorscope compare 'my runs/b' 'my runs/a' --out 'both of them' --names 'the b,a' --order given "
+        "--claims --allow prompt"
     )
     first = {name: (made.path / name).read_bytes() for name in ("report.html", "observations.json", "comparison.json")}
     result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--quiet"])

@@ -22,9 +22,7 @@ from anchorscope.comparing.rules import check_allowed
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.comparison.compared import Compared, Difference, chart_rows
-from anchorscope.report.comparison.comparison_page import write_comparison
+from anchorscope.report.comparison.comparison_page import Compared, write_comparison
 
 _WITH_PATHS = {"model", "datasets", "columns"}
 """Options that may say where files lie on somebody's machine; name and fingerprint say enough."""
@@ -58,8 +56,6 @@ def compare(
     runs: Sequence[str | Path | Any],
     *,
     out: str | Path,
-    relative_depth: bool = False,
-    assignment: str = "plain",
     order: str = "size",
     allow: str | Sequence[str] = (),
     names: str | Sequence[str] = (),
@@ -71,53 +67,33 @@ def compare(
     A run is its folder, or what `anchorscope.run` and `anchorscope.open_run` return. `names` are labels in the order of
     the runs, as a list or with commas. With `claims` those of earlier readings are judged too, and one run is enough.
     """
-    for kind, chosen, known in (("assignment", assignment, tuple(RULES)), ("order", order, ORDERS)):
-        if chosen not in known:
-            raise unknown(kind, chosen, known)
+    if order not in ORDERS:
+        raise unknown("order", order, ORDERS)
     allowed = check_allowed((allow,) if isinstance(allow, str) else tuple(allow))
     paths = [Path(getattr(run, "path", run)) for run in runs]
     labels = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     named = open_runs(paths, order, labels, one_is_enough=claims)
-    found = differences(named, allowed)
+    found = tuple(differences(named, allowed))
+    options = {
+        "names": ",".join(labels),
+        "order": "" if order == "size" else order,
+        "claims": claims,
+        "allow": ",".join(sorted(allowed)),
+    }
     compared = Compared(
         runs=tuple(one.findings for one in named),
         folders=tuple(one.folder for one in named),
-        assignment=assignment,
-        relative_depth=relative_depth,
-        flags=tuple(found),
+        flags=found,
         same_weights=len({one.run.manifest["model"]["fingerprint"] for one in named}) == 1 < len(named),
-        command=_command(
-            paths,
-            Path(out),
-            {
-                "names": ",".join(labels),
-                "assignment": "" if assignment == "plain" else assignment,
-                "order": "" if order == "size" else order,
-                "relative-depth": relative_depth,
-                "claims": claims,
-                "allow": ",".join(sorted(allowed)),
-            },
-        ),
+        command=_command(paths, Path(out), options),
     )
-    _check_rule(compared)
     place = Path(out)
     with fresh_folder(place, paths) as half_made:
         _curves(named).write_csv(half_made / "curves.csv")
         answer = write_comparison(compared, half_made, progress or Silent(), claims)
-        manifest = _manifest(named, compared, found, {"order": order, "claims": claims})
+        manifest = _manifest(named, compared, {"order": order, "claims": claims})
         _FOLDER.seal(half_made, {"answer": answer, **manifest})
     return Comparison(place)
-
-
-def _check_rule(compared: Compared) -> None:
-    """A rule that a run was not sorted by cannot be drawn."""
-    for run in compared.runs:
-        if not chart_rows(run, compared.assignment).height:
-            has = [rule for rule in RULES if chart_rows(run, rule).height]
-            raise UserError(
-                f"The run of {run.model} has no curves under the rule {compared.assignment!r}; it has: "
-                f"{', '.join(has) or 'none'}. Choose one that all runs have with --assignment."
-            )
 
 
 def _curves(named: Sequence[NamedRun]) -> pl.DataFrame:
@@ -126,9 +102,7 @@ def _curves(named: Sequence[NamedRun]) -> pl.DataFrame:
     return pl.concat(tables, how="diagonal_relaxed")
 
 
-def _manifest(
-    named: Sequence[NamedRun], compared: Compared, found: Sequence[Difference], options: dict[str, Any]
-) -> dict[str, Any]:
+def _manifest(named: Sequence[NamedRun], compared: Compared, options: dict[str, Any]) -> dict[str, Any]:
     """What was compared, for programs and for those who want to do it again."""
     return {
         "runs": [
@@ -144,8 +118,8 @@ def _manifest(
             }
             for one in named
         ],
-        "differences": [one.record() for one in found],
-        "options": {"assignment": compared.assignment, "relative_depth": compared.relative_depth, **options},
+        "differences": [flag.record() for flag in compared.flags],
+        "options": options,
         "command": compared.command,
         "versions": {name: _version(name) for name in ("anchorscope", "polars", "numpy", "matplotlib")},
     }

@@ -15,7 +15,7 @@ import polars as pl
 from anchorscope.comparing.rules import FOUND, OPTIONS, Rule
 from anchorscope.errors import UserError
 from anchorscope.finished import FinishedRun, open_finished
-from anchorscope.report.comparison.compared import Difference
+from anchorscope.report.comparison.comparison_page import Difference
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import listing

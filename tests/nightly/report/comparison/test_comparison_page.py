@@ -9,16 +9,17 @@ import pytest
 
 from anchorscope.progress import Silent
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.compared import Compared, Difference
+from anchorscope.report.comparison.checks import read_across
 from anchorscope.report.comparison.comparison_page import (
+    Compared,
+    Difference,
     comparison_card,
     controls_table,
     runs_table,
     setting_words,
-    trends_table,
 )
-from anchorscope.report.comparison.trends import read_across
 from anchorscope.report.findings import Findings
+from anchorscope.report.reading import readings_table
 from anchorscope.report.statements import read
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
@@ -113,10 +114,9 @@ def test_the_table_has_a_row_for_every_run_and_dataset(compared: Compared) -> No
 
 
 def test_trends_show_the_number_of_every_run(compared: Compared) -> None:
-    check, numbers, verdict = trends_table(read_across(compared.runs)).rows[0]
+    check, numbers, verdict = readings_table(read_across(compared.runs), subjects=True).rows[0]
     assert (check, verdict) == ("PopQA: what needs question and answer together", "yes")
     assert "change 0.30 [0.26, 0.34]: 40% for Small (100\u00a0M), 70% for Large (1.0\u00a0B)" in numbers
-    assert trends_table([]).rows == ()
 
 
 def test_the_same_model_twice_is_not_called_another(compared: Compared) -> None:
