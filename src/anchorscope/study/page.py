@@ -1,6 +1,6 @@
 """The page of a study is the comparison's: of its finished runs, with a table of the runs that are not compared.
 
-A study of several models compares the first finished run of each; a study of one model compares all of its runs.
+Where several models have finished runs, the first of each is compared; where one has, all of its runs are.
 """
 
 import os
@@ -23,7 +23,7 @@ from anchorscope.report.comparison.comparison_page import Compared, write_compar
 from anchorscope.report.findings import Findings, nested_auc, summary_of
 from anchorscope.report.palette import Q_ANCHORED, display_name
 from anchorscope.report.shares import share_at
-from anchorscope.report.wording import NOTHING, Table, as_percent, number
+from anchorscope.report.wording import Table, as_percent, number
 from anchorscope.study.grid import Study
 from anchorscope.study.study_folder import DONE, FAILED, FILE, RUNS, RunState, StudyFolder, open_study, status_of
 
@@ -82,7 +82,7 @@ def _compared(
     by_model: dict[str, str] = {}
     for name in finished:
         by_model.setdefault(models[name], name)
-    shown = {model: finished[name] for model, name in by_model.items()} if len(study.models) > 1 else finished
+    shown = {model: finished[name] for model, name in by_model.items()} if len(by_model) > 1 else finished
     names = {run.path.name for run in shown.values()}
     failed = [run.name for run in states if run.state in (FAILED, "damaged")]
     count = "1 run failed and is" if len(failed) == 1 else f"{len(failed)} runs failed and are"
@@ -97,24 +97,18 @@ def _compared(
         other_runs=runs_table(summary.filter(~pl.col("run").is_in(names))),
         note=f"{count} not in any number here: {', '.join(failed)}." if failed else "",
         pages={name: f"{RUNS}/{name}/{PAGE}" for name, run in finished.items() if (run.path / PAGE).is_file()},
-        same_weights=len(study.models) == 1,
+        same_weights=len(by_model) == 1,
     )
 
 
 def runs_table(summary: pl.DataFrame) -> Table:
-    """Runs and datasets of summary.csv, whatever became of the run."""
-    rows = tuple(
-        (
-            row["run"],
-            row["state"],
-            display_name(row["dataset"]) if row["dataset"] else NOTHING,
-            NOTHING if row["needs_question"] is None else as_percent(row["needs_question"]),
-            NOTHING if row["auc"] is None else number(row["auc"], 2),
-            row["error"] or "",
-        )
-        for row in summary.iter_rows(named=True)
-    )
-    return Table(("run", "state", "dataset", "needs the key words", "AUC of the probe", "error"), rows, 6)
+    """Runs and datasets of summary.csv: their numbers, or why there are none."""
+    rows = []
+    for row in summary.iter_rows(named=True):
+        needs = "" if row["needs_question"] is None else f", {as_percent(row['needs_question'])} needs the key words"
+        auc = "" if row["auc"] is None else f"{display_name(row['dataset'])}: AUC {number(row['auc'], 2)}{needs}"
+        rows.append((row["run"], row["state"], row["error"] or auc))
+    return Table(("run", "state", "numbers, or why there are none"), tuple(rows), 3)
 
 
 def summary_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -> pl.DataFrame:

@@ -28,7 +28,7 @@ from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.wording import NOTHING, Table, count, estimate, listing, parameters_text
 
 RANDOM_MARK = "RANDOM WEIGHTS"
-_TITLE_LETTERS = 60
+_TITLE_LETTERS, _MOST_SENTENCES = 60, 3
 _FILES = {
     "report.html, report.md": "this page, and the same as plain text",
     "observations.json": "checks across runs, each run's main checks, and claims where asked for, for programs",
@@ -151,11 +151,14 @@ _BARS = SectionFigure(
     "Four parts of the probe's evidence, a bar per run and dataset",
     "Four parts that sum to 100%: what only question and answer together carry, what the question alone or the answer "
     "alone carries, and what either carries. Means over each run's band of layers.",
+    narrow=True,
 )
 _DELTA_P = SectionFigure(
     "delta_p",
     "Mean change of the true label's probability per layer, a panel per run, for Q-Anchored and A-Anchored items",
-    "ΔP in percentage points, with 95% intervals; items are sorted by the paper's rule.",
+    "ΔP in percentage points, with 95% intervals. Solid, Q-Anchored: the probe's verdict flips when the key words are "
+    "hidden. Dashed, A-Anchored: it stays. Items are sorted by what the cut does to them, so two curves are no "
+    "evidence of two pathways.",
 )
 
 
@@ -167,10 +170,19 @@ def comparison_card(
     if share is not None and share.more["values"] and share.estimate is not None:
         sentence = f"{share.sentence}: {share.numbers.partition(': ')[2]}; change {share.value}."
     else:
-        own = (f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in compared.real_runs)
-        sentence = " ".join(own)
-        sentence = sentence or "All runs have random weights: every number here is noise."
+        sentence = _sentence_without_change(compared, readings)
     return AnswerCard(listing([run.model for run in compared.runs]), sentence, _trust(compared, readings))
+
+
+def _sentence_without_change(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> str:
+    """Each run's own sentence; where no run has parts to quote, the reason once."""
+    real = compared.real_runs
+    if not real:
+        return "All runs have random weights: every number here is noise."
+    reasons = [why_silent(run, dataset) for run in real for dataset in run.datasets]
+    if len(real) == 1 or None in reasons:
+        return " ".join(f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in real[:_MOST_SENTENCES])
+    return f"Inconclusive: no run can estimate the parts of the probe's evidence ({real[0].model}: {reasons[0]})."
 
 
 def _trust(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Trust:
@@ -216,12 +228,8 @@ def _sections(
         )
         more = (Section("", "Dataset by dataset", (), rest),) if rest else ()
         sections.append(Section("trends", f"What changes {order_by_size(compared.runs).along}", (), first, more=more))
-    delta_p = (
-        "Solid, Q-Anchored: the probe's verdict flips when the key words are hidden. Dashed, A-Anchored: it stays. "
-        "Items are sorted by what the cut does to them, so two curves are no evidence of two pathways.",
-    )
-    chart = (_DELTA_P,) if any(has_shares(run) for run in compared.runs) else ()  # else it is the page's first figure
-    sections.append(Section("delta-p", "The paper's ΔP", delta_p, figures=chart))
+    if any(has_shares(run) for run in compared.runs):  # without bars it is the page's first figure
+        sections.append(Section("delta-p", "The paper's ΔP", figures=(_DELTA_P,)))
     controls = controls_table(compared, readings)
     words = "Those that failed or are inconclusive:" if controls.rows else "All controls passed, in every run."
     sections.append(Section("controls", "Controls", (words,), filled(("", controls))))

@@ -383,6 +383,7 @@ CHARTS = (
         side_by_side=4,
         dataset_words=_short_name,
         gap=0.42,
+        legend_columns=4,
     ),
 )
 """In the order of the page."""
