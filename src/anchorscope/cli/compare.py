@@ -46,7 +46,6 @@ def compare(
     claims: Annotated[
         bool, typer.Option("--claims", help="Also check what five earlier written readings of such charts claimed.")
     ] = False,
-    order: Annotated[str, typer.Option(help="The panels' order: size (smallest model first) or given.")] = "size",
     allow: Annotated[list[str] | None, typer.Option(help=_ALLOW)] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -58,7 +57,6 @@ def compare(
         comparison = compare_runs(
             runs,
             out=named_folder(out),
-            order=order,
             allow=split_list(",".join(allow or ())),
             names=() if names is None else names,
             claims=claims,

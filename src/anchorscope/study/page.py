@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from anchorscope.artefacts.sealed_folder import MANIFEST
-from anchorscope.comparing.differences import NamedRun, differences
+from anchorscope.comparing.compare import NamedRun, differences
 from anchorscope.comparing.rules import REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, sha256
@@ -24,22 +24,11 @@ from anchorscope.report.findings import Findings, nested_auc, summary_of
 from anchorscope.report.palette import Q_ANCHORED, display_name
 from anchorscope.report.shares import share_at
 from anchorscope.report.wording import Table, as_percent, number
+from anchorscope.stats.estimate import Estimate
 from anchorscope.study.grid import Study
 from anchorscope.study.study_folder import DONE, FAILED, FILE, RUNS, RunState, StudyFolder, open_study, status_of
 
 PAGE = "report.html"
-_MEASURES = ("needs_question", "needs_random", "auc", "q_anchored")
-_SCHEMA: dict[str, type[pl.DataType]] = {
-    "run": pl.String,
-    "model": pl.String,
-    "prompt": pl.String,
-    "seed": pl.Int64,
-    "state": pl.String,
-    "dataset": pl.String,
-    "items": pl.Int64,
-    **{f"{name}{end}": pl.Float64 for name in _MEASURES for end in ("", "_low", "_high")},
-    "error": pl.String,
-}
 
 
 def report_study(study: Study, source: Path, out: Path, progress: Progress) -> Path:
@@ -115,27 +104,27 @@ def summary_table(states: list[RunState], finished: Mapping[str, FinishedRun]) -
     """A row per finished run and dataset; one for every other run."""
     rows: list[dict[str, Any]] = []
     for run in states:
-        about = {name: getattr(run, name) for name in ("model", "prompt", "seed", "state", "error")} | {"run": run.name}
+        about = {"run": run.name, "model": run.model, "prompt": run.prompt, "seed": run.seed, "state": run.state}
         findings = finished[run.name].findings if run.name in finished else None
-        numbers = [_numbers(findings, dataset) for dataset in findings.datasets] if findings else [{}]
-        rows += [about | each for each in numbers]
-    table = pl.DataFrame([dict.fromkeys(_SCHEMA) | row for row in rows], schema=_SCHEMA)
-    return table.with_columns(pl.col(pl.Float64).fill_nan(None))
+        datasets = findings.datasets if findings else (None,)
+        rows += [about | _numbers(findings, dataset) | {"error": run.error} for dataset in datasets]
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
-def _numbers(findings: Findings, dataset: str) -> dict[str, Any]:
-    used = {row["dataset"]: row.get("used") for row in findings.counts.to_dicts()}
+def _numbers(findings: Findings | None, dataset: str | None) -> dict[str, Any]:
+    """Items and numbers with their intervals, of a run's dataset; empty where there are none."""
+    used = {row["dataset"]: row.get("used") for row in findings.counts.to_dicts()} if findings else {}
     numbers: dict[str, Any] = {"dataset": dataset, "items": used.get(dataset)}
-    group = {"assignment": "plain", "intervention": "knockout", "group": Q_ANCHORED}
-    values = (
-        share_at(findings, dataset),
-        share_at(findings, dataset, "random"),
-        nested_auc(findings, dataset),
-        summary_of(findings, dataset, "group_share", **group),
-    )
-    for name, value in zip(_MEASURES, values, strict=True):
-        if value is not None:
-            numbers |= {name: value.value, f"{name}_low": value.ci_low, f"{name}_high": value.ci_high}
+    values: dict[str, Estimate | None] = dict.fromkeys(("needs_question", "needs_random", "auc", "q_anchored"))
+    if findings is not None and dataset is not None:
+        group = {"assignment": "plain", "intervention": "knockout", "group": Q_ANCHORED}
+        values["needs_question"] = share_at(findings, dataset)
+        values["needs_random"] = share_at(findings, dataset, "random")
+        values["auc"] = nested_auc(findings, dataset)
+        values["q_anchored"] = summary_of(findings, dataset, "group_share", **group)
+    for name, value in values.items():
+        ends = (value.value, value.ci_low, value.ci_high) if value else (None, None, None)
+        numbers |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
     return numbers
 
 

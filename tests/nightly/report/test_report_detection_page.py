@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
 from anchorscope.report.detection import detection_page
@@ -73,11 +74,11 @@ def test_the_pages_own_table_is_the_file(written):
     json.dumps(data, allow_nan=False)
 
 
-def test_missing_tables_and_intervals_leave_a_page(tmp_path):
+def test_missing_detectors_and_intervals_leave_a_page(tmp_path):
     world = World(datasets=("atlas", "nq"), truth={"probe": 0.8}, paired=float("nan"), width=float("nan"))
     context = write_world(world, tmp_path)
-    (tmp_path / "detector_curves.csv").unlink()
-    (tmp_path / "controls.csv").unlink()
+    for name in ("detector_curves", "controls"):
+        pl.read_csv(tmp_path / f"{name}.csv").clear().write_csv(tmp_path / f"{name}.csv")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(detection_page, "save_all", lambda *_: None)
         write_detection_report(tmp_path, replace(context, bundles={}, warnings=(), left_out={}))

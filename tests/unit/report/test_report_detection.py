@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.errors import UserError
 from anchorscope.report.detection.detection_page import detection_card
 from anchorscope.report.detection.readings import read_detection, recommend
-from anchorscope.report.detection.results import Cell, DetectionResults, mean_estimate
+from anchorscope.report.detection.results import DetectionResults, mean_estimate
 from anchorscope.report.reading import Reading
 from anchorscope.stats.estimate import Estimate
 from detection_synthetic import TRUTH, World, write_world
@@ -98,7 +97,7 @@ def test_nothing_is_recommended_where_the_permuted_label_control_fails(tmp_path)
 
 def test_a_control_is_never_recommended(tmp_path):
     results, *_ = asked(World(truth=changed(mop_random_gate=0.97)), tmp_path)
-    assert max(results.names, key=lambda name: results.value(name, Cell("popqa", "popqa")).value) == "mop-random-gate"
+    assert max(results.names, key=lambda name: results.value(name, ("popqa", "popqa")).value) == "mop-random-gate"
     chosen = recommend(results)
     assert chosen is not None
     assert chosen.detector == "probe+confidence"
@@ -124,7 +123,7 @@ def test_what_is_worth_its_passes(tmp_path, truth, chosen):
 
 def test_differences_that_the_file_lacks_go_through_a_third_detector(tmp_path):
     results, *_ = asked(World(), tmp_path)
-    cell = Cell("popqa", "nq")
+    cell = ("popqa", "nq")
     found = results.difference("auto", "confidence", cell)
     assert found is not None
     assert found.value == pytest.approx(-0.039)
@@ -144,13 +143,3 @@ def test_means_of_datasets_have_narrower_intervals_than_means_of_pairs():
     assert apart.ci_high - apart.value == pytest.approx(0.01)
     assert together.ci_high - together.value == pytest.approx(0.02)
     assert mean_estimate([], independent=True) is None
-
-
-def test_a_folder_of_something_else_is_reported_in_one_line(tmp_path):
-    with pytest.raises(UserError, match=r"detectors\.csv is missing"):
-        DetectionResults.read(tmp_path)
-    write_world(World(datasets=("atlas",)), tmp_path)
-    (tmp_path / "differences.csv").write_text("detector,against\nprobe,mop\n", encoding="utf-8")
-    with pytest.raises(UserError, match="cannot be read") as error:
-        DetectionResults.read(tmp_path)
-    assert "\n" not in str(error.value)

@@ -25,6 +25,7 @@ from anchorscope.report.detection.readings import (
 from anchorscope.report.detection.results import (
     AUROC,
     AUTO,
+    BALANCED,
     BOTH,
     CONFIDENCE,
     NATURAL,
@@ -220,15 +221,15 @@ def auroc_table(results: DetectionResults) -> Table:
             aurocs = [shown(value, lambda auroc: estimate(auroc, DIGITS)) for value in values]
             passes = str(results.passes.get(name, NOTHING))
             rows.append((name, passes, *aurocs, *(shown(gain, signed) for gain in gains)))
-    head = ("detector", "passes", *(shown_dataset(cell.test) for cell in cells), f"over {PROBE}", f"over {BOTH}")
+    head = ("detector", "passes", *(shown_dataset(test) for _, test in cells), f"over {PROBE}", f"over {BOTH}")
     return Table(head, tuple(rows))
 
 
 def page_table(results: DetectionResults) -> dict[str, Any]:
     """detectors.csv and differences.csv for the page's sortable table: names once, rows as numbers."""
-    places = list(dict.fromkeys(name for cell in results.cells for name in (cell.train, cell.test)))
+    places = list(dict.fromkeys(name for cell in results.cells for name in cell))
     metrics = [name for name in METRICS if name in set(results.detectors["metric"])]
-    prevalences = sorted(results.detectors["prevalence"].unique(), key=lambda name: name != results.prevalence)
+    prevalences = sorted(results.detectors["prevalence"].unique(), key=lambda name: name != BALANCED)
     against = [name for name in (PROBE, BOTH) if name in results.names]
     codes = {
         "detector": results.names,
@@ -288,7 +289,7 @@ def _short_name(name: str) -> str:
 def _auroc_rows(results: DetectionResults) -> pl.DataFrame:
     """Tested on what was learned from; controls of other detectors are in the table only."""
     kinds = {name: kind for name in results.names if (kind := _kind(name)) != "variant"}
-    rows = select(results.detectors, metric=AUROC, prevalence=results.prevalence, detector=list(kinds))
+    rows = select(results.detectors, metric=AUROC, prevalence=BALANCED, detector=list(kinds))
     rows = rows.filter((pl.col("train") == pl.col("test")) & pl.col("value").is_finite())
     order = pl.col("detector").replace_strict({name: index for index, name in enumerate(results.names)})
     rows = rows.with_columns(kind=pl.col("detector").replace_strict(kinds, return_dtype=pl.String))
@@ -383,7 +384,6 @@ CHARTS = (
         side_by_side=4,
         dataset_words=_short_name,
         gap=0.42,
-        legend_columns=4,
     ),
 )
 """In the order of the page."""

@@ -144,30 +144,17 @@ def _reading(
     value: Estimate | None,
     verdict: Verdict,
     standing: Standing = "description",
-    p_values: tuple[float, float] | tuple[None, None] = (None, None),
+    p_values: tuple[float | None, float | None] = (None, None),
 ) -> Reading:
-    return Reading(
-        id=f"detection:{claim}",
-        claim=claim,
-        topic=topic,
-        statement=statement,
-        sentence=f"{statement[:1].upper()}{statement[1:]}: {verdict}",
-        numbers=numbers,
-        estimate=value,
-        verdict=verdict,
-        unit="AUROC",
-        subject=topic,
-        model=model,
-        standing=standing,
-        p_value=p_values[0],
-        p_corrected=p_values[1],
-    )
+    sentence = f"{statement[:1].upper()}{statement[1:]}: {verdict}"
+    about = (f"detection:{claim}", claim, topic, statement, sentence, numbers, value, verdict, "AUROC", topic, model)
+    return Reading(*about, standing=standing, p_value=p_values[0], p_corrected=p_values[1])
 
 
 def _gains(results: DetectionResults, detector: str, against: str) -> list[Estimate]:
     """The gain on every dataset that has one."""
     gains = [
-        results.control_values.get((RANDOM_CUT, detector, cell.train))
+        results.control_values.get((RANDOM_CUT, detector, cell[0]))
         if against == RANDOM_CUT
         else results.difference(detector, against, cell)
         for cell in results.in_domain
@@ -244,7 +231,7 @@ def _transfer_readings(results: DetectionResults, chosen: str, model: str) -> li
 
 def _calibrated(results: DetectionResults, detector: str, model: str) -> Reading | None:
     errors = {
-        (shown_dataset(cell.test), prevalence): ece
+        (shown_dataset(cell[1]), prevalence): ece
         for cell in results.in_domain
         for prevalence in (BALANCED, NATURAL)
         if (ece := results.value(detector, cell, "ece", prevalence)) is not None

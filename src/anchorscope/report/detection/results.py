@@ -14,10 +14,8 @@ from anchorscope.artefacts.schema import (
     DETECTOR_CURVE_SCHEMA,
     DETECTOR_DIFFERENCE_SCHEMA,
     DETECTOR_SCHEMA,
-    empty,
 )
 from anchorscope.catalogue import DETECTORS, DetectorEntry
-from anchorscope.errors import UserError
 from anchorscope.report.palette import display_name
 from anchorscope.report.verdicts import difference
 from anchorscope.stats.estimate import Estimate
@@ -65,12 +63,8 @@ class DetectionContext:
     """Detectors and datasets that are not in the tables, each with the reason."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What a detector learned from, and what it was tested on."""
-
-    train: str
-    test: str
+Cell = tuple[str, str]
+"""What a detector learned from, and what it was tested on."""
 
 
 def shown_dataset(name: str) -> str:
@@ -94,14 +88,16 @@ class DetectionResults:
 
     @classmethod
     def read(cls, folder: Path, datasets: Sequence[str] = ()) -> "DetectionResults":
-        """Read the tables; curves and controls may be missing. `datasets` come first, others as they come."""
-        detectors = _read_table(folder / "detectors.csv", DETECTOR_SCHEMA, required=True)
-        differences = _read_table(folder / "differences.csv", DETECTOR_DIFFERENCE_SCHEMA, required=True)
-        curves = _read_table(folder / "detector_curves.csv", DETECTOR_CURVE_SCHEMA)
-        controls = _read_table(folder / "controls.csv", DETECTOR_CONTROL_SCHEMA)
-        tested = [name for name in detectors["test"].unique(maintain_order=True) if not _PROMPT.fullmatch(name)]
-        ordered = dict.fromkeys((*(name for name in datasets if name in tested), *tested))
-        return cls(detectors, differences, curves, controls, tuple(ordered))
+        """Read the tables; `datasets` come first, others as they come."""
+        schemas = {
+            "detectors": DETECTOR_SCHEMA,
+            "differences": DETECTOR_DIFFERENCE_SCHEMA,
+            "detector_curves": DETECTOR_CURVE_SCHEMA,
+            "controls": DETECTOR_CONTROL_SCHEMA,
+        }
+        tables = [pl.read_csv(folder / f"{name}.csv", schema=schema) for name, schema in schemas.items()]
+        tested = [name for name in tables[0]["test"].unique(maintain_order=True) if not _PROMPT.fullmatch(name)]
+        return cls(*tables, tuple(dict.fromkeys((*(name for name in datasets if name in tested), *tested))))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -111,45 +107,37 @@ class DetectionResults:
         return tuple(sorted(measured, key=lambda name: order.index(name) if name in order else len(order)))
 
     @cached_property
-    def prevalence(self) -> str:
-        """The one that headlines are about: balanced, where there is such a number."""
-        measured = self.detectors.filter(pl.col("metric") == AUROC)["prevalence"].unique(maintain_order=True).to_list()
-        return BALANCED if BALANCED in measured or not measured else str(measured[0])
+    def cells(self) -> list[Cell]:
+        """Every pair of training and test data."""
+        return self.detectors.select("train", "test").unique(maintain_order=True).rows()
 
     @cached_property
-    def cells(self) -> tuple[Cell, ...]:
-        """Every pair of training and test data."""
-        return tuple(Cell(*pair) for pair in self.detectors.select("train", "test").unique(maintain_order=True).rows())
-
-    @property
-    def in_domain(self) -> tuple[Cell, ...]:
+    def in_domain(self) -> list[Cell]:
         """Tested on the dataset that was learned from, on other folds."""
-        return tuple(cell for cell in self.cells if cell.train == cell.test)
+        return [(train, test) for train, test in self.cells if train == test]
 
-    @property
-    def elsewhere(self) -> tuple[Cell, ...]:
+    @cached_property
+    def elsewhere(self) -> list[Cell]:
         """One dataset learned, another one tested."""
-        own = self.datasets
-        return tuple(one for one in self.cells if one.train != one.test and one.train in own and one.test in own)
+        return [pair for pair in self.cells if pair[0] != pair[1] and set(pair) <= set(self.datasets)]
 
-    @property
-    def held_out(self) -> tuple[Cell, ...]:
+    @cached_property
+    def held_out(self) -> list[Cell]:
         """The tested dataset was the only one not learned from."""
-        return tuple(cell for cell in self.cells if cell.train == f"{_ALL_BUT}{cell.test}")
+        return [(train, test) for train, test in self.cells if train == f"{_ALL_BUT}{test}"]
 
-    @property
-    def prompted(self) -> tuple[Cell, ...]:
+    @cached_property
+    def prompted(self) -> list[Cell]:
         """The tested questions were put another way."""
-        return tuple(cell for cell in self.cells if _PROMPT.fullmatch(cell.test))
+        return [(train, test) for train, test in self.cells if _PROMPT.fullmatch(test)]
 
-    def value(self, detector: str, cell: Cell, metric: str = AUROC, prevalence: str | None = None) -> Estimate | None:
+    def value(self, detector: str, cell: Cell, metric: str = AUROC, prevalence: str = BALANCED) -> Estimate | None:
         """One number of detectors.csv."""
-        return self._values.get((detector, cell.train, cell.test, metric, prevalence or self.prevalence))
+        return self._values.get((detector, *cell, metric, prevalence))
 
     def difference(self, detector: str, against: str, cell: Cell) -> Estimate | None:
         """AUROC of `detector` minus that of `against`, paired; or through a third one with which both are paired."""
-        where = (cell.train, cell.test, AUROC, self.prevalence)
-        pairs = self._differences
+        where, pairs = (*cell, AUROC, BALANCED), self._differences
         if (paired := pairs.get((detector, against, *where))) is not None:
             return paired
         if (turned := pairs.get((against, detector, *where))) is not None:
@@ -165,7 +153,7 @@ class DetectionResults:
         """
         cells = list(cells)
         each = [self.difference(detector, against, one) if against else self.value(detector, one) for one in cells]
-        independent = all(cell.train == cell.test for cell in cells)
+        independent = all(train == test for train, test in cells)
         return mean_estimate([value for value in each if value is not None], independent)
 
     @cached_property
@@ -212,16 +200,3 @@ def _estimates(table: pl.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...]
         if value is not None and math.isfinite(value):
             estimates[tuple(key)] = Estimate(float(value), low, high, n or 0, "bootstrap over groups")
     return estimates
-
-
-def _read_table(path: Path, schema: Mapping[str, pl.DataType], *, required: bool = False) -> pl.DataFrame:
-    if not path.is_file():
-        if required:
-            raise UserError(f"{path} is missing; a folder that `anchorscope detect` wrote has it. Run it again.")
-        return empty(schema)
-    try:
-        table = pl.read_csv(path, schema_overrides=dict(schema), infer_schema_length=0)
-        return table.select(list(schema))
-    except pl.exceptions.PolarsError as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} cannot be read: {reason}. Run `anchorscope detect` again.") from error
