@@ -37,7 +37,7 @@ from anchorscope.report.verdicts import (
     inside,
     one_direction,
 )
-from anchorscope.report.wording import NOTHING, Table, as_percent, estimate, parameters_text
+from anchorscope.report.wording import as_percent, estimate, parameters_text
 from anchorscope.stats import curves as shape
 from anchorscope.stats.curves import SIMULTANEOUS, SampledCurve, difference_of, mean_of
 from anchorscope.stats.estimate import Estimate
@@ -124,7 +124,10 @@ def _trend_reading(
     verdict: Verdict = "not measured"
     sentence, numbers = f"It is unclear whether {noun} changes {order.along}", "not measured in every run"
     if values:
-        change, verdict, turned = trend_of(values, NEGLIGIBLE_SHARE)
+        change = difference_of(values[-1], values[0])
+        sign = 1 if change.value >= 0 else -1
+        turned = any(excludes_zero(difference_of(after, before), -sign) for before, after in pairwise(values))
+        verdict = one_direction(change, turned, NEGLIGIBLE_SHARE)
         pairs = zip(order.names, values, strict=True)
         shown = ", ".join(f"{as_percent(value.value)} for {name}" for name, value in pairs)
         numbers = f"change {estimate(change)}: {shown}"
@@ -134,13 +137,8 @@ def _trend_reading(
         elif verdict == "yes":
             sentence = f"{claimed} {'increases' if change.value > 0 else 'decreases'} {order.along}"
     per_run = [
-        {
-            "run": run.model,
-            "parameters": run.parameters,
-            "value": finite(value.value),
-            "ci_low": finite(value.ci_low),
-            "ci_high": finite(value.ci_high),
-        }
+        {"run": run.model, "parameters": run.parameters}
+        | {name: finite(getattr(value, name)) for name in ("value", "ci_low", "ci_high")}
         for run, value in zip(order.runs, values or (), strict=False)
     ]
     return Reading(
@@ -162,14 +160,6 @@ def _trend_reading(
         key=dataset is None or len(order.datasets) == 1,
         more={"along": order.along, "values": per_run},
     )
-
-
-def trend_of(values: Sequence[Estimate], negligible: float) -> tuple[Estimate, Verdict, bool]:
-    """The change from first to last, whether it goes in one direction, and whether a step goes the other way."""
-    change = difference_of(values[-1], values[0])
-    sign = 1 if change.value >= 0 else -1
-    turned = any(excludes_zero(difference_of(after, before), -sign) for before, after in pairwise(values))
-    return change, one_direction(change, turned, negligible), turned
 
 
 # Claims
@@ -320,9 +310,9 @@ CLAIMS: dict[str, Claim] = {
     "datasets_converge": Claim(
         "The datasets' Q curves are closer together at the end than in the middle", "5", "3", _closing, over=0.0
     ),
-    "larger_deeper": Claim("The larger model's Q curves go deeper", "1–4", NOTHING, _with_size(_lowest), under=0.0),
+    "larger_deeper": Claim("The larger model's Q curves go deeper", "1–4", "", _with_size(_lowest), under=0.0),
     "larger_longer_decline": Claim(
-        "In the larger model the decline takes more layers", "2, 3, 5", NOTHING, _DECLINE, over=0.0, unit="layers"
+        "In the larger model the decline takes more layers", "2, 3, 5", "", _DECLINE, over=0.0, unit="layers"
     ),
 }
 """Every claim, in the order of the page; Q and A are the Q-Anchored and the A-Anchored curve."""
@@ -344,28 +334,20 @@ def _claim_reading(name: str, claim: Claim, curves: Sequence[RunCurves], models:
     verdict: Verdict = worst[0] if worst else "not measured"
     decided = [part for part in judged if part[0] == verdict]
     numbers = f"{estimate(worst[2], 1)} ({worst[1]}); {len(decided)} of {len(judged)}" if worst else "needs other runs"
+    sources = f"said in descriptions {claim.says}" + (f", denied in {claim.against}" if claim.against else "")
     return Reading(
         id=f"claim:{name}:plain",
         claim=name,
         topic=name.replace("_", " "),
         statement=claim.text,
         sentence=f"{claim.text}: {verdict}",
-        numbers=numbers,
+        numbers=f"{numbers}; {sources}",
         estimate=worst[2] if worst else None,
         verdict=verdict,
         unit=claim.unit,
-        subject=models,
+        subject="Plain rule",
         model=models,
         assignment="plain",
         scope="claim",
         more={"source": claim.says, "sources_against": claim.against},
     )
-
-
-def claims_table(readings: Sequence[Reading]) -> Table:
-    """Who says it, who says otherwise, and what the numbers say."""
-    rows = tuple(
-        (one.statement, one.more["source"], one.more["sources_against"], one.verdict or "", one.numbers)
-        for one in readings
-    )
-    return Table(("claim", "says so", "says otherwise", "verdict", "number that decides it"), rows, 5)

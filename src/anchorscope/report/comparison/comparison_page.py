@@ -16,7 +16,7 @@ from anchorscope.report.charts.display import save_all
 from anchorscope.report.charts.evidence_parts import PartBars
 from anchorscope.report.charts.layer_chart import LayerChart
 from anchorscope.report.charts.line_chart import POINTS_NOTE, drawable
-from anchorscope.report.comparison.checks import check_claims, claims_table, order_by_size, read_across
+from anchorscope.report.comparison.checks import check_claims, order_by_size, read_across
 from anchorscope.report.findings import Findings, nested_auc
 from anchorscope.report.looks import Look, group_line, group_looks
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
@@ -240,9 +240,10 @@ def _sections(
     if claims:
         text = (
             "Five written descriptions of two published charts contradict each other. Each claim is checked on all "
-            "curves of these runs: one curve that contradicts it with 95% confidence refutes it.",
+            "curves of these runs: one curve that contradicts it with 95% confidence refutes it. Q and A are the "
+            "Q-Anchored and the A-Anchored curve.",
         )
-        sections.append(Section("claims", "Claims", text, filled(("", claims_table(claims)))))
+        sections.append(Section("claims", "Claims", text, filled(("", readings_table(claims, subjects=False)))))
     return sections
 
 
