@@ -167,15 +167,15 @@ def _runs_of(
     model: str, own: Mapping[str, Any], shared: Mapping[str, Any], lists: Mapping[str, list[Any]]
 ) -> list[StudyRun]:
     """Every prompt and seed of one model; one that its own table sets is the only one."""
-    axes = []
+    axes: list[list[dict[str, Any]]] = []
     for key, option in _AXES.items():
         if lists[key] and option in shared:
             raise UserError(f"The study has both {key} = [...] and {option!r} under [defaults]; leave one of them out.")
-        chosen = [own[option]] if option in own else lists[key]
-        axes.append([(option, value) for value in chosen] or [None])
+        values = [own[option]] if option in own else lists[key]
+        axes.append([{option: value} for value in values] or [{}])
     runs = []
-    for pairs in product(*axes):
-        chosen = dict(pair for pair in pairs if pair is not None)
+    for prompt, seed in product(*axes):
+        chosen = {**prompt, **seed}
         parts = [f"-{chosen['prompt']}" if lists["prompts"] else "", f"-seed{chosen['seed']}" if lists["seeds"] else ""]
         try:
             recipe = make_recipe({**shared, **own, **chosen})

@@ -187,9 +187,10 @@ def _contest(
         reason = left_out.get(detector) or left_out.get(against) or "it was not fitted"
         return _reading(model, claim, topic, statement, f"not measured here: {reason}", None, "not measured", "tested")
     gain = _mean(gains)
-    parts, verdict, standing = [signed(gain)], gained(gain), "control"
+    parts, verdict = [signed(gain)], gained(gain)
+    standing: Standing = "control" if p_values is None else "tested"
     if p_values is not None:
-        verdict, standing = above_zero(gain, p_values[1], NEGLIGIBLE_AUROC), "tested"
+        verdict = above_zero(gain, p_values[1], NEGLIGIBLE_AUROC)
         parts.append(f"corrected p {p_value_cell(p_values[1])}")
     if len(gains) > 1:
         alone = [above(one, 0.0) for one in gains]
@@ -203,8 +204,8 @@ def _contest(
 def _transfer_readings(results: DetectionResults, chosen: str, model: str) -> list[Reading]:
     """How the chosen detector and `auto` do on other data; nothing where no other data was tested."""
     general = AUTO if AUTO in results.names else chosen
-    means = {name: results.mean(name, results.elsewhere) for name in (PROBE, CONFIDENCE)}
-    simple = max((name for name in means if means[name]), key=lambda name: means[name].value, default=None)
+    means = {name: mean.value for name in (PROBE, CONFIDENCE) if (mean := results.mean(name, results.elsewhere))}
+    simple = max(means, key=lambda name: means[name], default=None)
     checks: list[tuple[str, str | None, Sequence[Cell], str, str]] = [
         (name, simple, results.elsewhere, "transfers", "on another dataset")
         for name in dict.fromkeys((chosen, general))

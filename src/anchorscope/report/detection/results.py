@@ -89,15 +89,13 @@ class DetectionResults:
     @classmethod
     def read(cls, folder: Path, datasets: Sequence[str] = ()) -> "DetectionResults":
         """Read the tables; `datasets` come first, others as they come."""
-        schemas = {
-            "detectors": DETECTOR_SCHEMA,
-            "differences": DETECTOR_DIFFERENCE_SCHEMA,
-            "detector_curves": DETECTOR_CURVE_SCHEMA,
-            "controls": DETECTOR_CONTROL_SCHEMA,
-        }
-        tables = [pl.read_csv(folder / f"{name}.csv", schema=schema) for name, schema in schemas.items()]
-        tested = [name for name in tables[0]["test"].unique(maintain_order=True) if not _PROMPT.fullmatch(name)]
-        return cls(*tables, tuple(dict.fromkeys((*(name for name in datasets if name in tested), *tested))))
+        detectors = pl.read_csv(folder / "detectors.csv", schema=DETECTOR_SCHEMA)
+        differences = pl.read_csv(folder / "differences.csv", schema=DETECTOR_DIFFERENCE_SCHEMA)
+        curves = pl.read_csv(folder / "detector_curves.csv", schema=DETECTOR_CURVE_SCHEMA)
+        controls = pl.read_csv(folder / "controls.csv", schema=DETECTOR_CONTROL_SCHEMA)
+        tested = [name for name in detectors["test"].unique(maintain_order=True) if not _PROMPT.fullmatch(name)]
+        ordered = dict.fromkeys((*(name for name in datasets if name in tested), *tested))
+        return cls(detectors, differences, curves, controls, tuple(ordered))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
