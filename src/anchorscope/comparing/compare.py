@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -127,15 +126,7 @@ def _manifest(named: Sequence["NamedRun"], compared: Compared) -> dict[str, Any]
         ],
         "differences": [flag.record() for flag in compared.flags],
         "command": compared.command,
-        "versions": {name: _version(name) for name in ("anchorscope", "polars", "numpy", "matplotlib")},
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed as a package"
 
 
 # Runs and their names
@@ -146,10 +137,9 @@ class NamedRun:
     """One run of a comparison."""
 
     name: str
-    """As the user calls it, or the model's name, with a number where several runs would share it."""
+    """As the user calls it, or the model's name, with its folder where several runs would share it."""
     folder: str
-    """The name of its folder, with as much of the way there as tells it from the others; the rest is the user's own
-    business."""
+    """The name of its folder, with as much of the way there as tells it from the others."""
     run: FinishedRun
 
     @cached_property
@@ -176,21 +166,13 @@ def open_runs(paths: Sequence[Path], names: Sequence[str] = (), *, one_is_enough
     if repeated:
         raise UserError(f"The run {repeated[0]!r} is named twice; a comparison needs runs in different folders.")
     opened = [open_finished(path) for path in paths]
-    runs = list(zip(names or [run.manifest["model"]["name"] for run in opened], opened, strict=True))
-    runs.sort(key=lambda pair: pair[1].manifest["model"]["parameters"])  # stable: equal sizes stay as given
-    called = _unique_names([name for name, _ in runs])
-    folders = _unique_folders([Path(os.path.realpath(run.path)) for _, run in runs])
-    return [NamedRun(name, folder, run) for name, folder, (_, run) in zip(called, folders, runs, strict=True)]
-
-
-def _unique_names(models: Sequence[str]) -> list[str]:
-    """The models' names, those that occur more than once with a number behind them."""
-    chosen: list[str] = []
-    for model in models:
-        numbered = (f"{model} ({number})" for number in range(1, len(models) + 2))
-        free = (name for name in numbered if name not in models and name not in chosen)
-        chosen.append(model if models.count(model) == 1 else next(free))
-    return chosen
+    models = list(names) or [run.manifest["model"]["name"] for run in opened]
+    folders = _unique_folders([Path(place) for place in places])
+    runs = [
+        NamedRun(f"{model} ({folder})" if models.count(model) > 1 else model, folder, run)
+        for model, folder, run in zip(models, folders, opened, strict=True)
+    ]
+    return sorted(runs, key=lambda run: run.run.manifest["model"]["parameters"])  # equal sizes stay as given
 
 
 def _unique_folders(places: Sequence[Path]) -> list[str]:

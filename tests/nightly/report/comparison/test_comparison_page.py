@@ -1,6 +1,5 @@
 """The page of a comparison: what it says follows from the runs, and nobody's text becomes its code."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,25 +49,12 @@ def compared() -> Compared:
     return Compared((run(), large), ("a", "b"), flags=flags, command="anchorscope compare 'my a' b --out both")
 
 
-@pytest.fixture(scope="module")
-def pages(compared: Compared, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return written(compared, tmp_path_factory.mktemp("pages"), claims=True)
-
-
 def written(compared: Compared, folder: Path, claims: bool = False) -> dict[str, str]:
     """Both pages without figures: drawing takes the time and has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison_page, "save_all", lambda *_: None)
         comparison_page.write_comparison(compared, folder, Silent(), claims)
     return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
-
-
-def test_the_page_runs_its_own_script_and_loads_nothing(pages: dict[str, str]) -> None:
-    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', pages["html"])
-    assert policy is not None
-    assert policy.group(1).startswith("default-src &#39;none&#39;")
-    assert "script-src &#39;sha256-" in policy.group(1)
-    assert not re.search(r'(?:src|href)="(?!data:|#)', pages["html"])
 
 
 def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None:
