@@ -2,15 +2,7 @@
 
 `study.json` marks it and lists what the study itself wrote, with hashes: only these files are ever replaced, and a file
 that was changed since is moved aside. It also keeps why runs failed. How far a run is, its own folder says, whatever
-became of the process that worked in it:
-
-| state | |
-|---|---|
-| `done` | finished, with the options that the study gives it |
-| `running` | a process works in its folder just now |
-| `failed` | it ended with the line in `error`, under the same options |
-| `stopped` | started, but no process is working on it: the same command resumes it |
-| `waiting` | not begun, or finished with other options |
+became of the process that worked in it.
 """
 
 import contextlib
@@ -45,7 +37,7 @@ from anchorscope.study.grid import Study, StudyRun, read_study
 FILE, RUNS = "study.toml", "runs"
 """The study's own file, and the folder of its runs."""
 DONE, RUNNING, FAILED, STOPPED, WAITING = STATES = ("done", "running", "failed", "stopped", "waiting")
-"""Of a run."""
+"""Of a run. Stopped: started, and resumed by the same command. Waiting: not begun, or finished with other options."""
 _MARK, _VERSION = "anchorscope study", 1
 _OURS = (LOCK, RUNS, f"{STUDY_MARKER}{PARTIAL}", FILE, f"{FILE}{PARTIAL}", f"page{PARTIAL}")
 _MACHINE = {"device": "auto", "dtype": "auto", "evidence_items": None, "batch_tokens": None, "threads": None}

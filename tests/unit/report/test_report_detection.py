@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.report.detection.detection_page import detection_card
-from anchorscope.report.detection.readings import read_detection, recommend
-from anchorscope.report.detection.results import DetectionResults, mean_estimate
+from anchorscope.report.detection.results import DetectionResults, mean_estimate, read_detection, recommend
 from anchorscope.report.reading import Reading
 from anchorscope.stats.estimate import Estimate
 from detection_synthetic import TRUTH, World, write_world

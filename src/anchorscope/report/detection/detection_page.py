@@ -14,26 +14,24 @@ from matplotlib.lines import Line2D
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import AnswerCard, NextStep, Trust
 from anchorscope.report.charts.display import save_all
-from anchorscope.report.detection.readings import (
-    DIGITS,
-    Recommendation,
-    passes_words,
-    read_detection,
-    recommend,
-    signed,
-)
 from anchorscope.report.detection.results import (
     AUROC,
     AUTO,
     BALANCED,
     BOTH,
     CONFIDENCE,
+    DIGITS,
     NATURAL,
     PROBE,
     DetectionContext,
     DetectionResults,
+    Recommendation,
     entry_of,
+    passes_words,
+    read_detection,
+    recommend,
     shown_dataset,
+    signed,
 )
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
 from anchorscope.report.page_writer import FRAME_SCRIPTS
