@@ -35,6 +35,7 @@ from anchorscope.report.verdicts import (
     below,
     difference,
     gained,
+    has_interval,
     p_from_interval,
 )
 from anchorscope.report.wording import count, estimate, number, p_value_cell
@@ -154,15 +155,18 @@ class DetectionResults:
         return self._values.get((detector, *cell, metric, prevalence))
 
     def difference(self, detector: str, against: str, cell: Cell) -> Estimate | None:
-        """AUROC of `detector` minus that of `against`, paired; or through a third one with which both are paired."""
+        """AUROC of `detector` minus that of `against`, paired; or through a third one with which both are paired.
+
+        Of two such ways, the one with the narrower interval.
+        """
         where, pairs = (*cell, AUROC, BALANCED), self._differences
-        if (paired := pairs.get((detector, against, *where))) is not None:
-            return paired
         if (turned := pairs.get((against, detector, *where))) is not None:
             return Estimate(-turned.value, -turned.ci_high, -turned.ci_low, turned.n, turned.method)
+        if (paired := pairs.get((detector, against, *where))) is not None:
+            return paired
         gains = [[pairs.get((name, third, *where)) for name in (detector, against)] for third in (PROBE, BOTH)]
-        ways = [difference(*gain) for gain in gains]
-        return next((way for way in ways if way is not None), None)
+        ways = [way for gain in gains if (way := difference(*gain)) is not None]
+        return min(ways, key=lambda way: (not has_interval(way), way.ci_high - way.ci_low), default=None)
 
     def mean(self, detector: str, cells: Iterable[Cell], against: str | None = None) -> Estimate | None:
         """The AUROC, or its difference to `against`, in the mean over the cells that have it.
