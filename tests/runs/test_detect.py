@@ -114,6 +114,13 @@ def test_the_files_of_the_contract_are_there_and_sealed(detected: Detection) -> 
     assert verdicts - {None}
 
 
+def test_the_detector_that_the_answer_names_is_the_recommended_one(detected: Detection) -> None:
+    made = Detection(detected.path)
+    last = made.saved_detectors[-1].name
+    made.manifest["answer"] = f"Use {last} (1 extra pass per answer): AUROC 0.800."
+    assert [(saved.name, saved.is_recommended) for saved in made.saved_detectors][0] == (last, True)
+
+
 def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -> None:
     table = detected.detectors
     assert set(table["detector"]) == set(DETECTORS)

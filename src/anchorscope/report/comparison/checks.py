@@ -37,7 +37,7 @@ from anchorscope.report.verdicts import (
     inside,
     one_direction,
 )
-from anchorscope.report.wording import as_percent, estimate, parameters_text
+from anchorscope.report.wording import NOTHING, as_percent, estimate, parameters_text
 from anchorscope.stats import curves as shape
 from anchorscope.stats.curves import SIMULTANEOUS, SampledCurve, difference_of, mean_of
 from anchorscope.stats.estimate import Estimate
@@ -310,9 +310,9 @@ CLAIMS: dict[str, Claim] = {
     "datasets_converge": Claim(
         "The datasets' Q curves are closer together at the end than in the middle", "5", "3", _closing, over=0.0
     ),
-    "larger_deeper": Claim("The larger model's Q curves go deeper", "1–4", "", _with_size(_lowest), under=0.0),
+    "larger_deeper": Claim("The larger model's Q curves go deeper", "1–4", NOTHING, _with_size(_lowest), under=0.0),
     "larger_longer_decline": Claim(
-        "In the larger model the decline takes more layers", "2, 3, 5", "", _DECLINE, over=0.0, unit="layers"
+        "In the larger model the decline takes more layers", "2, 3, 5", NOTHING, _DECLINE, over=0.0, unit="layers"
     ),
 }
 """Every claim, in the order of the page; Q and A are the Q-Anchored and the A-Anchored curve."""
@@ -334,18 +334,17 @@ def _claim_reading(name: str, claim: Claim, curves: Sequence[RunCurves], models:
     verdict: Verdict = worst[0] if worst else "not measured"
     decided = [part for part in judged if part[0] == verdict]
     numbers = f"{estimate(worst[2], 1)} ({worst[1]}); {len(decided)} of {len(judged)}" if worst else "needs other runs"
-    sources = f"said in descriptions {claim.says}" + (f", denied in {claim.against}" if claim.against else "")
     return Reading(
         id=f"claim:{name}:plain",
         claim=name,
         topic=name.replace("_", " "),
         statement=claim.text,
         sentence=f"{claim.text}: {verdict}",
-        numbers=f"{numbers}; {sources}",
+        numbers=numbers,
         estimate=worst[2] if worst else None,
         verdict=verdict,
         unit=claim.unit,
-        subject="Plain rule",
+        subject=models,
         model=models,
         assignment="plain",
         scope="claim",

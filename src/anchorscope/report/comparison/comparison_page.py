@@ -243,7 +243,12 @@ def _sections(
             "curves of these runs: one curve that contradicts it with 95% confidence refutes it. Q and A are the "
             "Q-Anchored and the A-Anchored curve.",
         )
-        sections.append(Section("claims", "Claims", text, filled(("", readings_table(claims, subjects=False)))))
+        head = ("claim", "says so", "says otherwise", "verdict", "number that decides it")
+        rows = tuple(
+            (one.statement, one.more["source"], one.more["sources_against"], one.verdict or "", one.numbers)
+            for one in claims
+        )
+        sections.append(Section("claims", "Claims", text, (("", Table(head, rows, 5)),)))
     return sections
 
 
