@@ -72,6 +72,13 @@ def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection_page, "save_all", lambda *_: None)
 
 
+def test_the_detector_that_the_answer_names_is_the_recommended_one(detected: Detection) -> None:
+    made = Detection(detected.path)
+    last = made.saved_detectors[-1].name
+    made.manifest["answer"] = f"Use {last} (1 extra pass per answer): AUROC 0.800."
+    assert next((saved.name, saved.is_recommended) for saved in made.saved_detectors) == (last, True)
+
+
 def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -> None:
     table = detected.detectors
     assert set(table["detector"]) == set(DETECTORS)
