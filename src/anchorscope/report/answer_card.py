@@ -17,9 +17,8 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.reading import MARKS, Reading, finite
 from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, share_at, share_layer, why_silent
-from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.verdicts import Verdict, has_interval
-from anchorscope.report.wording import MISSING, as_percent, count, estimate, listing, number, spanned
+from anchorscope.report.wording import MISSING, as_percent, count, estimate, layer_names, listing, number, spanned
 from anchorscope.stats.estimate import Estimate
 
 MOST_STEPS = 3

@@ -98,6 +98,12 @@ class Findings:
     warnings: tuple[str, ...] = ()
     """What may make the numbers worth less than they look; one sentence each, without a full stop."""
 
+    def drawn_curves(self, dataset: str, rule: str, group: str, intervention: str = "knockout") -> pl.DataFrame:
+        """The rows of one line of the chart that have a number."""
+        wanted = {"dataset": dataset, "assignment": rule, "group": group, "intervention": intervention, "truth": "all"}
+        here = wanted | {"site": self.site, "position": self.position}
+        return self.curves.filter(pl.col("delta_p").is_finite(), *(pl.col(key) == value for key, value in here.items()))
+
 
 def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
     """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""

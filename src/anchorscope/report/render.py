@@ -14,11 +14,11 @@ from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalC
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.display import FORMATS, Display, save_all
 from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
+from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings
 from anchorscope.report.panel_figure import experiment_charts
 from anchorscope.report.reading import Reading
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.all_statements import read
 
 
 def figures_of(findings: Findings) -> list[Display]:

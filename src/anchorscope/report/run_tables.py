@@ -119,18 +119,7 @@ def truth_readers_table(findings: Findings) -> Table:
 
 def drawn_at(findings: Findings, dataset: str, rule: str, group: str, layer: int | None) -> Estimate | None:
     """ΔP of the drawn line at one layer."""
-    wanted = {
-        "dataset": dataset,
-        "site": findings.site,
-        "position": findings.position,
-        "intervention": "knockout",
-        "assignment": rule,
-        "group": group,
-        "truth": "all",
-        "layer": -1 if layer is None else layer,
-    }
-    rows = findings.curves.filter(*(pl.col(name) == value for name, value in wanted.items()))
-    rows = rows.filter(pl.col("delta_p").is_finite())
+    rows = findings.drawn_curves(dataset, rule, group).filter(pl.col("layer") == (-1 if layer is None else layer))
     if not rows.height:
         return None
     row = rows.row(0, named=True)

@@ -66,6 +66,10 @@ WIDEST_SHARE = 1.0
 """An interval as wide as the whole scale: such a layer has too little evidence for a share, and is left out."""
 SMALL_RATIO = 0.25
 """A control that does a quarter of the knockout's effect would explain too much of it."""
+LEAST_RESAMPLED = 0.5
+"""What the resample cut has to take, of what the knockout does: less would be due to the hole in the text."""
+MATCHED_DISPLACEMENT = 0.8
+"""How far a control has to move the states, of what the knockout does, to tell a loss from mere damage."""
 NOOP_FLIPS = 0.03
 """About 120 items without a single flip are enough to stay under it; any knockout worth reading flips far more."""
 LABEL_SORTING = 0.5

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 import anchorscope.report
 from anchorscope.errors import UserError
 from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.checks import read
 from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCRIPTS
 from anchorscope.report.page_writer import FRAME_SCRIPTS, REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.palette import display_name
 from anchorscope.report.render import figure_named, write_display
 from anchorscope.report.run_page import BIBTEX, FILES, methods_paragraph
-from anchorscope.report.statements.all_statements import read
 from repo import ROOT
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"

@@ -5,9 +5,9 @@ from dataclasses import replace
 import polars as pl
 
 from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.checks import read
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.all_statements import read
 from report_synthetic import SUMMARY_SCHEMA, make_findings
 
 SCRIPT = "<script>alert('x')</script>"

@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from anchorscope.report import checks
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
 from anchorscope.report.shares import PARTS, band_numbers, has_shares, share_at, why_silent
-from anchorscope.report.statements import all_statements
 from report_readings import read
 from report_shares import LAYER, World, run_with_shares
 
@@ -24,7 +24,7 @@ def readings(*worlds, datasets=("atlas",), dataset="atlas"):
 
 def card(*worlds, datasets=("atlas",)):
     findings = run_with_shares(*worlds, datasets=datasets)
-    return answer_card(findings, all_statements.read(findings))
+    return answer_card(findings, checks.read(findings))
 
 
 def test_a_clear_match_holds_with_its_number_and_its_p_value():
@@ -88,7 +88,7 @@ def test_the_sentence_names_the_match_and_the_control():
 def test_too_little_gives_a_reason_and_no_share(world, reason):
     findings = run_with_shares(world)
     assert reason in (why_silent(findings, "atlas") or "")
-    sentence = answer_card(findings, all_statements.read(findings)).sentence
+    sentence = answer_card(findings, checks.read(findings)).sentence
     assert reason in sentence
     assert "%" not in sentence
     assert {one["verdict"] for one in read(findings) if one["claim"] == "needs_both"} <= {"not measured"}

@@ -14,7 +14,7 @@ from report_sampled import run_of, sampled, valley, with_draws
 from report_synthetic import LAYERS, make_findings
 
 LAST = LAYERS - 1
-SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer", "plateau", "volatility"}
+SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer"}
 
 
 def readings(findings, dataset="atlas"):
@@ -31,7 +31,7 @@ def verdicts(found):
 def test_a_valley_is_read_as_one(place, depth, end):
     read_off = readings(sampled(valley(depth, end, place), noise=0.1, rules=("plain",)))
     found = verdicts(read_off)
-    for claim in ("first_layer", "trough_place", "recovery", "last_layer", "volatility"):
+    for claim in ("first_layer", "trough_place", "recovery", "last_layer"):
         assert found[claim] == "yes", claim
     assert found["trough"] is found["separation"] is None  # the rule sorts by just that
     assert found["a_flat"] == "yes"
@@ -45,14 +45,14 @@ def test_a_valley_is_read_as_one(place, depth, end):
 
 def test_the_same_valley_under_heavy_noise_decides_nothing():
     found = verdicts(readings(sampled(valley(-12.0, -4.0), noise=8.0)))
-    assert found["trough_place"] == found["recovery"] == found["plateau"] == found["a_trough"] == "inconclusive"
+    assert found["trough_place"] == found["recovery"] == found["a_trough"] == "inconclusive"
     assert found["a_flat"] == found["last_layer"] == found["first_layer"] == "inconclusive"
 
 
 def test_a_curve_that_only_falls_does_not_recover():
     found = readings(sampled(np.linspace(0, -60, LAYERS), noise=0.5))
     assert found["trough"]["layer"] == LAST
-    for claim in ("recovery", "trough_place", "plateau"):
+    for claim in ("recovery", "trough_place"):
         assert found[claim]["verdict"] == "no", claim
 
 
@@ -60,24 +60,14 @@ def test_a_flat_curve_has_no_trough():
     flat = readings(sampled(np.zeros(LAYERS)))
     found = verdicts(flat)
     assert found["a_trough"] == "no"
-    assert found["plateau"] == "yes"
     assert found["last_layer"] == "inconclusive"
     assert flat["separation"]["value"] is None
 
 
 def test_the_layer_of_separation():
     steps = np.where(np.arange(LAYERS) < 12, 0.0, -25.0)
-    found = readings(sampled(steps, noise=0.1))
-    apart, plateau = found["separation"], found["plateau"]
+    apart = readings(sampled(steps, noise=0.1))["separation"]
     assert (apart["value"], apart["ci_low"], apart["ci_high"], apart["unit"]) == (12, 12, 12, "layer")
-    assert (plateau["value"], plateau["verdict"]) == (12, "yes")
-
-
-def test_a_jagged_curve_is_not_smooth():
-    zigzag = valley(-40, -10) + 8.0 * (-1.0) ** np.arange(LAYERS)
-    found = readings(sampled(zigzag, noise=0.3))["volatility"]
-    assert found["verdict"] == "no"
-    assert found["value"] == pytest.approx(16, abs=1.0)
 
 
 def test_records_are_alike_and_unique():

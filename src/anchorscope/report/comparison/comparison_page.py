@@ -9,6 +9,7 @@ from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, c
 from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.charts.display import save_all
 from anchorscope.report.charts.evidence_parts import PartBars
+from anchorscope.report.checks import read
 from anchorscope.report.comparison.claims import check_claims, claims_table
 from anchorscope.report.comparison.compared import Compared, DeltaPPanels, Difference, panel_title
 from anchorscope.report.comparison.trends import order_by_size, read_across
@@ -17,9 +18,7 @@ from anchorscope.report.page_sections import Section, SectionFigure, SectionsPag
 from anchorscope.report.palette import display_name
 from anchorscope.report.reading import Reading, readings_table
 from anchorscope.report.shares import has_shares, share_at, share_layer, why_silent
-from anchorscope.report.statements.all_statements import read
-from anchorscope.report.statements.layer_band import layer_names
-from anchorscope.report.wording import NOTHING, Table, count, estimate, listing, parameters_text
+from anchorscope.report.wording import NOTHING, Table, count, estimate, layer_names, listing, parameters_text
 
 _TITLE_LETTERS = 60
 FILES = {
