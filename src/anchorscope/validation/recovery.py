@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, METHODS
 from anchorscope.evidence.draws import Draws, areas, estimates, ratio
 from anchorscope.recipe import read_recipe
-from anchorscope.report.recovery_chart import RECOVERY_SCHEMA
-from anchorscope.report.validation_page import CONFUSION_SCHEMA
+from anchorscope.report.validation_page import CONFUSION_SCHEMA, RECOVERY_SCHEMA
 from anchorscope.report.wording import count, number
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream

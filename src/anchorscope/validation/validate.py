@@ -29,8 +29,7 @@ from anchorscope.planted.items import PlantedItem, Shares, json_lines, planted_i
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.page_sections import Section
-from anchorscope.report.validation_page import Validation, write_validation
-from anchorscope.report.worlds_section import worlds_section
+from anchorscope.report.validation_page import Validation, worlds_section, write_validation
 from anchorscope.validation.recovery import (
     MAIN_WAYS,
     SHOWN,
@@ -147,7 +146,7 @@ def _validate(
 def _written(out: Path) -> list[str]:
     """The files that a validation writes beside its run, which has a list of its own."""
     tables = [f"{DATASET}.jsonl", *(f"{name}.csv" for name in ("recovery", "confusion", "worlds"))]
-    pages = re.compile(r"validation\.(html|md)|figures/(recovery|confusion)\.\w+")
+    pages = re.compile(r"validation\.(html|md)|figures/recovery\.\w+")
     return [*tables, *filter(pages.fullmatch, files_below(out))]
 
 

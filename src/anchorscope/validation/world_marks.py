@@ -32,8 +32,8 @@ from anchorscope.evidence_parts.parts import (
 )
 from anchorscope.evidence_parts.principal import default_directions, principal_states
 from anchorscope.progress import Progress, Silent
+from anchorscope.report.validation_page import WORLDS_SCHEMA
 from anchorscope.report.wording import count, listing, number
-from anchorscope.report.worlds_section import WORLDS_SCHEMA
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import LEVEL, Estimate
 from anchorscope.stats.streams import stream

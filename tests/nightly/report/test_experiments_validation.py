@@ -1,12 +1,18 @@
-"""The page of the calibration: recovery, confusion matrices, and what happens where pieces are missing."""
+"""The page of the calibration: recovery, what rules call the items, and what happens where pieces are missing."""
 
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.report.recovery_chart import other_recovery_table, recovery_table
-from anchorscope.report.validation_page import CALLED, PLANTED, Validation, confusion_tables, write_validation
+from anchorscope.report.validation_page import (
+    CALLED,
+    CONFUSION_SCHEMA,
+    PLANTED,
+    Validation,
+    confusion_table,
+    recovery_table,
+    write_validation,
+)
 from report_further_synthetic import confusion, recovery
 
 
@@ -22,43 +28,25 @@ def test_the_recovery_table_has_all_true_and_false_side_by_side():
     )
     assert [row[0] for row in table.rows[:2]] == ["knockout"] * 2
     assert table.rows[-1][:2] == ("self-awareness", "–")
-    others = other_recovery_table(recovery())
-    assert others.rows[0] == ("knockout", "plain", "balanced accuracy", "0.690", "–", "–", "400")
 
 
 @given(st.lists(st.tuples(st.sampled_from(PLANTED), st.sampled_from(CALLED), st.booleans()), max_size=40))
 def test_counts_of_any_items_come_back(items):
-    names = ("rule", "truth", "planted", "called", "n")
     rows = [("r", "true" if true else "false", planted, called, 1) for planted, called, true in items]
-    counts = pl.DataFrame(rows, schema=dict(zip(names, [pl.String] * 4 + [pl.Int64], strict=True)), orient="row")
-    tables = confusion_tables(counts)
-    if not items:
-        assert tables == ()
-        return
-    lines = tables[0][1].rows
-    assert sum(int(row[-1]) for row in lines if row[0] == "all answers") == len(items)
+    lines = confusion_table(pl.DataFrame(rows, schema=CONFUSION_SCHEMA, orient="row")).rows
+    assert sum(int(row[-1]) for row in lines if row[1] == "all answers") == len(items)
     for line in lines:
-        assert sum(int(cell.split(" ")[0]) for cell in line[2:5]) == int(line[-1])
+        assert sum(int(cell.split(" ")[0]) for cell in line[3:6]) == int(line[-1])
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    out = tmp_path_factory.mktemp("validation")
+def test_pages_and_figure_are_written_and_names_stay_text(tmp_path):
     facts = {"model": "planted <b>"}
-    sentences = ["The plain rule finds 50 % of the items that were planted in the question."]
-    write_validation(Validation("planted", sentences, recovery(), confusion(), facts, "anchorscope validate"), out)
-    return out
-
-
-def test_both_pages_and_both_figures_are_written(folder):
-    for name in ("recovery", "confusion"):
-        for kind in ("svg", "csv"):
-            assert (folder / "figures" / f"{name}.{kind}").stat().st_size > 0
+    sentences = ["Of 400 items, half were planted.", "The plain rule finds 50% of them."]
+    write_validation(Validation("planted", sentences, recovery(), confusion(), facts, "anchorscope validate"), tmp_path)
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"recovery.svg", "recovery.csv"}
     for name in ("validation.html", "validation.md"):
-        text = (folder / name).read_text(encoding="utf-8")
-        for wanted in ("How to read it", "0.740 [0.710, 0.770]", "Rule: corrected", "anchorscope validate"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        for wanted in ("How to read it", "0.740 [0.710, 0.770]", "corrected", "anchorscope validate", *sentences):
             assert wanted in text
-        assert "The plain rule finds 50 %" in text
         assert "planted <b>" not in text
-    assert (folder / "validation.html").read_text(encoding="utf-8").count("data:image/svg+xml;base64,") == 2
-    assert "](figures/confusion.svg)" in (folder / "validation.md").read_text(encoding="utf-8")
+    assert (tmp_path / "validation.html").read_text(encoding="utf-8").count("data:image/svg+xml;base64,") == 1

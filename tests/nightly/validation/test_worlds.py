@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from anchorscope.evidence_parts.parts import PARTS
-from anchorscope.report.worlds_section import WORLDS_SCHEMA, worlds_section
+from anchorscope.report.validation_page import WORLDS_SCHEMA, worlds_section
 from anchorscope.validation.world_marks import (
     mark_world,
     measure_replicas,
