@@ -23,7 +23,8 @@ from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.comparison.compared import Compared, Difference, chart_rows
+from anchorscope.report.charts.delta_p import chart_rows
+from anchorscope.report.comparison.compared import Compared, Difference
 from anchorscope.report.comparison.comparison_page import write_comparison
 
 _WITH_PATHS = {"model", "datasets", "columns"}

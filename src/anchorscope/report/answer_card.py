@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from anchorscope.report.findings import Findings, auc_of, nested_auc
-from anchorscope.report.looks import PART_LOOKS
 from anchorscope.report.page_writer import fragment
-from anchorscope.report.palette import display_name
+from anchorscope.report.palette import PART_COLOURS, display_name
 from anchorscope.report.reading import MARKS, Reading, finite
 from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, share_at, share_layer, why_silent
@@ -81,7 +80,7 @@ class Bar:
         """The parts as they are drawn: a part below zero has no width."""
         whole = sum(max(0.0, share) for share in self.parts.values())
         return [
-            {"name": part, "colour": PART_LOOKS[part].colour, "width": 100 * share / whole, "text": as_percent(share)}
+            {"name": part, "colour": PART_COLOURS[part], "width": 100 * share / whole, "text": as_percent(share)}
             for part, share in self.parts.items()
             if share > 0
         ]
@@ -124,7 +123,7 @@ class AnswerCard:
     @property
     def legend(self) -> list[tuple[str, str, str]]:
         """Name, colour and words of every part, for the bars."""
-        return [(part, PART_LOOKS[part].colour, words) for part, words in SHORT_NAMES.items()]
+        return [(part, PART_COLOURS[part], words) for part, words in SHORT_NAMES.items()]
 
     def record(self) -> dict[str, Any]:
         """As answer.json holds it."""

@@ -22,8 +22,7 @@ import polars as pl
 from anchorscope.report import verdicts
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
-from anchorscope.report.looks import BASELINES
-from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.palette import A_ANCHORED, BASELINES, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.reading import Reading, Standing
 from anchorscope.report.run_curves import RunCurves
 from anchorscope.report.shares import (

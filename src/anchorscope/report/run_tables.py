@@ -7,8 +7,7 @@ import polars as pl
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.charts.line_chart import drawable
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
-from anchorscope.report.looks import BASELINES
-from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.palette import BASELINES, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import (
     CONTROLS,
     NEEDS,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import anchorscope.report
 from anchorscope.errors import UserError
-from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.delta_p import delta_p_chart
 from anchorscope.report.checks import read
 from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCRIPTS
 from anchorscope.report.page_writer import FRAME_SCRIPTS, REPORT_SCRIPTS, embedded_json, joined_script
@@ -41,7 +41,7 @@ def test_every_figure_has_its_numbers_beside_it(written, name):
 
 def test_the_csv_is_what_is_drawn_and_what_the_page_shows(findings, written):
     saved = pl.read_csv(written / "figures" / "delta_p.csv")
-    figure = DeltaPChart.from_findings(findings).plot()
+    figure = delta_p_chart(findings).plot()
     (axes,) = figure.axes
     lines = [np.asarray(line.get_ydata()) for line in axes.lines if len(line.get_xdata()) == findings.n_layers]
     series = [rows.sort("layer") for _, rows in saved.group_by("intervention", "dataset", "group")]
@@ -62,7 +62,7 @@ def test_the_csv_is_what_is_drawn_and_what_the_page_shows(findings, written):
 
 
 def test_one_colour_per_dataset_and_one_stroke_per_group(findings):
-    (axes,) = DeltaPChart.from_findings(findings).plot().axes
+    (axes,) = delta_p_chart(findings).plot().axes
     loud = [line for line in axes.lines if len(line.get_xdata()) == findings.n_layers and line.get_color() != "#7a7a7a"]
     strokes = {(line.get_color(), line.get_linestyle()) for line in loud}
     assert len(loud) == len(strokes) == 4
@@ -89,7 +89,7 @@ def test_a_figure_of_some_datasets_in_a_wanted_size(findings, tmp_path):
 
 
 def test_same_numbers_same_bytes(tmp_path, findings, written):
-    DeltaPChart.from_findings(findings).save(tmp_path)
+    delta_p_chart(findings).save(tmp_path)
     for kind in ("png", "svg", "pdf", "csv"):
         first, second = (folder / "figures" / f"delta_p.{kind}" for folder in (written, tmp_path))
         assert first.read_bytes() == second.read_bytes()

@@ -8,7 +8,7 @@ import pytest
 
 from anchorscope.report import checks
 from anchorscope.report.answer_card import answer_card
-from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
+from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS, part_bars, shares_of_layers
 from anchorscope.report.shares import PARTS, band_numbers, has_shares, share_at, why_silent
 from report_readings import read
 from report_shares import LAYER, World, run_with_shares
@@ -102,7 +102,7 @@ def test_one_silent_dataset_does_not_silence_the_other():
 
 def test_charts_draw_the_parts_as_they_are():
     findings = run_with_shares(World(), World(together=0.5, answer=-0.05), datasets=("popqa", "nq"))
-    chart, bars = EvidencePartsChart.from_findings(findings), PartBars.from_runs([findings])
+    chart, bars = EVIDENCE_PARTS.from_findings(findings), part_bars([findings])
     assert bars is not None
     assert len([axes for axes in chart.plot().axes if axes.get_title()]) == 2
     assert set(bars.data["part"]) == set(PARTS)
@@ -115,14 +115,14 @@ def test_charts_draw_the_parts_as_they_are():
 def test_a_run_without_parts_has_no_chart():
     findings = run_with_shares(World(n=100))
     assert not has_shares(findings)
-    assert PartBars.from_runs([findings]) is None
+    assert part_bars([findings]) is None
     assert share_at(findings, "atlas") is None
 
 
 def test_a_layer_without_evidence_is_left_blank():
     findings = run_with_shares(World())
-    chart = EvidencePartsChart.from_findings(findings)
-    wide = chart._of_layers(chart.data.with_columns(ci_high=chart.data["share"] + 2), "knockout", "together")
+    data = EVIDENCE_PARTS.from_findings(findings).data
+    wide = shares_of_layers(data.with_columns(ci_high=data["share"] + 2), "knockout", "together", 30)
     assert np.isnan(wide).all()
 
 

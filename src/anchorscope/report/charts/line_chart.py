@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import note_curve
-from anchorscope.report.palette import GROUPS, INK, DatasetStyle, display_name
+from anchorscope.report.palette import INK, DatasetStyle
 
 BAND_ALPHA = 0.16
 CURVE_COLUMNS = (
@@ -55,21 +55,6 @@ def drawable(curves: pl.DataFrame, site: str, position: str) -> pl.DataFrame:
     here = (pl.col("site") == site) & (pl.col("position") == position)
     there = pl.col("delta_p").is_not_null() & pl.col("delta_p").is_not_nan() & (pl.col("n") > 0)
     return curves.filter(here & there)
-
-
-def missing_groups(drawn: pl.DataFrame, datasets: Sequence[str], panels: Mapping[str, str], by: str) -> list[str]:
-    """One note per group line that is not there; the panel is named only if another panel has the line."""
-    notes = []
-    for dataset in datasets:
-        for group in GROUPS:
-            rows = drawn.filter((pl.col("dataset") == dataset) & (pl.col("group") == group))
-            present = {str(value) for value in rows[by].unique()}
-            absent = [panel for panel in panels if panel not in present]
-            if not absent:
-                continue
-            where = "" if len(absent) == len(panels) else f", {', '.join(panels[panel] for panel in absent)}"
-            notes.append(f"{group} ({display_name(dataset)}){where}: no items")
-    return notes
 
 
 def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]) -> None:

@@ -4,20 +4,14 @@ Models differ in depth. With `relative_depth` the x axis runs from the first lay
 place in two panels is the same share of the depth.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from typing import Any
 
-import polars as pl
-
-from anchorscope.report.assignment_rules import CHART_TITLES
-from anchorscope.report.charts.delta_p import delta_p_span
-from anchorscope.report.charts.layer_chart import LayerChart
-from anchorscope.report.charts.line_chart import POINTS_NOTE, drawable
+from anchorscope.report.charts.delta_p import delta_p_of_runs
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import Look, group_line, group_looks
 from anchorscope.report.palette import display_name
+from anchorscope.report.panel_figure import ExperimentFigure
 from anchorscope.report.wording import Table
 
 RANDOM_MARK = "RANDOM WEIGHTS"
@@ -86,77 +80,10 @@ def panel_title(run: Findings) -> str:
     return f"{run.model} ({RANDOM_MARK})" if run.random_weights and RANDOM_MARK not in run.model else run.model
 
 
-def chart_rows(run: Findings, assignment: str) -> pl.DataFrame:
-    """The curves of a run's chart under one rule: knockout and random cut, all items, its headline place."""
-    wanted = (
-        (pl.col("assignment") == assignment)
-        & (pl.col("truth") == "all")
-        & pl.col("intervention").is_in(["knockout", "random"])
-        & pl.col("dataset").is_in(run.datasets)
-    )
-    return drawable(run.curves, run.site, run.position).filter(wanted)
-
-
-@final
-@dataclass(frozen=True)
-class DeltaPPanels(LayerChart):
+def delta_p_panels(compared: Compared) -> ExperimentFigure:
     """ΔP per layer of both groups under one rule with the random control: a panel per run, one legend, one y axis."""
-
-    titles: Mapping[str, str]
-    """Panel titles by run, in order."""
-    depths: Mapping[str, int]
-    """Number of layers by run."""
-    relative_depth: bool
-
-    name: ClassVar[str] = "delta_p"
-    value: ClassVar[str] = "delta_p"
-    label: ClassVar[str] = "ΔP"
-    empty: ClassVar[str] = "no items in either group"
-
-    @classmethod
-    def from_compared(cls, compared: Compared) -> "DeltaPPanels":
-        """Knockout and random cut, all items, each run at its headline place."""
-        data = pl.concat(
-            chart_rows(run, compared.assignment).with_columns(
-                run=pl.lit(run.model), relative_depth=pl.col("layer") / max(1, run.n_layers - 1)
-            )
-            for run in compared.runs
-        )
-        keys = ("run", "dataset", "intervention", "assignment", "group")
-        return cls(
-            data=data.select(*keys, "delta_p", "layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups"),
-            notes=(POINTS_NOTE, *_notes(compared)),
-            title=f"ΔP when the question's key words are hidden: {CHART_TITLES[compared.assignment]}",
-            n_layers=max((run.n_layers for run in compared.runs), default=1),
-            datasets=compared.datasets,
-            span=delta_p_span(*(run.curves for run in compared.runs)),
-            layers={},
-            points={},
-            titles={run.model: panel_title(run) for run in compared.runs},
-            depths={run.model: run.n_layers for run in compared.runs},
-            relative_depth=compared.relative_depth,
-        )
-
-    def panels(self) -> Mapping[str, str]:
-        """One per run."""
-        return self.titles
-
-    def depth_of(self, panel: str) -> int:
-        """The layers of a run."""
-        return self.depths[panel]
-
-    def grid(self, panels: int) -> tuple[int, int]:
-        """At most three in a row, and rows of equal length where possible."""
-        rows = math.ceil(panels / 3)
-        return rows, math.ceil(panels / rows)
-
-    def looks(self) -> Mapping[str, Look]:
-        """Both groups of every dataset, with the random control."""
-        return group_looks(self.datasets)
-
-    def keys(self) -> tuple[pl.Expr, pl.Expr]:
-        """A panel per run; group and dataset, and whether it is the control."""
-        return pl.col("run"), group_line(self.datasets)
+    titles = {run.model: panel_title(run) for run in compared.runs}
+    return delta_p_of_runs(compared.runs, compared.assignment, titles, _notes(compared), compared.relative_depth)
 
 
 def _notes(compared: Compared) -> list[str]:

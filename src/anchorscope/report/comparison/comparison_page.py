@@ -8,10 +8,10 @@ from anchorscope.progress import Progress
 from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, counted_controls, trust_in
 from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.charts.display import save_all
-from anchorscope.report.charts.evidence_parts import PartBars
+from anchorscope.report.charts.evidence_parts import part_bars
 from anchorscope.report.checks import read
 from anchorscope.report.comparison.claims import check_claims, claims_table
-from anchorscope.report.comparison.compared import Compared, DeltaPPanels, Difference, panel_title
+from anchorscope.report.comparison.compared import Compared, Difference, delta_p_panels, panel_title
 from anchorscope.report.comparison.trends import order_by_size, read_across
 from anchorscope.report.findings import Findings, nested_auc
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
@@ -39,8 +39,8 @@ STUDY_FILES = {
 
 def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
     """Write the figures, observations.json, report.md and report.html; return what the page says first."""
-    bars = PartBars.from_runs(compared.runs)
-    figures = [*([bars] if bars else []), DeltaPPanels.from_compared(compared)]
+    bars = part_bars(compared.runs)
+    figures = [*([bars] if bars else []), delta_p_panels(compared)]
     progress.start("figures", len(figures))
     save_all(figures, out, progress)
     progress.finish()
