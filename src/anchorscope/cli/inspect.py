@@ -110,7 +110,7 @@ def show(
 
 
 def _show_item(run: "FinishedRun", name: str, as_json: bool) -> None:
-    from anchorscope.report.items.item_records import record
+    from anchorscope.report.items import record
 
     item = record(run.findings, *_find_item(run, name))
     assert item is not None, "the item was just found in items.parquet"

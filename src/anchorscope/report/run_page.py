@@ -8,7 +8,7 @@ import polars as pl
 from anchorscope.report import run_tables as tables
 from anchorscope.report.answer_card import AnswerCard, answer_card, number_text
 from anchorscope.report.findings import Findings, nested_auc, summary_of
-from anchorscope.report.items.item_table import item_table
+from anchorscope.report.items import item_table
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
 from anchorscope.report.page_writer import REPORT_SCRIPTS
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name

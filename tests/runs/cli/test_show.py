@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from anchorscope.cli.main import app
 from anchorscope.finished import open_finished
-from anchorscope.report.items.item_records import record
+from anchorscope.report.items import record
 from compared_runs import write_run
 from report_items_synthetic import make_items, with_texts
 
