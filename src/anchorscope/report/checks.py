@@ -15,7 +15,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
+from typing import Any
 
 import polars as pl
 
@@ -23,7 +25,7 @@ from anchorscope.report import verdicts
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
 from anchorscope.report.palette import A_ANCHORED, BASELINES, GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.reading import Reading, Standing
+from anchorscope.report.reading import EVIDENCE, Reading, Standing
 from anchorscope.report.run_curves import RunCurves
 from anchorscope.report.shares import (
     NEEDS_QUESTION,
@@ -54,7 +56,6 @@ from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
 from anchorscope.stats.estimate import LEVEL, Estimate, holm
 
 Rules = tuple[str | None, ...]
-EVIDENCE = "share of the evidence"
 TWO_RULES = ("plain", "corrected")
 """The paper's rule, and the one without the common shift: their curves are read one by one."""
 
@@ -200,34 +201,21 @@ DATASETS: list[Check] = []
 """Checks of several datasets' curves against each other."""
 
 
-def _share_check(
-    topic: str, clause: str, unit: str = "ratio", standing: Standing = "control"
-) -> Callable[[Measure], Measure]:
-    """Registers a check of the parts; the function's name is the claim's."""
-
-    def register(measure: Measure) -> Measure:
-        SHARES.append(Check(measure.__name__, topic, clause, measure, unit, standing, key=(None,)))
-        return measure
-
-    return register
-
-
 def _check(
-    topic: str,
-    clause: str,
-    unit: str,
-    rules: Rules = (None,),
-    key: Rules = (),
-    built_in: Rules = (),
-    standing: Standing = "description",
+    topic: str, clause: str, unit: str, into: list[Check] = CHECKS, **options: Any
 ) -> Callable[[Measure], Measure]:
-    """Registers any other check."""
+    """Registers a check; the function's name is the claim's, and the other options are those of `Check`."""
 
     def register(measure: Measure) -> Measure:
-        CHECKS.append(Check(measure.__name__, topic, clause, measure, unit, standing, rules, built_in, key))
+        into.append(Check(measure.__name__, topic, clause, measure, unit, **options))
         return measure
 
     return register
+
+
+_control = partial(_check, unit="ratio", into=SHARES, standing="control", key=(None,))
+_tested = partial(_check, unit=EVIDENCE, into=SHARES, standing="tested", key=(None,))
+_of_probe = partial(_check, unit="AUC", key=(None,))
 
 
 def read(findings: Findings) -> list[Reading]:
@@ -274,9 +262,7 @@ def _p_words(p: float | None) -> str:
 # The parts of the evidence, over the band of layers: two tested questions, the controls, and probes that see less
 
 
-@_share_check(
-    "The match", "{part|hardly any} of the probe's evidence needs question and answer together", EVIDENCE, "tested"
-)
+@_tested("The match", "{part|hardly any} of the probe's evidence needs question and answer together")
 def needs_both(subject: Subject) -> Measured:
     """Tested by its interval, which is a normal one."""
     share, dataset = subject.share(part=TOGETHER), subject.dataset or ""
@@ -286,9 +272,7 @@ def needs_both(subject: Subject) -> Measured:
     return Measured(share, numbers, layer=subject.layer, p_value=verdicts.p_from_interval(share))
 
 
-@_share_check(
-    "More than any words", "the key words carry {more|no more} of it than random words do", EVIDENCE, "tested"
-)
+@_tested("More than any words", "the key words carry {more|no more} of it than random words do")
 def share_beyond_random(subject: Subject) -> Measured:
     """The difference of the two shares, as the run tested it."""
     result = result_of(subject.findings, subject.dataset or "", "above_random", NEEDS_QUESTION)
@@ -307,7 +291,7 @@ def _beside_knockout(subject: Subject, control: Estimate | None) -> Measured | N
     return Measured(ratio, numbers, below(ratio, verdicts.SMALL_RATIO), subject.layer)
 
 
-@_share_check(
+@_control(
     "Random words", "{less|more} than a quarter as much of the evidence needs random words as needs the key words"
 )
 def share_random_small(subject: Subject) -> Measured | None:
@@ -315,7 +299,7 @@ def share_random_small(subject: Subject) -> Measured | None:
     return _beside_knockout(subject, subject.share("random"))
 
 
-@_share_check(
+@_control(
     "Displacement", "the random cut moves the states {at least|less than} four fifths as far as the key words' cut"
 )
 def displacement_matched(subject: Subject) -> Measured | None:
@@ -333,14 +317,14 @@ def displacement_matched(subject: Subject) -> Measured | None:
 _LACKS = "{holds nearly all of the evidence|lacks more than a quarter as much of the evidence as the cut state}"
 
 
-@_share_check("Another site, nothing cut", f"the clean state of another site {_LACKS}")
+@_control("Another site, nothing cut", f"the clean state of another site {_LACKS}")
 def share_floor_small(subject: Subject) -> Measured | None:
     """What is not in the clean state of another site, though nothing was cut."""
     result = result_of(subject.findings, subject.dataset or "", "floor")
     return _beside_knockout(subject, result.estimate if result else None)
 
 
-@_share_check("Permuted labels", "permuted labels give {no|a} share", EVIDENCE)
+@_control("Permuted labels", "permuted labels give {no|a} share", unit=EVIDENCE)
 def share_permuted_zero(subject: Subject) -> Measured | None:
     """Labels that say nothing: an interval that leaves out zero refutes it, and a wide one decides nothing."""
     share, limit = subject.share("permuted"), verdicts.NEGLIGIBLE_SHARE
@@ -352,19 +336,19 @@ def share_permuted_zero(subject: Subject) -> Measured | None:
     return Measured(share, f"needs {estimate(share)}", verdict, subject.layer)
 
 
-@_share_check("Random weights", "random weights of the same shape have {less|more} than a quarter of the share")
+@_control("Random weights", "random weights of the same shape have {less|more} than a quarter of the share")
 def share_random_weights(subject: Subject) -> Measured | None:
     """The same items through random weights, where that was run: what they give is in the words alone."""
     return _beside_knockout(subject, subject.share("random-weights"))
 
 
-@_share_check("Paraphrased question, nothing cut", f"the clean state of a paraphrased question {_LACKS}")
+@_control("Paraphrased question, nothing cut", f"the clean state of a paraphrased question {_LACKS}")
 def share_paraphrase_small(subject: Subject) -> Measured | None:
     """What is not in the clean state of the question in another sentence, where that was run."""
     return _beside_knockout(subject, subject.share("paraphrase"))
 
 
-@_share_check(
+@_control(
     "Key words of another question",
     "another question's key words take {at least|less than} half as much of the evidence as hiding the key words",
 )
@@ -374,12 +358,11 @@ def share_resample_holds(subject: Subject) -> Measured | None:
     return measured and replace(measured, verdict=above(measured.estimate, verdicts.LEAST_RESAMPLED))
 
 
-@_share_check(
+@_of_probe(
     "Probes that see less",
     "the probe reads truth {better than every|no better than the best} probe that sees less (question only, answer "
     "only, words)",
-    "AUC",
-    "description",
+    into=SHARES,
 )
 def auc_above_nulls(subject: Subject) -> Measured | None:
     """The probe beside the best probe that sees less; better than all of them needs all of them."""
@@ -413,7 +396,7 @@ _PLAIN = ("plain",)
     "Q below A",
     "Q-Anchored {is|is not} below A-Anchored at the reference layer",
     "points",
-    _ANY_RULE,
+    rules=_ANY_RULE,
     built_in=_ANY_RULE,
 )
 def q_below_a(subject: Subject) -> Measured:
@@ -427,7 +410,7 @@ def q_below_a(subject: Subject) -> Measured:
     "Who is in the groups",
     "the rule {mostly sorts|does not simply sort} answers into true and false ones",
     "difference of shares",
-    TWO_RULES,
+    rules=TWO_RULES,
     key=_PLAIN,
     built_in=("corrected",),
 )
@@ -441,7 +424,7 @@ def sorts_by_label(subject: Subject) -> Measured:
     return Measured(gap, numbers, above(gap, verdicts.LABEL_SORTING))
 
 
-@_check("Common shift", 'the cut {moves|does not move} the probe towards "false"', "probability", _PLAIN)
+@_check("Common shift", 'the cut {moves|does not move} the probe towards "false"', "probability", rules=_PLAIN)
 def towards_false(subject: Subject) -> Measured:
     """How far the mean probability of "true" changes."""
     before, after = (subject.summary(f"mean_probability_{when}") for when in ("before", "after"))
@@ -454,7 +437,7 @@ def towards_false(subject: Subject) -> Measured:
     "Flips",
     "{fewer|no fewer} items are Q-Anchored than if the scores after the cut were shuffled among the items",
     "difference of shares",
-    ("corrected",),
+    rules=("corrected",),
 )
 def share_below_null(subject: Subject) -> Measured:
     """Shuffled scores carry no signal at all."""
@@ -463,16 +446,11 @@ def share_below_null(subject: Subject) -> Measured:
     return Measured(gap, f"{percent(share)} against {percent(verdicts.exact(null))}", below(gap, 0.0))
 
 
-@_check(
-    "Probe",
-    "the probe tells true from false {better than every|no better than the best} simple baseline",
-    "AUC",
-    key=(None,),
-)
+@_of_probe("Probe", "the probe tells true from false {better than every|no better than the best} simple baseline")
 def beats_baselines(subject: Subject) -> Measured:
     """The probe beside every baseline, in the same draws. Relations are not known of every dataset."""
     findings, dataset = subject.findings, subject.dataset or ""
-    areas = {kind: area for kind in BASELINES if (area := auc_of(findings, dataset, kind, None)) is not None}
+    areas = {kind: area for kind in BASELINES if (area := auc_of(findings, dataset, kind)) is not None}
     lacking = [BASELINES[kind] for kind in BASELINES if kind not in areas and kind != "relation-only"]
     gains = {kind: subject.summary("auc_difference", "clean", kind) for kind in areas}
     numbers, gain = f"AUC {estimate(nested_auc(findings, dataset))}", None
@@ -484,21 +462,19 @@ def beats_baselines(subject: Subject) -> Measured:
     return Measured(gain, numbers, _beats_all(list(gains.values()), lacking))
 
 
-@_check("Beside confidence", "the probe adds {to|next to nothing to} the model's own confidence", "AUC", key=(None,))
+@_of_probe("Beside confidence", "the probe adds {to|next to nothing to} the model's own confidence")
 def adds_to_confidence(subject: Subject) -> Measured:
     """Probe and confidence together beside confidence alone."""
     gain = subject.summary("auc_beyond_confidence", "clean", "nested")
     both = nested_auc(subject.findings, subject.dataset or "", kind="nested+confidence")
-    alone = auc_of(subject.findings, subject.dataset or "", "confidence-mean", None)
+    alone = auc_of(subject.findings, subject.dataset or "", "confidence-mean")
     numbers = f"AUC of both {estimate(both)}, of confidence alone {estimate(alone)}, difference {estimate(gain)}"
     return Measured(gain, numbers, gained(gain))
 
 
-@_check(
+@_of_probe(
     "What survives",
     "with the key words hidden, a probe trained again {still tells true from false|hardly beats guessing}",
-    "AUC",
-    key=(None,),
 )
 def signal_survives(subject: Subject) -> Measured:
     """A probe trained on the cut states beside one that learned permuted labels."""
@@ -511,7 +487,7 @@ def signal_survives(subject: Subject) -> Measured:
     "ΔP with random words hidden",
     "random words move the Q-Anchored line {less|more} than a quarter as far as the key words",
     "ratio",
-    TWO_RULES,
+    rules=TWO_RULES,
     key=_PLAIN,
     standing="control",
 )
@@ -583,7 +559,7 @@ def _beyond_quarter(random: Estimate, knockout: Estimate) -> Estimate:
     "ΔP with nothing hidden",
     f"with nothing hidden {{fewer|more}} than {number(100 * verdicts.NOOP_FLIPS, 0)}% of the verdicts flip",
     "share",
-    _PLAIN,
+    rules=_PLAIN,
     key=_PLAIN,
     standing="control",
 )
@@ -599,7 +575,7 @@ def noop(subject: Subject) -> Measured:
     "Apart",
     f"{{from some layer on|at no layer}} Q-Anchored stays over {number(shape.APART, 0)} point below A-Anchored",
     "layer",
-    _ANY_RULE,
+    rules=_ANY_RULE,
     built_in=_ANY_RULE,
 )
 def separation(subject: Subject) -> Measured:
@@ -640,27 +616,23 @@ def _curve_check(
                 curve = subject.curves.curve(subject.dataset or "", group)
                 return measure(curve) if curve else Measured()
 
-            CHECKS.append(
-                Check(
-                    _claim_of(measure.__name__, group),
-                    f"{topic}, {group}",
-                    f"the {group} curve {does}",
-                    measured,
-                    unit,
-                    rules=TWO_RULES,
-                    built_in=TWO_RULES if group == built_in else (),
-                    key=_PLAIN if group == key else (),
-                    scope="curve",
-                    group=group,
-                )
-            )
+            wanted, caused = (_PLAIN if group == key else ()), (TWO_RULES if group == built_in else ())
+            about: dict[str, Any] = {
+                "rules": TWO_RULES,
+                "key": wanted,
+                "built_in": caused,
+                "scope": "curve",
+                "group": group,
+            }
+            clause = f"the {group} curve {does}"
+            CHECKS.append(Check(_claim_of(measure, group), f"{topic}, {group}", clause, measured, unit, **about))
         return measure
 
     return register
 
 
-def _claim_of(name: str, group: str) -> str:
-    return name if group == Q_ANCHORED else f"a_{name}"
+def _claim_of(measure: Callable[..., Measured], group: str) -> str:
+    return measure.__name__ if group == Q_ANCHORED else f"a_{measure.__name__}"
 
 
 @_curve_check("Start", f"{{starts|does not start}} within ±{number(verdicts.NEAR_ZERO, 0)} points of zero")
@@ -736,18 +708,10 @@ def _datasets_check(topic: str, does: str) -> Callable[[CurvesMeasure], CurvesMe
                 alike = len(curves) == len(names) and len({curve.n_layers for curve in curves.values()}) == 1
                 return measure(curves, round((subject.findings.n_layers - 1) / 3)) if alike else Measured()
 
-            DATASETS.append(
-                Check(
-                    _claim_of(measure.__name__, group),
-                    f"{topic}, {group}",
-                    f"the {group} curves {does}",
-                    measured,
-                    rules=TWO_RULES,
-                    key=_PLAIN if group == Q_ANCHORED else (),
-                    scope="model",
-                    group=group,
-                )
-            )
+            wanted = _PLAIN if group == Q_ANCHORED else ()
+            about: dict[str, Any] = {"rules": TWO_RULES, "key": wanted, "scope": "model", "group": group}
+            clause = f"the {group} curves {does}"
+            DATASETS.append(Check(_claim_of(measure, group), f"{topic}, {group}", clause, measured, **about))
         return measure
 
     return register

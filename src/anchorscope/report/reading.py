@@ -20,6 +20,8 @@ from anchorscope.stats.estimate import Estimate
 Standing = Literal["tested", "control", "description", "by construction"]
 """An answer to the question (p-values corrected together), a control, a description of a curve, or what the rule that
 sorts the items causes by itself."""
+EVIDENCE = "share of the evidence"
+"""The unit of a share."""
 MARKS: dict[Verdict, str] = {"yes": "✓", "no": "✗", "inconclusive": "?", "not measured": "–"}
 """A verdict as one sign."""
 
@@ -123,7 +125,7 @@ _UNITS: dict[str, tuple[Any, ...]] = {
     "layer": (0,),
     "share": _PERCENT,
     "share of the depth": _PERCENT,
-    "share of the evidence": _PERCENT,
+    EVIDENCE: _PERCENT,
 }
 """Digits, scale and sign of a unit; others have two digits."""
 
@@ -138,7 +140,7 @@ def readings_table(readings: Sequence[Reading], *, subjects: bool) -> Table:
     rows = tuple(
         (
             f"{reading.subject}: {reading.topic}" if subjects or reading.assignment else reading.topic,
-            f"{capitalised(reading.statement)}. {reading.numbers}.",
+            f"{capitalised(reading.statement)}. {capitalised(reading.numbers)}.",
             reading.verdict or NO_VERDICT,
         )
         for reading in readings
@@ -155,6 +157,12 @@ def verdicts_table(readings: Sequence[Reading], datasets: Sequence[str]) -> Tabl
     lines = []
     for (rule, _), by_dataset in rows.items():
         claim = next(iter(by_dataset.values())).statement + (f" ({RULES[rule]})" if rule else "")
-        read = (by_dataset.get(name) for name in datasets)
-        lines.append((capitalised(claim), *(f"{one.mark} {one.value}" if one else NOTHING for one in read)))
+        cells = (_cell(by_dataset.get(name)) for name in datasets)
+        lines.append((capitalised(claim), *cells))
     return Table(("check", *map(display_name, datasets)), tuple(lines))
+
+
+def _cell(reading: Reading | None) -> str:
+    if reading is None or reading.value == NOTHING:
+        return NOTHING
+    return f"{reading.mark} {reading.value}"

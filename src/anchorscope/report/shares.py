@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from anchorscope.artefacts.schema import BAND
-from anchorscope.report.findings import Findings, auc_of, headline_layer, nested_auc
+from anchorscope.report.findings import Findings, auc_of, first_estimate, headline_layer, nested_auc, row_estimate
 from anchorscope.report.verdicts import WIDEST_SHARE, p_from_interval
 from anchorscope.report.wording import count
 from anchorscope.stats.estimate import Estimate
@@ -69,7 +69,7 @@ def share_at(
 ) -> Estimate | None:
     """A share over the band."""
     rows = _rows(findings, dataset, intervention, part).filter(pl.col("layer") == BAND)
-    return _estimate(rows.row(0, named=True), "share") if rows.height else None
+    return first_estimate(rows, "share")
 
 
 def _rows(findings: Findings, dataset: str | None, intervention: str | None, part: str | None) -> pl.DataFrame:
@@ -143,7 +143,7 @@ def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
     The run's own null experiments where they were made. The nested probe, and words with confidence, every run has.
     """
     readers = {result.group: result.estimate for result in results_of(findings, dataset, "auc")}
-    known = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence", None)}
+    known = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence")}
     for name, area in known.items():
         if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
             readers[name] = area
@@ -156,15 +156,6 @@ def _tests(findings: Findings, dataset: str) -> pl.DataFrame:
 
 
 def _result(row: dict[str, object]) -> EvidenceResult:
-    estimate, tested = _estimate(row, "value"), row["p_value"]
+    estimate, tested = row_estimate(row), row["p_value"]
     p = tested if isinstance(tested, float) and not math.isnan(tested) else p_from_interval(estimate)
     return EvidenceResult(estimate, p, str(row["intervention"] or ""), str(row["group"] or ""))
-
-
-def _estimate(row: dict[str, object], column: str) -> Estimate:
-    value, low, high = (
-        float(number) if isinstance(number := row[name], int | float) else math.nan
-        for name in (column, "ci_low", "ci_high")
-    )
-    n = row["n"]
-    return Estimate(value, low, high, n if isinstance(n, int) else 0, str(row["method"] or ""))

@@ -57,7 +57,7 @@ def _probe_lines(data: pl.DataFrame) -> list[Lines]:
     series.append(Series({"kind": WITHIN}, thin, "Probe within relations", "none"))
     for kind, (colour, stroke) in _BASELINE_LOOKS.items():
         look = {"color": colour, "linestyle": stroke, "linewidth": 1.4, "zorder": 2}
-        series.append(Series({"kind": kind}, look, f"Baseline: {BASELINES[kind]}", "level"))
+        series.append(Series({"kind": kind}, look, BASELINES[kind].capitalize(), "level"))
     return [Lines(series, "AUC", y="auc", null=0.5)]
 
 

@@ -126,7 +126,7 @@ def _ordered_by_rows(handles: Sequence[Artist], columns: int) -> list[Artist]:
 def columns_that_fit(handles: Sequence[Artist], inches: float, most: int) -> int:
     """How many entries of a legend stand beside each other under panels of this width."""
     longest = max((len(str(handle.get_label())) for handle in handles), default=1)
-    return max(1, min(most, len(handles), int((inches + 0.5) / (0.55 + 0.068 * longest))))
+    return max(1, min(most, len(handles), int((_LEFT + inches + _RIGHT) / (0.5 + 0.062 * longest))))
 
 
 def rows_that_fit(n_rows: int, height: float, gap: float) -> list[float]:
