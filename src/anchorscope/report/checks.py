@@ -62,10 +62,10 @@ TWO_RULES = ("plain", "corrected")
 
 @dataclass(frozen=True)
 class Subject:
-    """What a check is applied to: a dataset, or all datasets of a run together, under one assignment rule."""
+    """What a check is applied to: a dataset under one assignment rule, or where no rule matters."""
 
     findings: Findings
-    dataset: str | None
+    dataset: str
     assignment: str | None
     curves: RunCurves
     """The chart's curves under this rule."""
@@ -75,12 +75,7 @@ class Subject:
     ) -> Estimate | None:
         """A quantity of the summary under this rule; without an interval where it rests on too few items."""
         value = summary_of(
-            self.findings,
-            self.dataset or "",
-            quantity,
-            assignment=self.assignment,
-            intervention=intervention,
-            group=group,
+            self.findings, self.dataset, quantity, assignment=self.assignment, intervention=intervention, group=group
         )
         if value is not None and 0 < value.n < FEWEST_GROUPS:  # a bootstrap of so few has no honest interval
             return replace(value, ci_low=math.nan, ci_high=math.nan)
@@ -88,20 +83,18 @@ class Subject:
 
     def share(self, intervention: str = "knockout", part: str = NEEDS_QUESTION) -> Estimate | None:
         """A share of the evidence over the band."""
-        return share_at(self.findings, self.dataset or "", intervention, part)
+        return share_at(self.findings, self.dataset, intervention, part)
 
     @property
     def layer(self) -> int | None:
         """The middle layer of the band."""
-        return share_layer(self.findings, self.dataset or "")
+        return share_layer(self.findings, self.dataset)
 
     @property
     def name(self) -> str:
         """How a sentence about it begins."""
         rule = f", {RULES[self.assignment]}" if self.assignment else ""
-        several = len(self.findings.datasets)
-        together = "Both datasets" if several == 2 else f"All {several} datasets"
-        return (display_name(self.dataset) if self.dataset else together) + rule
+        return display_name(self.dataset) + rule
 
 
 @dataclass(frozen=True)
@@ -153,22 +146,23 @@ class Check:
     def reading(self, subject: Subject, measured: Measured) -> Reading:
         """The check applied to a run."""
         built_in = subject.assignment in self.built_in
-        known = measured.estimate is not None and not math.isnan(measured.estimate.value)
-        judged: Verdict = measured.verdict if measured.estimate is not None else "not measured"
-        if self.standing == "tested" and measured.estimate is not None:
-            judged = verdicts.above_zero(
-                measured.estimate, math.nan if measured.p_corrected is None else measured.p_corrected
-            )
+        number, p = measured.estimate, measured.p_corrected
+        known = number is not None and not math.isnan(number.value)
+        judged: Verdict = measured.verdict if number is not None else "not measured"
+        if self.standing == "tested" and number is not None:
+            judged = verdicts.above_zero(number, math.nan if p is None else p)
         verdict = None if built_in else judged
+        values = vars(measured) | {
+            "numbers": measured.numbers if known else MISSING,
+            "layer": measured.layer if known else None,
+            "verdict": verdict,
+        }
         return Reading(
-            id=":".join(filter(None, (subject.dataset or "model", subject.assignment, self.claim))),
+            id=":".join(filter(None, (subject.dataset, subject.assignment, self.claim))),
             claim=self.claim,
             topic=self.topic,
             statement=_form(self.clause),
             sentence=self.sentence(verdict),
-            numbers=measured.numbers if known else MISSING,
-            estimate=measured.estimate,
-            verdict=verdict,
             unit=self.unit,
             subject=subject.name,
             model=subject.findings.model,
@@ -179,12 +173,8 @@ class Check:
             group=self.group,
             scope=self.scope,
             standing="by construction" if built_in else self.standing,
-            layer=measured.layer if known else None,
-            p_value=measured.p_value,
-            p_corrected=measured.p_corrected,
-            failing=measured.failing,
-            doubtful=measured.doubtful,
             key=subject.assignment in self.key,
+            **values,
         )
 
 
@@ -197,8 +187,6 @@ SHARES: list[Check] = []
 """Checks of the parts of the evidence: of no rule, and all of them wanted first."""
 CHECKS: list[Check] = []
 """All other checks of a dataset."""
-DATASETS: list[Check] = []
-"""Checks of several datasets' curves against each other."""
 
 
 def _check(
@@ -219,14 +207,11 @@ _of_probe = partial(_check, unit="AUC", key=(None,))
 
 
 def read(findings: Findings) -> list[Reading]:
-    """All readings of a run, dataset by dataset, then those over all datasets."""
+    """All readings of a run, dataset by dataset."""
     checks = [*(SHARES if has_shares(findings) else ()), *CHECKS]
     curves = {rule: RunCurves(findings, rule or "") for rule in (None, *RULES)}
     subjects = [Subject(findings, dataset, rule, curves[rule]) for dataset in findings.datasets for rule in curves]
     measured = [result for subject in subjects for result in _measure(subject, checks)]
-    if len(findings.datasets) > 1:
-        for rule in TWO_RULES:
-            measured += _measure(Subject(findings, None, rule, curves[rule]), DATASETS)
     return [check.reading(subject, result) for check, subject, result in _correct_p_values(measured)]
 
 
@@ -265,7 +250,7 @@ def _p_words(p: float | None) -> str:
 @_tested("The match", "{part|hardly any} of the probe's evidence needs question and answer together")
 def needs_both(subject: Subject) -> Measured:
     """Tested by its interval, which is a normal one."""
-    share, dataset = subject.share(part=TOGETHER), subject.dataset or ""
+    share, dataset = subject.share(part=TOGETHER), subject.dataset
     if share is None or why_silent(subject.findings, dataset) is not None:
         return Measured()
     numbers = f"{estimate(share)} over layers {band_layers(subject.findings, dataset)}"
@@ -275,8 +260,8 @@ def needs_both(subject: Subject) -> Measured:
 @_tested("More than any words", "the key words carry {more|no more} of it than random words do")
 def share_beyond_random(subject: Subject) -> Measured:
     """The difference of the two shares, as the run tested it."""
-    result = result_of(subject.findings, subject.dataset or "", "above_random", NEEDS_QUESTION)
-    if result is None or why_silent(subject.findings, subject.dataset or "") is not None:
+    result = result_of(subject.findings, subject.dataset, "above_random", NEEDS_QUESTION)
+    if result is None or why_silent(subject.findings, subject.dataset) is not None:
         return Measured()
     numbers = f"{estimate(result.estimate)} more; random words alone {estimate(subject.share('random'))}"
     return Measured(result.estimate, numbers, layer=subject.layer, p_value=result.p_value)
@@ -304,7 +289,7 @@ def share_random_small(subject: Subject) -> Measured | None:
 )
 def displacement_matched(subject: Subject) -> Measured | None:
     """How far the random cut moves the states, over how far the knockout does; medians, without an interval."""
-    results = results_of(subject.findings, subject.dataset or "", "displacement")
+    results = results_of(subject.findings, subject.dataset, "displacement")
     moved = {result.intervention: result.estimate for result in results}
     if not {"knockout", "random"} <= set(moved):
         return None
@@ -320,7 +305,7 @@ _LACKS = "{holds nearly all of the evidence|lacks more than a quarter as much of
 @_control("Another site, nothing cut", f"the clean state of another site {_LACKS}")
 def share_floor_small(subject: Subject) -> Measured | None:
     """What is not in the clean state of another site, though nothing was cut."""
-    result = result_of(subject.findings, subject.dataset or "", "floor")
+    result = result_of(subject.findings, subject.dataset, "floor")
     return _beside_knockout(subject, result.estimate if result else None)
 
 
@@ -366,7 +351,7 @@ def share_resample_holds(subject: Subject) -> Measured | None:
 )
 def auc_above_nulls(subject: Subject) -> Measured | None:
     """The probe beside the best probe that sees less; better than all of them needs all of them."""
-    readers = truth_readers(subject.findings, subject.dataset or "")
+    readers = truth_readers(subject.findings, subject.dataset)
     probe = readers.pop(PROBE, None)
     if probe is None or not readers:
         return None
@@ -449,7 +434,7 @@ def share_below_null(subject: Subject) -> Measured:
 @_of_probe("Probe", "the probe tells true from false {better than every|no better than the best} simple baseline")
 def beats_baselines(subject: Subject) -> Measured:
     """The probe beside every baseline, in the same draws. Relations are not known of every dataset."""
-    findings, dataset = subject.findings, subject.dataset or ""
+    findings, dataset = subject.findings, subject.dataset
     areas = {kind: area for kind in BASELINES if (area := auc_of(findings, dataset, kind)) is not None}
     lacking = [BASELINES[kind] for kind in BASELINES if kind not in areas and kind != "relation-only"]
     gains = {kind: subject.summary("auc_difference", "clean", kind) for kind in areas}
@@ -466,8 +451,8 @@ def beats_baselines(subject: Subject) -> Measured:
 def adds_to_confidence(subject: Subject) -> Measured:
     """Probe and confidence together beside confidence alone."""
     gain = subject.summary("auc_beyond_confidence", "clean", "nested")
-    both = nested_auc(subject.findings, subject.dataset or "", kind="nested+confidence")
-    alone = auc_of(subject.findings, subject.dataset or "", "confidence-mean")
+    both = nested_auc(subject.findings, subject.dataset, kind="nested+confidence")
+    alone = auc_of(subject.findings, subject.dataset, "confidence-mean")
     numbers = f"AUC of both {estimate(both)}, of confidence alone {estimate(alone)}, difference {estimate(gain)}"
     return Measured(gain, numbers, gained(gain))
 
@@ -478,7 +463,7 @@ def adds_to_confidence(subject: Subject) -> Measured:
 )
 def signal_survives(subject: Subject) -> Measured:
     """A probe trained on the cut states beside one that learned permuted labels."""
-    refit = nested_auc(subject.findings, subject.dataset or "", "knockout", kind="nested-refit")
+    refit = nested_auc(subject.findings, subject.dataset, "knockout", kind="nested-refit")
     gain, chance = (subject.summary(name, group="refit") for name in ("auc_beyond_permuted", "auc_permuted"))
     return Measured(gain, f"AUC {estimate(refit)}; with permuted labels {estimate(chance)}", gained(gain))
 
@@ -520,7 +505,7 @@ def random_small(subject: Subject) -> Measured:
 def _falls(subject: Subject, intervention: str) -> dict[int, Estimate]:
     """How much the Q-Anchored line falls at every layer that has an honest interval."""
     findings, rule = subject.findings, subject.assignment or ""
-    rows = findings.drawn_curves(subject.dataset or "", rule, Q_ANCHORED, intervention)
+    rows = findings.drawn_curves(subject.dataset, rule, Q_ANCHORED, intervention)
     rows = rows.filter(pl.col("n_groups") >= FEWEST_GROUPS, pl.col("ci_low").is_finite(), pl.col("ci_high").is_finite())
     falls = rows.sort("layer").select("layer", "n", "delta_p", "ci_low", "ci_high").iter_rows()
     return {layer: Estimate(-value, -high, -low, n, "interval of one layer") for layer, n, value, low, high in falls}
@@ -580,7 +565,7 @@ def noop(subject: Subject) -> Measured:
 )
 def separation(subject: Subject) -> Measured:
     """The first layer from which on the two lines stay apart."""
-    q, a = (subject.curves.curve(subject.dataset or "", group) for group in GROUPS)
+    q, a = (subject.curves.curve(subject.dataset, group) for group in GROUPS)
     if not (q and a):
         return Measured()
     layer = shape.separation(q, a)
@@ -588,7 +573,7 @@ def separation(subject: Subject) -> Measured:
     return Measured(layer, words, "yes" if verdicts.has_interval(layer) else "inconclusive", _whole(layer))
 
 
-# The curves along the depth, the same for both groups; A-Anchored, which is said to be flat, has one more
+# The curves along the depth: what Q-Anchored does, and whether A-Anchored is flat
 
 
 def _whole(layer: Estimate) -> int | None:
@@ -605,34 +590,22 @@ CurveMeasure = Callable[[SampledCurve], Measured]
 
 
 def _curve_check(
-    topic: str, does: str, unit: str = "points", groups: Sequence[str] = GROUPS, key: str = "", built_in: str = ""
+    topic: str, does: str, unit: str = "points", group: str = Q_ANCHORED, **options: Any
 ) -> Callable[[CurveMeasure], CurveMeasure]:
-    """Registers what a group's curve does; `key` and `built_in` name the group for which it is so."""
+    """Registers what a group's curve does."""
 
     def register(measure: CurveMeasure) -> CurveMeasure:
-        for group in groups:
+        def measured(subject: Subject) -> Measured:
+            curve = subject.curves.curve(subject.dataset, group)
+            return measure(curve) if curve else Measured()
 
-            def measured(subject: Subject, group: str = group) -> Measured:
-                curve = subject.curves.curve(subject.dataset or "", group)
-                return measure(curve) if curve else Measured()
-
-            wanted, caused = (_PLAIN if group == key else ()), (TWO_RULES if group == built_in else ())
-            about: dict[str, Any] = {
-                "rules": TWO_RULES,
-                "key": wanted,
-                "built_in": caused,
-                "scope": "curve",
-                "group": group,
-            }
-            clause = f"the {group} curve {does}"
-            CHECKS.append(Check(_claim_of(measure, group), f"{topic}, {group}", clause, measured, unit, **about))
+        about = options | {"rules": TWO_RULES, "scope": "curve", "group": group}
+        CHECKS.append(
+            Check(measure.__name__, f"{topic}, {group}", f"the {group} curve {does}", measured, unit, **about)
+        )
         return measure
 
     return register
-
-
-def _claim_of(measure: Callable[..., Measured], group: str) -> str:
-    return measure.__name__ if group == Q_ANCHORED else f"a_{measure.__name__}"
 
 
 @_curve_check("Start", f"{{starts|does not start}} within ±{number(verdicts.NEAR_ZERO, 0)} points of zero")
@@ -645,17 +618,17 @@ def first_layer(curve: SampledCurve) -> Measured:
 @_curve_check(
     "Flat",
     f"{{stays|does not stay}} within ±{number(verdicts.STAYS_FLAT, 0)} points of zero at every layer",
-    groups=(A_ANCHORED,),
-    key=A_ANCHORED,
+    group=A_ANCHORED,
+    key=_PLAIN,
 )
-def flat(curve: SampledCurve) -> Measured:
+def a_flat(curve: SampledCurve) -> Measured:
     """The farthest from zero."""
     farthest = shape.range_within(curve)
     return Measured(farthest, f"farthest: {points(farthest)}", below(farthest, verdicts.STAYS_FLAT))
 
 
 @_curve_check(
-    "Fall", f"{{gets|never gets}} more than {number(verdicts.MIN_TROUGH, 0)} points below zero", built_in=Q_ANCHORED
+    "Fall", f"{{gets|never gets}} more than {number(verdicts.MIN_TROUGH, 0)} points below zero", built_in=TWO_RULES
 )
 def trough(curve: SampledCurve) -> Measured:
     """The lowest ΔP. Items called Q-Anchored because they fall do fall: that has no verdict."""
@@ -664,7 +637,7 @@ def trough(curve: SampledCurve) -> Measured:
     return Measured(lowest.depth, numbers, below(lowest.depth, -verdicts.MIN_TROUGH), layer)
 
 
-@_curve_check("Place", "is lowest {in|outside} the middle third of the depth", "share of the depth", key=Q_ANCHORED)
+@_curve_check("Place", "is lowest {in|outside} the middle third of the depth", "share of the depth", key=_PLAIN)
 def trough_place(curve: SampledCurve) -> Measured:
     """Where it is lowest."""
     lowest = shape.trough(curve)
@@ -675,7 +648,7 @@ def trough_place(curve: SampledCurve) -> Measured:
 @_curve_check(
     "Return",
     f"{{recovers|does not recover}} by more than {number(verdicts.MIN_RECOVERY, 0)} points by the last layer",
-    key=Q_ANCHORED,
+    key=_PLAIN,
 )
 def recovery(curve: SampledCurve) -> Measured:
     """How far it rises again."""
@@ -688,68 +661,3 @@ def last_layer(curve: SampledCurve) -> Measured:
     """ΔP at the last layer."""
     last = shape.last(curve)
     return Measured(last, f"ΔP {points(last)}", below(last, 0.0), curve.n_layers - 1)
-
-
-# Several datasets' curves against each other, from a third of the depth on: before it, their order is noise
-
-Curves = dict[str, SampledCurve]
-CurvesMeasure = Callable[[Curves, int], Measured]
-
-
-def _datasets_check(topic: str, does: str) -> Callable[[CurvesMeasure], CurvesMeasure]:
-    """Registers what the curves of a group do; not measured where one is missing or of another length."""
-
-    def register(measure: CurvesMeasure) -> CurvesMeasure:
-        for group in GROUPS:
-
-            def measured(subject: Subject, group: str = group) -> Measured:
-                names = subject.findings.datasets
-                curves = {name: curve for name in names if (curve := subject.curves.curve(name, group)) is not None}
-                alike = len(curves) == len(names) and len({curve.n_layers for curve in curves.values()}) == 1
-                return measure(curves, round((subject.findings.n_layers - 1) / 3)) if alike else Measured()
-
-            wanted = _PLAIN if group == Q_ANCHORED else ()
-            about: dict[str, Any] = {"rules": TWO_RULES, "key": wanted, "scope": "model", "group": group}
-            clause = f"the {group} curves {does}"
-            DATASETS.append(Check(_claim_of(measure, group), f"{topic}, {group}", clause, measured, **about))
-        return measure
-
-    return register
-
-
-@_datasets_check("Lowest dataset", "{have|do not have} one that is below all others")
-def lowest_dataset(curves: Curves, third: int) -> Measured:
-    """The dataset whose curve is lowest on average."""
-    place, gap = shape.lowest_curve(list(curves.values()), third)
-    name = display_name(list(curves)[place])
-    return Measured(gap, f"{name}, from layer {third} on, {points(gap)} points below the next one", above(gap, 0.0))
-
-
-@_datasets_check(
-    "Order of the datasets",
-    f"{{keep|do not keep}} their order from a third of the depth on, to within {number(verdicts.SAME_ORDER, 0)} points",
-)
-def order_stable(curves: Curves, third: int) -> Measured:
-    """How far two of them change places."""
-    change = shape.crossing(list(curves.values()), third)
-    names = ", ".join(map(display_name, sorted(curves, key=lambda name: float(curves[name].value[third:].mean()))))
-    numbers = f"largest change {points(change)}; from low to high, on average: {names}"
-    return Measured(change, numbers, below(change, verdicts.SAME_ORDER))
-
-
-@_datasets_check(
-    "Spread at the end", f"end {{within|more than}} {number(verdicts.END_TOGETHER, 0)} points of each other"
-)
-def spread_end(curves: Curves, third: int) -> Measured:
-    """Between the highest and the lowest at the last layer."""
-    spread = shape.spread(list(curves.values()), -1)
-    return Measured(spread, f"highest − lowest {points(spread)}", below(spread, verdicts.END_TOGETHER))
-
-
-@_datasets_check("Convergence", "{are|are not} closer together at the last layer than in the middle third")
-def converge(curves: Curves, third: int) -> Measured:
-    """How much closer."""
-    last = next(iter(curves.values())).n_layers - 1
-    nearer = shape.closing(list(curves.values()), slice(third, last - third + 1))
-    numbers = f"distance in the middle less that at the end: {points(nearer)} points, root mean square"
-    return Measured(nearer, numbers, above(nearer, verdicts.CLOSING))

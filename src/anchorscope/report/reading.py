@@ -51,7 +51,7 @@ class Reading:
     assignment: str | None = None
     group: str | None = None
     scope: str = "dataset"
-    """What it is about: `dataset`, `curve`, `model` (all datasets of a run), `models`, `run`, or an earlier `claim`."""
+    """What it is about: `dataset`, `curve`, `models`, `run`, or an earlier `claim`."""
     standing: Standing = "description"
     layer: int | None = None
     p_value: float | None = None
@@ -85,40 +85,24 @@ class Reading:
 
     def record(self) -> dict[str, Any]:
         """As observations.json holds it."""
-        estimate = self.estimate
+        number = self.estimate or Estimate(math.nan, math.nan, math.nan, 0, "")
+        layers = {"failing_layers": self.failing, "doubtful_layers": self.doubtful}
         return {
-            "id": self.id,
+            **{name: value for name, value in vars(self).items() if name not in _NOT_RECORDED},
+            **{name: None if some is None else list(some) for name, some in layers.items()},
             "text": self.text,
-            "topic": self.topic,
-            "sentence": self.sentence,
-            "statement": self.statement,
-            "numbers": self.numbers,
-            "value": finite(estimate.value if estimate else None),
-            "ci_low": finite(estimate.ci_low if estimate else None),
-            "ci_high": finite(estimate.ci_high if estimate else None),
-            "verdict": self.verdict,
-            "standing": self.standing,
+            "value": finite(number.value),
+            "ci_low": finite(number.ci_low),
+            "ci_high": finite(number.ci_high),
+            "n": number.n,
+            "method": number.method,
             "p_value": finite(self.p_value),
             "p_corrected": finite(self.p_corrected),
-            "failing_layers": None if self.failing is None else list(self.failing),
-            "doubtful_layers": None if self.doubtful is None else list(self.doubtful),
-            "claim": self.claim,
-            "model": self.model,
-            "dataset": self.dataset,
-            "site": self.site,
-            "position": self.position,
-            "assignment": self.assignment,
-            "group": self.group,
-            "scope": self.scope,
-            "unit": self.unit,
-            "layer": self.layer,
-            "n": estimate.n if estimate else 0,
-            "method": estimate.method if estimate else "",
-            "key": self.key,
             **self.more,
         }
 
 
+_NOT_RECORDED = ("subject", "estimate", "failing", "doubtful", "more")
 _PERCENT = (0, 100.0, "%")
 _UNITS: dict[str, tuple[Any, ...]] = {
     "points": (1,),

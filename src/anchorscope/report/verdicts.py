@@ -44,19 +44,9 @@ MIN_TROUGH = 5.0
 MIN_RECOVERY = 5.0
 """Comes back. A rise that can be told from noise; the interval accounts for the lowest layer being picked."""
 
-LEVEL_PART = 0.25
-"""Level: share of the depth, counted from the end, over which a curve keeps within `curves.FLAT` (5)."""
-SMOOTH = 5.0
-"""Smooth. A layer that lies farther off the middle of its neighbours makes a visible jag."""
 MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)
 """Shares of the depth. A layer at exactly a third (layer 9 of 28) belongs to it."""
 
-SAME_ORDER = 5.0
-"""Datasets keep their order: two curves that change places by less have hardly done so."""
-END_TOGETHER = 10.0
-"""Datasets close together: at the last layer. On a chart of a hundred points they look like one bundle."""
-CLOSING = 0.0
-"""Datasets draw nearer: any clear approach counts as one."""
 
 SIGNIFICANT = 0.05
 """p-values of the tested readings, after Holm's correction over all of a run."""

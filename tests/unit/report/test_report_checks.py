@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from anchorscope.report.answer_card import NOISE, answer_card, card_from_record, card_html
-from anchorscope.report.checks import CHECKS, DATASETS, SHARES, read
+from anchorscope.report.checks import CHECKS, SHARES, read
 from anchorscope.report.shares import TOGETHER, share_at
 from report_sampled import sampled, valley
 from report_shares import World, with_shares
 
 TWO = ("popqa", "triviaqa")
-EVERY_CHECK = (*SHARES, *CHECKS, *DATASETS)
+EVERY_CHECK = (*SHARES, *CHECKS)
 
 
 def run_of(world, datasets=("atlas",)):
@@ -50,7 +50,7 @@ def test_a_claim_is_asked_once_of_each_rule():
 
 @pytest.mark.parametrize("datasets", [("atlas",), TWO])
 def test_every_check_is_read_and_its_record_keeps_the_words_of_the_file(datasets):
-    checks = {check.claim: check for check in EVERY_CHECK if check.scope != "model" or len(datasets) > 1}
+    checks = {check.claim: check for check in EVERY_CHECK}
     asked_for = {"share_resample_holds", "share_paraphrase_small"}  # read only where their passes ran
     assert {one.claim for one in READ[datasets]} == set(checks) - asked_for
     for one in READ[datasets]:
