@@ -7,7 +7,7 @@ item's fold. An item that was run several times (with several donors) is shown b
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,48 +22,34 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.shares import band_numbers
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
 MOST_ITEMS = 20_000
 """In a page, about ten megabytes; used ones come first."""
 _LONGEST_TEXT, _LONGEST_ANSWER, _MOST_ACCEPTED = 3000, 200, 12
-_ROW = "__row"  # no column of a table is called so
 
 
-@dataclass(frozen=True)
-class ItemEffects:
-    """One intervention, on all the items that it was made on."""
+def item_effects(findings: Findings) -> pl.DataFrame:
+    """A row per item and intervention: ways to take the question away, then controls.
 
-    intervention: str
-    variant: str
-    """The edges that were cut or what was put in, without the number of the donor."""
-    rows: Whole
-    """Which rows of `findings.items` these are, ascending."""
-    runs: Whole
-    """How often each item was run."""
-    n_cut: Floats
-    """Tokens that were cut, replaced or dropped; the mean over the runs."""
-    before: Floats
-    """Log-odds of "truthful" in the untouched model, [item, layer]."""
-    after: Floats
-    """Log-odds under the intervention, mean over the runs, [item, layer]."""
-    delta_p: Floats
-    """Points of probability that the true label gains, mean over the runs, [item, layer]."""
-    at_reference: Floats
-    """`delta_p` at the reference layer of the item's fold; NaN where the item has none."""
-    flips: Whole
-    """In how many runs the probe's call at the reference layer changes by more than noise."""
-
-
-def item_effects(findings: Findings) -> list[ItemEffects]:
-    """All interventions, in the order in which the page shows them: ways to take the question away, then controls."""
-    known = _numbered(findings)
-    table = findings.effects.join(known, on=["dataset", "item_id"], how="inner", nulls_equal=True)
-    table = table.with_columns(variant=pl.col("variant").str.replace(r" \d+$", "")).sort(_ROW, maintain_order=True)
+    `row` is that of `findings.items`; `score` is what the probe at l* gives "truthful" in the untouched model; `n_cut`
+    counts the tokens that were cut, replaced or dropped; `flips` is in how many of the `runs` the probe's call at l*
+    changed by more than noise; `delta_p` and the log-odds of "truthful" before and after are lists over the layers.
+    """
+    items = _numbered(findings)
+    table = findings.effects.join(items, on=["dataset", "item_id"], how="inner", nulls_equal=True)
+    table = table.with_columns(variant=pl.col("variant").str.replace(r" \d+$", "")).sort("row", maintain_order=True)
     parts = table.partition_by("intervention", "variant", as_dict=True, maintain_order=True)
     order = {name: place for place, name in enumerate(INTERVENTIONS)}
     names = sorted(parts, key=lambda name: (order.get(str(name[0]), len(order)), name))
     noise = {name: _noise(findings, name) for name in findings.datasets}
-    return [_effects(str(name), str(variant), parts[name, variant], noise) for name, variant in names]
+    frames = [_effects(parts[name], noise).select(*map(_named, _NAMES, name), pl.all()) for name in names]
+    return pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys((*_NAMES, "row", "score"), pl.Null))
+
+
+_NAMES = ("intervention", "variant")
+
+
+def _named(column: str, value: object) -> pl.Expr:
+    return pl.lit(str(value)).alias(column)
 
 
 def reference_layers(findings: Findings) -> list[int | None]:
@@ -75,7 +61,7 @@ def _numbered(findings: Findings) -> pl.DataFrame:
     """Every item with its row, its label and its reference layer."""
     assigned = _headline_pathways(findings).filter(pl.col("assignment") == "plain")
     layers = assigned.select("dataset", "item_id", "reference_layer").unique(["dataset", "item_id"])
-    items = findings.items.select("dataset", "item_id", "truthful").with_row_index(_ROW)
+    items = findings.items.select("dataset", "item_id", "truthful").with_row_index("row")
     return items.join(layers, on=["dataset", "item_id"], how="left", maintain_order="left")
 
 
@@ -90,35 +76,35 @@ def _noise(findings: Findings, dataset: str) -> float:
     return 0.0 if noise is None else noise.value
 
 
-def _effects(intervention: str, variant: str, table: pl.DataFrame, noise: dict[str, float]) -> ItemEffects:
+def _effects(table: pl.DataFrame, noise: dict[str, float]) -> pl.DataFrame:
+    """What one intervention did; an item that was run several times has the mean over its runs."""
     before, after = (_matrix(table[name]) for name in ("logit_clean", "logit_after"))
     label = table["truthful"].fill_null(False).to_numpy()
     delta = 100 * (true_label_probability(after.T, label) - true_label_probability(before.T, label)).T
     layer = table["reference_layer"].cast(pl.Int64).fill_null(-1).to_numpy()
     known, at_layer = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
     floor = table["dataset"].replace_strict(noise, default=0.0, return_dtype=pl.Float64).to_numpy()
-    flipped = (
-        ((after[at_layer] > 0) != (before[at_layer] > 0)) & (np.abs(after[at_layer] - before[at_layer]) > floor) & known
-    )
-    rows, starts, runs = np.unique(table[_ROW].to_numpy(), return_index=True, return_counts=True)
+    moved = after[at_layer] - before[at_layer]
+    flipped = ((after[at_layer] > 0) != (before[at_layer] > 0)) & (np.abs(moved) > floor) & known
+    rows, starts, runs = np.unique(table["row"].to_numpy(), return_index=True, return_counts=True)
 
     def mean(values: Floats) -> Floats:
         """Over the runs of each item; rows are sorted by item."""
         sums = np.add.reduceat(values, starts, axis=0)
         return sums / (runs[:, None] if values.ndim > 1 else runs)
 
-    return ItemEffects(
-        intervention=intervention,
-        variant=variant,
-        rows=rows.astype(np.int64),
-        runs=runs.astype(np.int64),
-        n_cut=mean(table["n_cut"].to_numpy().astype(np.float64)),
-        before=before[starts],
-        after=mean(after),
-        delta_p=mean(delta),
-        at_reference=mean(np.where(known, delta[at_layer], np.nan)),
-        flips=np.add.reduceat(flipped.astype(np.int64), starts),
-    )
+    numbers = {
+        "row": rows.astype(np.int64),
+        "score": np.where(known, probability(before[at_layer]), np.nan)[starts],
+        "n_cut": mean(table["n_cut"].to_numpy().astype(np.float64)),
+        "runs": runs.astype(np.int64),
+        "flips": np.add.reduceat(flipped.astype(np.int64), starts),
+        "delta_p_reference": mean(np.where(known, delta[at_layer], np.nan)),
+        "delta_p": mean(delta),
+        "log_odds_before": before[starts],
+        "log_odds_after": mean(after),
+    }
+    return pl.DataFrame(numbers).with_columns(pl.col("score", "delta_p_reference").fill_nan(None))
 
 
 def _matrix(column: pl.Series) -> Floats:
@@ -129,68 +115,14 @@ def _matrix(column: pl.Series) -> Floats:
 # One item, for the terminal
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What one intervention did to the item; of several runs (donors) the mean."""
+def record(findings: Findings, dataset: str, item_id: str) -> dict[str, Any] | None:
+    """All that is known of one item; None where there is no such item.
 
-    intervention: str
-    variant: str
-    n_cut: float
-    """Tokens that were cut, replaced or dropped."""
-    runs: int
-    flips: int
-    """In how many of the runs the probe's call at l* changed by more than noise."""
-    delta_p_reference: float | None
-    """ΔP at l*."""
-    delta_p: tuple[float, ...]
-    """ΔP per layer: points of probability that the true label gains."""
-    log_odds_before: tuple[float, ...]
-    """Log-odds of "truthful" per layer in the untouched model."""
-    log_odds_after: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class ExperimentNumber:
-    """A number that a further experiment found of the item."""
-
-    experiment: str
-    variant: str | None
-    quantity: str
-    value: float
-
-
-@dataclass(frozen=True)
-class ItemRecord:
-    """One item."""
-
-    dataset: str
-    item_id: str
-    question: str
-    marks: tuple[tuple[int, int], ...]
-    """The exact words E_Q, as [start, end) characters of the question."""
-    answer: str | None
-    """What the model said."""
-    accepted: tuple[str, ...]
-    truthful: bool | None
-    status: str
-    """`used`, or why it is not."""
-    subject: str | None
-    relation: str | None
-    confidence_mean: float | None
-    """Mean log-probability of the answer's tokens."""
-    fold: int | None
-    reference_layer: int | None
-    """l* of the item's fold."""
-    pathways: Mapping[str, str]
-    """Its pathway under every rule; where the two halves of the cross-fitted rule disagree, both are named."""
-    probability_before: float | None
-    """What the probe at l* gives "truthful" before anything is cut."""
-    effects: tuple[Effect, ...]
-    further: tuple[ExperimentNumber, ...]
-
-
-def record(findings: Findings, dataset: str, item_id: str) -> ItemRecord | None:
-    """One item; None where there is no such item."""
+    `marks` are the key words as [start, end) characters of the question, `confidence_mean` is the mean log-probability
+    of the answer's tokens, `reference_layer` is l* of the item's fold, `probability_before` is what the probe there
+    gives "truthful" before anything is cut, and `pathways` has the group under every rule. `effects` are those of every
+    intervention as `item_effects` has them, `further` the numbers of the further experiments.
+    """
     this = (pl.col("dataset") == dataset) & (pl.col("item_id") == item_id)
     alone = replace(
         findings,
@@ -200,30 +132,23 @@ def record(findings: Findings, dataset: str, item_id: str) -> ItemRecord | None:
     )
     if not alone.items.height:
         return None
-    item, layer, effects = alone.items.row(0, named=True), reference_layers(alone)[0], item_effects(alone)
-    before = float(probability(effects[0].before[0, layer])) if layer is not None and effects else None
+    item, effects = alone.items.row(0, named=True), item_effects(alone)
     further = findings.experiment_items.filter(this & pl.col("value").is_not_null())
-    return ItemRecord(
-        dataset=dataset,
-        item_id=item_id,
-        question=item["question"],
-        marks=tuple((start, end) for start, end in item.get("question_words") or ()),
-        answer=item["model_answer"],
-        accepted=tuple(item["answers"] or ()),
-        truthful=item["truthful"],
-        status=item["status"],
-        subject=item.get("subject"),
-        relation=item.get("relation"),
-        confidence_mean=item.get("confidence_mean"),
-        fold=item.get("fold"),
-        reference_layer=layer,
-        pathways=_pathways(alone),
-        probability_before=before,
-        effects=tuple(map(_only_effect, effects)),
-        further=tuple(
-            ExperimentNumber(*row) for row in further.select("experiment", "variant", "quantity", "value").iter_rows()
-        ),
-    )
+    return {
+        "dataset": dataset,
+        "item_id": item_id,
+        "question": item["question"],
+        "marks": [[start, end] for start, end in item.get("question_words") or ()],
+        "answer": item["model_answer"],
+        "accepted": list(item["answers"] or ()),
+        **{name: item[name] for name in ("truthful", "status")},
+        **{name: item.get(name) for name in ("subject", "relation", "confidence_mean", "fold")},
+        "reference_layer": reference_layers(alone)[0],
+        "pathways": _pathways(alone),
+        "probability_before": effects["score"][0] if effects.height else None,
+        "effects": effects.drop("row", "score").to_dicts(),
+        "further": further.select("experiment", "variant", "quantity", "value").to_dicts(),
+    }
 
 
 def _pathways(findings: Findings) -> dict[str, str]:
@@ -233,22 +158,6 @@ def _pathways(findings: Findings) -> dict[str, str]:
     for rule, pathway in assigned.select("assignment", "pathway").iter_rows():
         names.setdefault(rule, {})[pathway] = None
     return {rule: " / ".join(pathways) for rule, pathways in names.items() if pathways}
-
-
-def _only_effect(effects: ItemEffects) -> Effect:
-    """What an intervention did to the only item."""
-    at_reference = float(effects.at_reference[0])
-    return Effect(
-        intervention=effects.intervention,
-        variant=effects.variant,
-        n_cut=float(effects.n_cut[0]),
-        runs=int(effects.runs[0]),
-        flips=int(effects.flips[0]),
-        delta_p_reference=None if math.isnan(at_reference) else at_reference,
-        delta_p=tuple(effects.delta_p[0].tolist()),
-        log_odds_before=tuple(effects.before[0].tolist()),
-        log_odds_after=tuple(effects.after[0].tolist()),
-    )
 
 
 # All items, for the page
@@ -264,7 +173,8 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
     texts = [_clip(item["question"], _LONGEST_TEXT) for item in items]
     accepted = [list(item["answers"] or ()) for item in items]
     measured = [terms.get((item["dataset"], item["item_id"]), (None, None)) for item in items]
-    scores = _scores(effects, layers)
+    first = effects.drop_nulls("score").unique("row", keep="first", maintain_order=True)
+    scores = dict(first.select("row", pl.col("score").cast(pl.Float64)).iter_rows())
     return {
         "total": every.height,
         "datasets": {name: display_name(name) for name in chosen["dataset"].unique(maintain_order=True)},
@@ -281,10 +191,10 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
         "truth": [item["truthful"] for item in items],
         "confidence": [_percent_of_log(item.get("confidence_mean")) for item in items],
         "layer": [layers[row] for row in rows],
-        "score": [scores.get(row) for row in rows],
+        "score": [_round(scores[row] * 100, 1) if row in scores else None for row in rows],
         "lost": [lost for lost, _ in measured],
         "had": [had for _, had in measured],
-        "effects": [_effect_columns(effect, rows) for effect in effects],
+        "effects": [_effect_columns(part, rows) for part in effects.partition_by(_NAMES, maintain_order=True)],
     }
 
 
@@ -303,28 +213,18 @@ def _evidence_terms(findings: Findings) -> dict[tuple[str, str], tuple[float | N
     return terms
 
 
-def _scores(effects: Sequence[ItemEffects], layers: Sequence[int | None]) -> dict[int, float | None]:
-    """Per row of the items table, the probability of "true" that the probe at l* gives the untouched item, in %."""
-    scores: dict[int, float | None] = {}
-    for effect in effects:
-        for place, row in enumerate(effect.rows.tolist()):
-            layer = layers[row]
-            if layer is not None and row not in scores:
-                scores[row] = _round(100 * float(probability(effect.before[place, layer])), 1)
-    return scores
-
-
-def _effect_columns(effect: ItemEffects, rows: Sequence[int]) -> Mapping[str, Any]:
+def _effect_columns(effects: pl.DataFrame, rows: Sequence[int]) -> Mapping[str, Any]:
     """What an intervention did to the items at l*: ΔP, runs that flip, and runs."""
-    places = {row: place for place, row in enumerate(effect.rows.tolist())}
-    at = [places.get(row) for row in rows]
+    name = effects["intervention"][0]
+    by_row = {row: numbers for row, *numbers in effects.select("row", "delta_p_reference", "flips").iter_rows()}
+    pairs = [by_row.get(row, (None, None)) for row in rows]
     return {
-        "name": effect.intervention,
-        "title": intervention_label(effect.intervention),
-        "control": effect.intervention in CONTROLS,
-        "delta": [None if place is None else _round(float(effect.at_reference[place]), 1) for place in at],
-        "flips": [None if place is None else int(effect.flips[place]) for place in at],
-        "runs": int(np.max(effect.runs, initial=0)),
+        "name": name,
+        "title": intervention_label(name),
+        "control": name in CONTROLS,
+        "delta": [_round(delta, 1) for delta, _ in pairs],
+        "flips": [flips for _, flips in pairs],
+        "runs": effects["runs"].max() or 0,
     }
 
 

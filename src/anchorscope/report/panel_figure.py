@@ -256,8 +256,9 @@ class Lines:
             kind = "none"  # a band of so few items would say more than is known
             style |= {"linewidth": 1.1, "linestyle": ":", "marker": ""}
         if self.x == "layer" and kind != "level":  # a line is broken where a layer has no number
-            layers = pl.int_range(rows["layer"].min(), rows["layer"].max() + 1, eager=True).alias("layer")  # type: ignore[operator]
-            rows = layers.to_frame().join(rows.with_columns(pl.col("layer").cast(pl.Int64)), on="layer", how="left")
+            layers = rows["layer"].cast(pl.Int64).to_list()
+            every = pl.DataFrame({"layer": range(min(layers), max(layers) + 1)}, schema={"layer": pl.Int64})
+            rows = every.join(rows.with_columns(pl.col("layer").cast(pl.Int64)), on="layer", how="left")
         rows = rows.sort(self.x)
         x, y = rows[self.x].to_numpy(), rows[self.y].to_numpy()
         if kind == "level":

@@ -56,11 +56,11 @@ def has_shares(findings: Findings) -> bool:
     return any(share_at(findings, dataset) is not None for dataset in findings.datasets)
 
 
-def share_rows(
-    findings: Findings, dataset: str | None = None, intervention: str | None = None, part: str | None = None
-) -> pl.DataFrame:
-    """Rows of the headline place that have a value, by layer, without those of the band; None asks for all."""
-    rows = _rows(findings, dataset, intervention, part).filter(pl.col("layer") != BAND)
+def share_rows(findings: Findings) -> pl.DataFrame:
+    """Rows of the headline place that have a value, by layer, without those of the band."""
+    rows = _at_headline(findings, findings.evidence_parts)
+    rows = rows.filter(pl.col("share").is_finite(), pl.col("layer") != BAND)
+    rows = rows.filter(pl.col("dataset").is_in(list(findings.datasets)))
     return rows.with_columns(pl.col("layer").cast(pl.Int64)).sort("layer", maintain_order=True)
 
 
@@ -68,29 +68,21 @@ def share_at(
     findings: Findings, dataset: str, intervention: str = "knockout", part: str = NEEDS_QUESTION
 ) -> Estimate | None:
     """A share over the band."""
-    rows = _rows(findings, dataset, intervention, part).filter(pl.col("layer") == BAND)
-    return first_estimate(rows, "share")
+    wanted = {"dataset": dataset, "intervention": intervention, "part": part, "layer": BAND}
+    rows = _at_headline(findings, findings.evidence_parts)
+    return first_estimate(rows.filter(*(pl.col(name) == value for name, value in wanted.items())), "share")
 
 
-def _rows(findings: Findings, dataset: str | None, intervention: str | None, part: str | None) -> pl.DataFrame:
-    fits = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
-    fits &= pl.col("share").is_finite() & pl.col("dataset").is_in(list(findings.datasets))
-    for column, value in {"dataset": dataset, "intervention": intervention, "part": part}.items():
-        if value is not None:
-            fits &= pl.col(column) == value
-    return findings.evidence_parts.filter(fits)
+def _at_headline(findings: Findings, table: pl.DataFrame) -> pl.DataFrame:
+    return table.filter(pl.col("site") == findings.site, pl.col("position") == findings.position)
 
 
 def why_silent(findings: Findings, dataset: str) -> str | None:
     """Why nothing is said about this dataset's shares; None where something may be."""
-    counts = {
-        name: result.estimate.value
-        for name in ("answers", "groups")
-        if (result := result_of(findings, dataset, name)) is not None
-    }
     for name, needed in (("answers", FEWEST_ANSWERS), ("groups", FEWEST_GROUPS)):
-        if name in counts and counts[name] < needed:
-            return f"{count(round(counts[name]))} used {name}, {count(needed)} are needed"
+        result = result_of(findings, dataset, name)
+        if result is not None and result.estimate.value < needed:
+            return f"{count(round(result.estimate.value))} used {name}, {count(needed)} are needed"
     share = share_at(findings, dataset, part=TOGETHER)
     if share is None:
         return "the run did not measure its parts"
@@ -106,7 +98,7 @@ def why_silent(findings: Findings, dataset: str) -> str | None:
 
 def band_layers(findings: Findings, dataset: str) -> str:
     """The layers of the band, in words; empty where there is none."""
-    names = _tests(findings, dataset)["layers"].drop_nulls()
+    names = _at_headline(findings, findings.evidence_tests).filter(pl.col("dataset") == dataset)["layers"].drop_nulls()
     return str(names[0]) if len(names) else ""
 
 
@@ -127,7 +119,8 @@ def share_layer(findings: Findings, dataset: str) -> int | None:
 
 def results_of(findings: Findings, dataset: str, quantity: str) -> list[EvidenceResult]:
     """All rows of a quantity, in file order."""
-    rows = _tests(findings, dataset).filter((pl.col("quantity") == quantity) & pl.col("value").is_finite())
+    wanted = (pl.col("dataset") == dataset) & (pl.col("quantity") == quantity) & pl.col("value").is_finite()
+    rows = _at_headline(findings, findings.evidence_tests).filter(wanted)
     return [_result(row) for row in rows.iter_rows(named=True)]
 
 
@@ -148,11 +141,6 @@ def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
         if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
             readers[name] = area
     return {name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)}
-
-
-def _tests(findings: Findings, dataset: str) -> pl.DataFrame:
-    at_headline = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
-    return findings.evidence_tests.filter(at_headline & (pl.col("dataset") == dataset))
 
 
 def _result(row: dict[str, object]) -> EvidenceResult:

@@ -10,6 +10,8 @@ under the cut; what it still reads cannot come from the tokens that were cut. Th
 anything would do.
 """
 
+from typing import Any
+
 import polars as pl
 
 from anchorscope.report.findings import Findings
@@ -29,7 +31,7 @@ _BASELINE_LOOKS = {
 }
 
 
-def _marked(colour: str, marker: str, linestyle: str = "-") -> dict[str, object]:
+def _marked(colour: str, marker: str, linestyle: str = "-") -> dict[str, Any]:
     marks = {"marker": marker, "markersize": 4.2, "markeredgewidth": 0.0, "markevery": 4}
     return {"color": colour, "linestyle": linestyle} | marks
 
@@ -61,7 +63,7 @@ def _probe_lines(data: pl.DataFrame) -> list[Lines]:
     return [Lines(series, "AUC", y="auc", null=0.5)]
 
 
-_CUTS = (
+_CUTS: tuple[tuple[str, str, dict[str, Any], str, str], ...] = (
     ("clean", "transfer", {"color": INK}, "Untouched", "band"),
     ("random", "transfer", {"color": CONTROL_GREY, "linestyle": ":", "linewidth": 1.2}, "Random words cut", "none"),
     ("knockout", "refit", _marked("#11692f", "s", "--"), "Key words cut, probe trained again", "band"),
@@ -77,7 +79,7 @@ def _surviving_rows(findings: Findings) -> pl.DataFrame:
 
 
 def _surviving_lines(data: pl.DataFrame) -> list[Lines]:
-    series = [Series({"intervention": cut, "kind": kind}, *look) for cut, kind, *look in _CUTS]
+    series = [Series({"intervention": cut, "kind": kind}, look, label, band) for cut, kind, look, label, band in _CUTS]
     return [Lines(series, "AUC", y="auc", null=0.5)]
 
 

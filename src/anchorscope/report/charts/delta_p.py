@@ -8,6 +8,7 @@ fold, without using the labels.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -183,7 +184,7 @@ def _group_series(datasets: Sequence[str]) -> list[Series]:
     for group in GROUPS:
         for dataset, look in dataset_styles(datasets).items():
             where = {"dataset": dataset, "group": group}
-            style = {"color": look.colour, "linestyle": LINE_STYLES[group]}
+            style: dict[str, Any] = {"color": look.colour, "linestyle": LINE_STYLES[group]}
             if len(datasets) > 1:  # every line has its markers at other layers, so that they do not cover each other
                 marks = {"markersize": 4.2, "markeredgewidth": 0.0, "markevery": (len(series) // 2 % 4, 4)}
                 style |= {"marker": look.marker} | marks
