@@ -21,25 +21,12 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.report import verdicts
+from anchorscope.report import shares, verdicts
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
 from anchorscope.report.palette import A_ANCHORED, BASELINES, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, Standing
 from anchorscope.report.run_curves import RunCurves
-from anchorscope.report.shares import (
-    NEEDS_QUESTION,
-    PROBE,
-    TOGETHER,
-    band_layers,
-    has_shares,
-    result_of,
-    results_of,
-    share_at,
-    share_layer,
-    truth_readers,
-    why_silent,
-)
 from anchorscope.report.verdicts import Verdict, above, below, between, difference, gained, size_ratio
 from anchorscope.report.wording import (
     MISSING,
@@ -81,14 +68,14 @@ class Subject:
             return replace(value, ci_low=math.nan, ci_high=math.nan)
         return value
 
-    def share(self, intervention: str = "knockout", part: str = NEEDS_QUESTION) -> Estimate | None:
+    def share(self, intervention: str = "knockout", part: str = shares.NEEDS_QUESTION) -> Estimate | None:
         """A share of the evidence over the band."""
-        return share_at(self.findings, self.dataset, intervention, part)
+        return shares.share_at(self.findings, self.dataset, intervention, part)
 
     @property
     def layer(self) -> int | None:
         """The middle layer of the band."""
-        return share_layer(self.findings, self.dataset)
+        return shares.share_layer(self.findings, self.dataset)
 
     @property
     def name(self) -> str:
@@ -208,7 +195,7 @@ _of_probe = partial(_check, unit="AUC", key=(None,))
 
 def read(findings: Findings) -> list[Reading]:
     """All readings of a run, dataset by dataset."""
-    checks = [*(SHARES if has_shares(findings) else ()), *CHECKS]
+    checks = [*(SHARES if shares.has_shares(findings) else ()), *CHECKS]
     curves = {rule: RunCurves(findings, rule or "") for rule in (None, *RULES)}
     subjects = [Subject(findings, dataset, rule, curves[rule]) for dataset in findings.datasets for rule in curves]
     measured = [result for subject in subjects for result in _measure(subject, checks)]
@@ -250,18 +237,18 @@ def _p_words(p: float | None) -> str:
 @_tested("The match", "{part|hardly any} of the probe's evidence needs question and answer together")
 def needs_both(subject: Subject) -> Measured:
     """Tested by its interval, which is a normal one."""
-    share, dataset = subject.share(part=TOGETHER), subject.dataset
-    if share is None or why_silent(subject.findings, dataset) is not None:
+    share, dataset = subject.share(part=shares.TOGETHER), subject.dataset
+    if share is None or shares.why_silent(subject.findings, dataset) is not None:
         return Measured()
-    numbers = f"{estimate(share)} over layers {band_layers(subject.findings, dataset)}"
+    numbers = f"{estimate(share)} over layers {shares.band_layers(subject.findings, dataset)}"
     return Measured(share, numbers, layer=subject.layer, p_value=verdicts.p_from_interval(share))
 
 
 @_tested("More than any words", "the key words carry {more|no more} of it than random words do")
 def share_beyond_random(subject: Subject) -> Measured:
     """The difference of the two shares, as the run tested it."""
-    result = result_of(subject.findings, subject.dataset, "above_random", NEEDS_QUESTION)
-    if result is None or why_silent(subject.findings, subject.dataset) is not None:
+    result = shares.result_of(subject.findings, subject.dataset, "above_random", shares.NEEDS_QUESTION)
+    if result is None or shares.why_silent(subject.findings, subject.dataset) is not None:
         return Measured()
     numbers = f"{estimate(result.estimate)} more; random words alone {estimate(subject.share('random'))}"
     return Measured(result.estimate, numbers, layer=subject.layer, p_value=result.p_value)
@@ -289,7 +276,7 @@ def share_random_small(subject: Subject) -> Measured | None:
 )
 def displacement_matched(subject: Subject) -> Measured | None:
     """How far the random cut moves the states, over how far the knockout does; medians, without an interval."""
-    results = results_of(subject.findings, subject.dataset, "displacement")
+    results = shares.results_of(subject.findings, subject.dataset, "displacement")
     moved = {result.intervention: result.estimate for result in results}
     if not {"knockout", "random"} <= set(moved):
         return None
@@ -305,7 +292,7 @@ _LACKS = "{holds nearly all of the evidence|lacks more than a quarter as much of
 @_control("Another site, nothing cut", f"the clean state of another site {_LACKS}")
 def share_floor_small(subject: Subject) -> Measured | None:
     """What is not in the clean state of another site, though nothing was cut."""
-    result = result_of(subject.findings, subject.dataset, "floor")
+    result = shares.result_of(subject.findings, subject.dataset, "floor")
     return _beside_knockout(subject, result.estimate if result else None)
 
 
@@ -351,8 +338,8 @@ def share_resample_holds(subject: Subject) -> Measured | None:
 )
 def auc_above_nulls(subject: Subject) -> Measured | None:
     """The probe beside the best probe that sees less; better than all of them needs all of them."""
-    readers = truth_readers(subject.findings, subject.dataset)
-    probe = readers.pop(PROBE, None)
+    readers = shares.truth_readers(subject.findings, subject.dataset)
+    probe = readers.pop(shares.PROBE, None)
     if probe is None or not readers:
         return None
     best = max(readers, key=lambda name: readers[name].value)
@@ -373,17 +360,12 @@ def _beats_all(gains: Sequence[Estimate | None], lacking: Sequence[str]) -> Verd
 
 # The groups of every rule, the probe, and the controls of ΔP
 
-_ANY_RULE = tuple(RULES)
 _PLAIN = ("plain",)
+_caused = partial(_check, rules=tuple(RULES), built_in=tuple(RULES))
+_curve_control = partial(_check, standing="control", key=_PLAIN)
 
 
-@_check(
-    "Q below A",
-    "Q-Anchored {is|is not} below A-Anchored at the reference layer",
-    "points",
-    rules=_ANY_RULE,
-    built_in=_ANY_RULE,
-)
+@_caused("Q below A", "Q-Anchored {is|is not} below A-Anchored at the reference layer", "points")
 def q_below_a(subject: Subject) -> Measured:
     """What each group loses at each fold's own reference layer."""
     q, a = (subject.summary("delta_p_reference", group=group) for group in GROUPS)
@@ -468,13 +450,11 @@ def signal_survives(subject: Subject) -> Measured:
     return Measured(gain, f"AUC {estimate(refit)}; with permuted labels {estimate(chance)}", gained(gain))
 
 
-@_check(
+@_curve_control(
     "ΔP with random words hidden",
     "random words move the Q-Anchored line {less|more} than a quarter as far as the key words",
     "ratio",
     rules=TWO_RULES,
-    key=_PLAIN,
-    standing="control",
 )
 def random_small(subject: Subject) -> Measured:
     """Asked wherever the key words lower the line visibly, in either direction.
@@ -540,13 +520,11 @@ def _beyond_quarter(random: Estimate, knockout: Estimate) -> Estimate:
     return Estimate(value, value - down, value + up, min(random.n, knockout.n), "ends combined as independent")
 
 
-@_check(
+@_curve_control(
     "ΔP with nothing hidden",
     f"with nothing hidden {{fewer|more}} than {number(100 * verdicts.NOOP_FLIPS, 0)}% of the verdicts flip",
     "share",
     rules=_PLAIN,
-    key=_PLAIN,
-    standing="control",
 )
 def noop(subject: Subject) -> Measured:
     """How many verdicts flip by noise alone."""
@@ -556,12 +534,10 @@ def noop(subject: Subject) -> Measured:
     return Measured(rate, f"{percent(rate)} of {rate.n} items", below(rate, verdicts.NOOP_FLIPS))
 
 
-@_check(
+@_caused(
     "Apart",
     f"{{from some layer on|at no layer}} Q-Anchored stays over {number(shape.APART, 0)} point below A-Anchored",
     "layer",
-    rules=_ANY_RULE,
-    built_in=_ANY_RULE,
 )
 def separation(subject: Subject) -> Measured:
     """The first layer from which on the two lines stay apart."""

@@ -328,9 +328,9 @@ class ChartSpec:
     marks_reference: bool = False
     """Whether l* is marked at the foot of the panels, which then needs room."""
     labels: float | Callable[[pl.DataFrame], float] = 0.0
-    """Room left of the first panel for long names, in inches; `gap` and `foot` alike."""
-    gap: Sequence[float] | float = 0.5
-    foot: float | Callable[[pl.DataFrame], float] = 0.0
+    """Room left of the first panel for long names, in inches."""
+    gap: float = 0.5
+    """Between panels, in inches."""
     legend_columns: int = 3
     more_handles: Callable[[pl.DataFrame, DatasetStyle], Sequence[Artist]] | None = None
     """Legend entries besides those of the panels."""
@@ -384,15 +384,12 @@ class ExperimentFigure(Display):
         """All panels, in the places that `_places` gives them."""
         chart, panels = self.chart, list(self.chart.panels(self.data))
         rows = self._rows_of_panels(len(panels))
-        height, labels, foot = (
-            inches(self.data) if callable(inches) else inches for inches in (chart.height, chart.labels, chart.foot)
-        )
+        height, labels = (inches(self.data) if callable(inches) else inches for inches in (chart.height, chart.labels))
         wide = max(len(row) for row in rows)
         widths = [panel.width for panel in panels] if len(panels) > 1 else [panels[0].width] * wide
-        gap_y = _GAP_Y + (foot if len(rows) > 1 else 0.0)
-        grid = Grid(widths, rows_that_fit(len(rows), height, gap_y), labels, chart.gap, gap_y, foot)
+        grid = Grid(widths, rows_that_fit(len(rows), height, _GAP_Y), labels, chart.gap, _GAP_Y)
         handles = self._handles(panels)
-        columns = columns_that_fit(handles, labels + sum(widths) + sum(grid.gaps), chart.legend_columns)
+        columns = columns_that_fit(handles, labels + sum(widths) + chart.gap * (wide - 1), chart.legend_columns)
         title = ": ".join(filter(None, (self.model, chart.title)))
         page = canvas(title, grid, Legend(handles, columns, self.notes))
         for axes_row, row in zip(page.axes, rows, strict=True):

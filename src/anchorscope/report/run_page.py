@@ -211,6 +211,7 @@ def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section
             all_checks,
             Section("", "From questions to items", (), filled(("", tables.counts_table(findings)))),
             Section("", "Methods paragraph and BibTeX, to copy", (methods_paragraph(findings),), code=bibtex(findings)),
+            Section("", "Time and memory", (), filled(("", tables.steps_table(findings)))),
         ),
     )
 

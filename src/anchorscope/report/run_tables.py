@@ -143,3 +143,10 @@ def moved_table(findings: Findings) -> Table:
         rows.append((display_name(dataset), *(cells if len(cells) == len(shifts) else [NOTHING] * len(shifts))))
     heads = (f"sorted at l* {'+' if shift > 0 else '−'} {abs(shift)}" if shift else "sorted at l*" for shift in shifts)
     return Table(("lowest Q-Anchored ΔP", *heads), tuple(rows))
+
+
+def steps_table(findings: Findings) -> Table:
+    """Seconds and memory of every step."""
+    rows = findings.steps.select("step", "seconds", "peak_memory_mb").iter_rows()
+    cells = ((step, number(time, 1), MISSING if memory is None else number(memory, 0)) for step, time, memory in rows)
+    return Table(("step", "seconds", "peak memory, MB"), tuple(cells))

@@ -52,18 +52,10 @@ class Grid:
     """Of each row."""
     labels: float = 0.0
     """Room left of the first column, beside what every figure has."""
-    gap_x: Sequence[float] | float = 0.42
-    """Between columns; one for all or one each."""
+    gap_x: float = 0.42
+    """Between columns."""
     gap_y: float = 0.78
     """Between rows, for the x labels above and the titles below."""
-    foot: float = 0.0
-    """Room under the last row, for long labels."""
-
-    @property
-    def gaps(self) -> list[float]:
-        """The gap before every column but the first."""
-        between = len(self.widths) - 1
-        return [self.gap_x] * between if isinstance(self.gap_x, int | float) else list(self.gap_x)
 
 
 @dataclass(frozen=True)
@@ -77,18 +69,18 @@ class Sheet:
 
 def canvas(title: str, grid: Grid, legend: Legend) -> Sheet:
     """Panels with the title above and legend and notes below all of them."""
-    width = _LEFT + grid.labels + sum(grid.widths) + sum(grid.gaps) + _RIGHT
+    width = _LEFT + grid.labels + sum(grid.widths) + (len(grid.widths) - 1) * grid.gap_x + _RIGHT
     notes = [line for note in legend.notes for line in textwrap.wrap(note, int((width - _LEFT) * _LETTERS_PER_INCH))]
     foot = _X_LABEL + legend.rows * _LEGEND_ROW + 0.06 + len(notes) * _NOTE_ROW + _EDGE
-    height = _TITLE + sum(grid.heights) + (len(grid.heights) - 1) * grid.gap_y + grid.foot + foot
+    height = _TITLE + sum(grid.heights) + (len(grid.heights) - 1) * grid.gap_y + foot
     figure = ShownFigure(figsize=(width, height))
     rows: list[list[Axes]] = []
     top = height - _TITLE
     for tall in grid.heights:
         left, row = _LEFT + grid.labels, []
-        for wide, gap in zip(grid.widths, [*grid.gaps, 0.0], strict=True):
+        for wide in grid.widths:
             row.append(figure.add_axes((left / width, (top - tall) / height, wide / width, tall / height)))
-            left += wide + gap
+            left += wide + grid.gap_x
         rows.append(row)
         top -= tall + grid.gap_y
     short = textwrap.shorten(title, _LONGEST_TITLE, placeholder=" …") if len(title) > _LONGEST_TITLE else title
