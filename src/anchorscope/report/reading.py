@@ -124,7 +124,7 @@ def readings_table(readings: Sequence[Reading], *, subjects: bool) -> Table:
     rows = tuple(
         (
             f"{reading.subject}: {reading.topic}" if subjects or reading.assignment else reading.topic,
-            f"{capitalised(reading.statement)}. {capitalised(reading.numbers)}.",
+            f"{capitalised(reading.statement)}: {reading.numbers}.",
             reading.verdict or NO_VERDICT,
         )
         for reading in readings
