@@ -31,7 +31,7 @@ from anchorscope.report.charts.layout import (
     rows_that_fit,
     zero_line,
 )
-from anchorscope.report.charts.line_chart import BAND_ALPHA, line_with_band, mark_reference, reserve_mark_space
+from anchorscope.report.charts.line_chart import mark_reference, reserve_mark_space
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, DatasetStyle, dataset_styles, display_name
 from anchorscope.report.result_rows import Where, absent_notes, datasets_in, row_estimate, select
@@ -264,13 +264,14 @@ class Lines:
         if kind == "level":
             for height in y:
                 axes.axhline(height, **style)
-        elif kind == "band":
-            line_with_band(axes, rows.with_columns(layer=pl.col(self.x)), self.y, series.label, **style)
-        else:
-            axes.plot(x, y, **style)
-            note_curve(axes, series.label, style["color"], x.tolist(), rows[self.y].to_list())
-        if kind == "area":
-            axes.fill_between(x, 0, y, color=style["color"], alpha=BAND_ALPHA, linewidth=0)
+            return
+        axes.plot(x, y, **style)
+        ends = [rows[end].cast(pl.Float64).fill_null(math.nan).to_numpy() for end in ("ci_low", "ci_high")]
+        shown = ends if kind == "band" else []
+        note_curve(axes, series.label, style["color"], x.tolist(), rows[self.y].to_list(), *map(list, shown))
+        area = (0.0, y) if kind == "area" else ends
+        if kind in ("area", "band"):
+            axes.fill_between(x, *area, color=style["color"], alpha=0.16, linewidth=0)
         if kind == "bars":
             for at, low, high in rows.select(self.x, "ci_low", "ci_high").drop_nulls().iter_rows():
                 axes.plot([at, at], [low, high], color=style["color"], linewidth=1.3, zorder=2.5)

@@ -230,37 +230,30 @@ def experiment_sections(findings: Findings) -> list[Section]:
 
 
 def run_line(findings: Findings) -> str:
-    """What was run: whose answers, how many, how many are used."""
+    """What was run: how many questions, how many answers are used, and what evidence and key words are."""
     names = listing([display_name(dataset) for dataset in findings.datasets])
-    asked, used, true = (_total(findings, column) for column in ("asked", "used", "used_true"))
-    supplied = sum(findings.supplied.values())
-    if not supplied:
-        opening = f"{findings.model} answered {count(asked)} questions ({names})"
-    elif asked is not None and supplied >= asked:
-        opening = f"{count(supplied)} answers were supplied, not written by {findings.model} ({names})"
-    else:
-        opening = f"{count(supplied)} of {count(asked)} answers were supplied, the model wrote the rest ({names})"
+    asked, used, true = (count(_total(findings, column)) for column in ("asked", "used", "used_true"))
     return (
-        f"{opening}; {count(used)} are used, {count(true)} of them true. Evidence is the log-odds of truth that a "
-        f"linear probe reads from the model's states ({findings.site} output, position “{findings.position}”). Key "
-        "words say what the question asks about; hiding them means cutting attention to them."
+        f"{findings.model}: {asked} questions ({names}); {used} answers are used, {true} of them true. Evidence is the "
+        f"log-odds of truth that a linear probe reads from the model's states ({findings.site} output, position "
+        f"“{findings.position}”). Key words say what the question asks about; hiding them means cutting attention to "
+        "them."
     )
-
-
-def _total(findings: Findings, column: str) -> int | None:
-    return int(findings.counts[column].sum()) if column in findings.counts.columns else None
 
 
 def label_words(findings: Findings) -> str:
     """What wrong labels would do to the numbers."""
     asked, supplied = (_total(findings, column) or 0 for column in ("asked", "supplied_labels"))
-    origin = (
+    graded = (
         f"Labels are graded by rules; of answers checked by hand, {as_percent(WRONG_TRUE)} of those called true and "
         f"{as_percent(WRONG_FALSE)} of those called false were wrong."
     )
-    if 0 < asked <= supplied:
-        origin = "All labels were supplied."
+    origin = "All labels were supplied." if 0 < asked <= supplied else graded
     return f"{origin} Random errors pull an AUC towards 0.5; the parts are ratios and hardly move."
+
+
+def _total(findings: Findings, column: str) -> int | None:
+    return int(findings.counts[column].sum()) if column in findings.counts.columns else None
 
 
 # What a paper can say of the run

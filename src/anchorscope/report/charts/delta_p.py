@@ -33,7 +33,6 @@ from anchorscope.stats.curves import FEWEST_GROUPS
 
 LEAST_PANEL = 1.0  # inch
 _PANEL = (5.4, 3.3)  # inches
-_LETTERS_PER_INCH = 12.0  # of a panel's title
 
 
 def chart_name(rule: str) -> str:
@@ -46,53 +45,51 @@ def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, fl
     data = chart_rows(findings, rule).select(CURVE_COLUMNS).sort("intervention", "dataset", "group", "layer")
     has_line = set(data.filter(pl.col("intervention") == "knockout").select("dataset", "group").iter_rows())
     names = [(dataset, group) for dataset in findings.datasets for group in GROUPS if (dataset, group) not in has_line]
-    empty = [f"{group} ({display_name(dataset)}): no items" for dataset, group in names]
+    notes = (POINTS_NOTE, *(f"{group} ({display_name(dataset)}): no items" for dataset, group in names))
     layers = {name: tuple(findings.reference_layers.get(name, ())) for name in findings.datasets}
-    depth, span = {"": findings.n_layers}, delta_p_span(findings.curves)
+    spec = _spec(rule, data, findings.datasets, {"": findings.n_layers}, delta_p_span(findings.curves), layers)
 
-    def chart(panel: tuple[float, float]) -> ExperimentFigure:
-        spec = _spec(rule, data, findings.datasets, depth, span, layers, panel)
-        return ExperimentFigure(data, (POINTS_NOTE, *empty), spec, findings.model, findings.n_layers, ("",), {})
+    def chart(width: float, height: float) -> ExperimentFigure:
+        (lines,) = spec.panels(data)
+        sized = replace(spec, height=height, panels=lambda _: [replace(lines, width=width)])
+        return ExperimentFigure(data, notes, sized, findings.model, findings.n_layers, ("",), {})
 
     if size is None:
-        return chart(_PANEL)
-    width = size[0] - (chart(_PANEL).plot().get_size_inches()[0] - _PANEL[0])
-    if width < LEAST_PANEL:
-        raise _too_small(size)
-    height = size[1] - (chart((width, _PANEL[1])).plot().get_size_inches()[1] - _PANEL[1])
-    if height < LEAST_PANEL:
-        raise _too_small(size)
-    return chart((width, height))
-
-
-def _too_small(size: tuple[float, float]) -> UserError:
-    return UserError(f"A figure of {size[0]:g} x {size[1]:g} inches has no room for its panel; take a larger one.")
+        return chart(*_PANEL)
+    width, height = _PANEL
+    for _ in range(2):  # the height of the legend and the notes depends on the width
+        whole = chart(width, height).plot().get_size_inches()
+        width, height = width + size[0] - whole[0], height + size[1] - whole[1]
+        if min(width, height) < LEAST_PANEL:
+            raise UserError(
+                f"A figure of {size[0]:g} x {size[1]:g} inches has no room for its panel; take a larger one."
+            )
+    return chart(width, height)
 
 
 def delta_p_of_runs(
     runs: Sequence[Findings], rule: str, titles: Mapping[str, str], notes: Sequence[str], relative_depth: bool
 ) -> ExperimentFigure:
     """A panel per run; with `relative_depth`, x runs from the first layer (0) to the last (1)."""
-    data = pl.concat(
-        chart_rows(run, rule).with_columns(
-            run=pl.lit(run.model), relative_depth=pl.col("layer") / max(1, run.n_layers - 1)
-        )
-        for run in runs
-    )
-    keys = ("run", "dataset", "intervention", "assignment", "group")
-    data = data.select(*keys, "delta_p", "layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups")
-    datasets = tuple(dict.fromkeys(name for run in runs for name in run.datasets))
     depths = {run.model: run.n_layers for run in runs}
-    span = delta_p_span(*(run.curves for run in runs))
-    spec = _spec(rule, data, datasets, depths, span, {}, (4.35, 3.3), relative_depth)
-    room = int(_LETTERS_PER_INCH * 4.35)
-    short = {
-        run: title if len(title) <= room else f"{title[: room // 2]}…{title[-room // 2 :]}"
-        for run, title in titles.items()
-    }
-    spec = replace(spec, name="delta_p", title=CHART_TITLES[rule], by="run", dataset_words=short.__getitem__)
+    depth = {name: pl.col("layer") / max(1, layers - 1) for name, layers in depths.items()}
+    tables = [
+        chart_rows(run, rule).with_columns(run=pl.lit(run.model), relative_depth=depth[run.model]) for run in runs
+    ]
+    columns = ("run", "dataset", "intervention", "assignment", "group", "delta_p", "layer", "relative_depth")
+    data = pl.concat(tables).select(*columns, "ci_low", "ci_high", "n", "n_groups")
+    datasets = tuple(dict.fromkeys(name for run in runs for name in run.datasets))
+    spec = _spec(rule, data, datasets, depths, delta_p_span(*(run.curves for run in runs)), {}, relative_depth)
+    spec = replace(
+        spec, name="delta_p", title=CHART_TITLES[rule], by="run", dataset_words=lambda run: _short(titles[run])
+    )
     question, deepest = "ΔP when the question's key words are hidden", max(depths.values(), default=1)
     return ExperimentFigure(data, (POINTS_NOTE, *notes), spec, question, deepest, tuple(titles), {})
+
+
+def _short(title: str) -> str:
+    """A long name without its middle."""
+    return title if len(title) <= 52 else f"{title[:26]}…{title[-26:]}"
 
 
 def preliminary_chart(
@@ -100,7 +97,7 @@ def preliminary_chart(
 ) -> ExperimentFigure:
     """The chart of a run that is not finished: the plain curves, as far as they go."""
     data = curves.filter(_DRAWN & (pl.col("n") > 0) & (pl.col("assignment") == "plain")).select(CURVE_COLUMNS)
-    spec = _spec("plain", data, tuple(layers), {"": n_layers}, delta_p_span(curves), layers, _PANEL)
+    spec = _spec("plain", data, tuple(layers), {"": n_layers}, delta_p_span(curves), layers)
     return ExperimentFigure(data, (note,), spec, f"{curves['model'][0]} (preliminary)", n_layers, ("",), {})
 
 
@@ -132,7 +129,6 @@ def _spec(
     depths: Mapping[str, int],
     span: tuple[float, float],
     layers: Mapping[str, tuple[int, ...]],
-    panel: tuple[float, float],
     relative_depth: bool = False,
 ) -> ChartSpec:
     """How the chart is drawn; `depths` has the layers of every panel."""
@@ -151,7 +147,7 @@ def _spec(
     lines = Lines(
         _group_series(datasets),
         "ΔP",
-        width=panel[0],
+        width=_PANEL[0] if len(depths) == 1 else 4.35,
         x="relative_depth" if relative_depth else "layer",
         y="delta_p",
         empty="no items",
@@ -166,7 +162,7 @@ def _spec(
         "",
         lambda _: data,
         lambda _: [lines],
-        height=panel[1],
+        height=_PANEL[1],
         by="",
         dataset_words=str,
         legend_columns=len(handles),

@@ -1,17 +1,13 @@
-"""Lines over the layers with their bands, ticks at the layers that sort the items, and which rows can be drawn."""
+"""Curves of ΔP: which rows can be drawn, and ticks at the layers that sort the items."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.display import note_curve
 from anchorscope.report.palette import INK, DatasetStyle
 
-BAND_ALPHA = 0.16
 CURVE_COLUMNS = (
     "dataset",
     "intervention",
@@ -32,22 +28,6 @@ POINTS_NOTE = (
     "ΔP in percentage points: change of the probability that the probe at a layer gives to the item's true label. "
     "Bands: 95% intervals."
 )
-
-
-def line_with_band(
-    axes: Axes, table: pl.DataFrame, value: str, name: str = "", *, band: bool = True, **line: Any
-) -> None:
-    """One series against `layer`, with its interval as a band in the same colour; missing intervals leave no band.
-
-    A named series keeps its numbers with the figure, for the page.
-    """
-    table = table.sort("layer")
-    x, y = table["layer"].to_numpy(), table[value].to_numpy()
-    axes.plot(x, y, **line)
-    ends = [table[end].cast(pl.Float64).fill_null(np.nan).to_numpy() for end in ("ci_low", "ci_high")] if band else []
-    if ends and np.isfinite(ends[0]).any():
-        axes.fill_between(x, ends[0], ends[1], color=line["color"], alpha=BAND_ALPHA, linewidth=0)
-    note_curve(axes, name, line["color"], x.tolist(), table[value].to_list(), *(end.tolist() for end in ends))
 
 
 def drawable(curves: pl.DataFrame, site: str, position: str) -> pl.DataFrame:
