@@ -61,20 +61,6 @@ def test_each_control_can_fail_and_only_where_it_does(world, claim):
     assert readings(world)[claim]["verdict"] == "no"
 
 
-def test_a_failed_control_of_the_same_number_forbids_trust():
-    good, bad = card(GOOD).trust, card(World(random=0.30)).trust
-    assert good is not None
-    assert bad is not None
-    assert "failed" not in good.reason
-    assert (bad.verdict, "needs random words" in bad.reason) == ("no", True)
-
-
-def test_the_sentence_names_the_match_and_the_control():
-    sentence = card(GOOD).sentence
-    assert "30% (95% CI 27–33) of the probe's evidence needs question and answer together" in sentence
-    assert "42% needs the question's key words, 5% random words" in sentence
-
-
 @pytest.mark.parametrize(
     ("world", "reason"),
     [

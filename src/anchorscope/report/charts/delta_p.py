@@ -47,12 +47,11 @@ def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, fl
     names = [(dataset, group) for dataset in findings.datasets for group in GROUPS if (dataset, group) not in has_line]
     notes = (POINTS_NOTE, *(f"{group} ({display_name(dataset)}): no items" for dataset, group in names))
     layers = {name: tuple(findings.reference_layers.get(name, ())) for name in findings.datasets}
-    spec = _spec(rule, data, findings.datasets, {"": findings.n_layers}, delta_p_span(findings.curves), layers)
+    span = delta_p_span(findings.curves)
 
     def chart(width: float, height: float) -> ExperimentFigure:
-        (lines,) = spec.panels(data)
-        sized = replace(spec, height=height, panels=lambda _: [replace(lines, width=width)])
-        return ExperimentFigure(data, notes, sized, findings.model, findings.n_layers, ("",), {})
+        spec = _spec(rule, data, findings.datasets, {"": findings.n_layers}, span, layers, (width, height))
+        return ExperimentFigure(data, notes, spec, findings.model, findings.n_layers, ("",), {})
 
     if size is None:
         return chart(*_PANEL)
@@ -72,17 +71,15 @@ def delta_p_of_runs(
 ) -> ExperimentFigure:
     """A panel per run; with `relative_depth`, x runs from the first layer (0) to the last (1)."""
     depths = {run.model: run.n_layers for run in runs}
-    depth = {name: pl.col("layer") / max(1, layers - 1) for name, layers in depths.items()}
-    tables = [
-        chart_rows(run, rule).with_columns(run=pl.lit(run.model), relative_depth=depth[run.model]) for run in runs
-    ]
+    tables = [chart_rows(run, rule).with_columns(run=pl.lit(run.model), depth=run.n_layers) for run in runs]
+    data = pl.concat(tables).with_columns(relative_depth=pl.col("layer") / (pl.col("depth") - 1).clip(1))
     columns = ("run", "dataset", "intervention", "assignment", "group", "delta_p", "layer", "relative_depth")
-    data = pl.concat(tables).select(*columns, "ci_low", "ci_high", "n", "n_groups")
+    data = data.select(*columns, "ci_low", "ci_high", "n", "n_groups")
     datasets = tuple(dict.fromkeys(name for run in runs for name in run.datasets))
-    spec = _spec(rule, data, datasets, depths, delta_p_span(*(run.curves for run in runs)), {}, relative_depth)
-    spec = replace(
-        spec, name="delta_p", title=CHART_TITLES[rule], by="run", dataset_words=lambda run: _short(titles[run])
-    )
+    span = delta_p_span(*(run.curves for run in runs))
+    spec = _spec(rule, data, datasets, depths, span, {}, (4.35, 3.3), relative_depth)
+    words = {run: _short(title) for run, title in titles.items()}
+    spec = replace(spec, name="delta_p", title=CHART_TITLES[rule], by="run", dataset_words=words.__getitem__)
     question, deepest = "ΔP when the question's key words are hidden", max(depths.values(), default=1)
     return ExperimentFigure(data, (POINTS_NOTE, *notes), spec, question, deepest, tuple(titles), {})
 
@@ -129,6 +126,7 @@ def _spec(
     depths: Mapping[str, int],
     span: tuple[float, float],
     layers: Mapping[str, tuple[int, ...]],
+    panel: tuple[float, float] = _PANEL,
     relative_depth: bool = False,
 ) -> ChartSpec:
     """How the chart is drawn; `depths` has the layers of every panel."""
@@ -147,7 +145,7 @@ def _spec(
     lines = Lines(
         _group_series(datasets),
         "ΔP",
-        width=_PANEL[0] if len(depths) == 1 else 4.35,
+        width=panel[0],
         x="relative_depth" if relative_depth else "layer",
         y="delta_p",
         empty="no items",
@@ -162,7 +160,7 @@ def _spec(
         "",
         lambda _: data,
         lambda _: [lines],
-        height=_PANEL[1],
+        height=panel[1],
         by="",
         dataset_words=str,
         legend_columns=len(handles),
