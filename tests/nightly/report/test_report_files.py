@@ -70,8 +70,8 @@ def test_one_colour_per_dataset_and_one_stroke_per_group(findings):
 
 
 def test_a_figure_of_some_datasets_in_a_wanted_size(findings, tmp_path):
-    chart = figure_named(findings, "delta_p", ["triviaqa"], (5.0, 4.0))
-    assert chart.plot().get_size_inches().tolist() == pytest.approx([5.0, 4.0])
+    chart = figure_named(findings, "delta_p", ["triviaqa"], (3.5, 3.0))
+    assert chart.plot().get_size_inches().tolist() == pytest.approx([3.5, 3.0])
     assert set(chart.data["dataset"]) == {"triviaqa"}
     for kind in ("svg", "pdf", "png", "csv"):
         write_display(chart, tmp_path / f"chart.{kind}")

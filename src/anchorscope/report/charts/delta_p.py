@@ -41,7 +41,7 @@ def chart_name(rule: str) -> str:
 
 
 def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, float] | None = None) -> ExperimentFigure:
-    """The chart of a run under one rule; `size` in inches is that of the whole figure."""
+    """The chart of a run under one rule; `size`, in inches, is the whole figure's, which then has no small print."""
     data = chart_rows(findings, rule).select(CURVE_COLUMNS).sort("intervention", "dataset", "group", "layer")
     has_line = set(data.filter(pl.col("intervention") == "knockout").select("dataset", "group").iter_rows())
     names = [(dataset, group) for dataset in findings.datasets for group in GROUPS if (dataset, group) not in has_line]
@@ -51,7 +51,7 @@ def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, fl
 
     def chart(width: float, height: float) -> ExperimentFigure:
         spec = _spec(rule, data, findings.datasets, {"": findings.n_layers}, span, layers, (width, height))
-        return ExperimentFigure(data, notes, spec, findings.model, findings.n_layers, ("",), {})
+        return ExperimentFigure(data, () if size else notes, spec, findings.model, findings.n_layers, ("",), {})
 
     if size is None:
         return chart(*_PANEL)
@@ -201,9 +201,9 @@ def _handles(data: pl.DataFrame, datasets: Sequence[str], has_layers: bool) -> l
         words = {display_name(name): (look.colour, "-", look.marker) for name, look in styles.items()}
         words |= {group: (INK, LINE_STYLES[group], "") for group in groups}
     if "random" in set(data["intervention"]):
-        words["Random words cut instead"] = (CONTROL_GREY, ":", "")
+        words["Random words cut"] = (CONTROL_GREY, ":", "")
     handles = [
         Line2D([], [], label=label, color=colour, linestyle=stroke, marker=marker, markersize=4.2, markeredgewidth=0.0)
         for label, (colour, stroke, marker) in words.items()
     ]
-    return [*handles, *([reference_handle()] if has_layers else [])]
+    return [*handles, *([reference_handle("l* of a fold")] if has_layers else [])]
