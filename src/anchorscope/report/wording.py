@@ -47,11 +47,6 @@ def as_percent(value: float) -> str:
     return f"{number(100 * value, 0)}%"
 
 
-def short_percent(found: Estimate | None) -> str:
-    """A share in running text, without its interval."""
-    return MISSING if found is None else as_percent(found.value)
-
-
 def count(value: object) -> str:
     """A whole number with commas between thousands, or "not available"."""
     return f"{value:,}" if isinstance(value, int) else MISSING
