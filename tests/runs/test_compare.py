@@ -14,13 +14,12 @@ from typer.testing import CliRunner
 import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.comparing import compare as story
-from anchorscope.comparing.compare import FILES, Comparison, fresh_folder, read_comparison
-from anchorscope.comparing.differences import differences, open_runs
+from anchorscope.comparing.compare import FILES, Comparison, differences, fresh_folder, open_runs
 from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.compared import Difference
+from anchorscope.report.comparison.comparison_page import Difference
 from compared_runs import model_findings, write_run
 
 REFUSED = {
@@ -140,20 +139,10 @@ def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     pair(tmp_path / "my runs", prompt="zero-shot")
     given = [Path("my runs") / "b", Path("my runs") / "a"]
-    made = anchorscope.compare(
-        given,
-        out="both of them",
-        names=("the b", "a"),
-        claims=True,
-        relative_depth=True,
-        assignment="corrected",
-        order="given",
-        allow="prompt",
-    )
+    made = anchorscope.compare(given, out="both of them", names=("the b", "a"), claims=True, allow="prompt")
     command = made.manifest["command"]
     assert command == (
-        "anchorscope compare 'my runs/b' 'my runs/a' --out 'both of them' --names 'the b,a' --assignment corrected "
-        "--order given --relative-depth --claims --allow prompt"
+        "anchorscope compare 'my runs/b' 'my runs/a' --out 'both of them' --names 'the b,a' --allow prompt --claims"
     )
     first = {name: (made.path / name).read_bytes() for name in ("report.html", "observations.json", "comparison.json")}
     result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--quiet"])
@@ -242,7 +231,7 @@ def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypa
     monkeypatch.setattr(story, "write_comparison", fail)
     with pytest.raises(KeyboardInterrupt):
         anchorscope.compare(runs, out=out)
-    assert read_comparison(out)["earlier"]
+    assert Comparison(out).manifest["earlier"]
     assert not (tmp_path / "out.anchorscope-partial").exists()
 
 
@@ -265,4 +254,4 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=message), fresh_folder(out, runs):
             pytest.fail("nothing may be written")
     with pytest.raises(UserError, match="is not a comparison"):
-        read_comparison(tmp_path)
+        Comparison(tmp_path)

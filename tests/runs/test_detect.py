@@ -101,7 +101,7 @@ def test_the_files_of_the_contract_are_there_and_sealed(detected: Detection) -> 
     for name in BUNDLES:
         assert {path.name for path in (out / "bundles" / name).iterdir()} == {"detector.json", "weights.safetensors"}
     figures = {path.stem for path in (out / "figures").iterdir()}
-    assert {"detector_auroc", "detector_roc", "detector_risk_coverage", "detector_reliability"} <= figures
+    assert {"detector_auroc", "detector_risk_coverage"} <= figures
     assert {path.suffix for path in (out / "figures").glob(f"{PRINTED}.*")} == {".svg", ".csv"}
     files = {path.relative_to(out).as_posix(): path for path in out.rglob("*") if path.is_file()}
     del files["detection.json"]

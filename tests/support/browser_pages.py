@@ -8,7 +8,6 @@ import pytest
 from anchorscope.progress import Silent
 from anchorscope.report import render, validation_page
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.detection import detection_page
 from anchorscope.report.findings import Findings
 from anchorscope.report.wording import Table
@@ -66,7 +65,7 @@ def _run(folder: Path) -> Path:
 
 def _compare(folder: Path) -> Path:
     runs = (model_findings("Small"), model_findings("Large", layers=16, depth=-70.0, parameters=10**9))
-    comparison_page.write_comparison(Compared(runs, ("a", "b")), folder, Silent())
+    comparison_page.write_comparison(comparison_page.Compared(runs, ("a", "b")), folder, Silent())
     return folder / "report.html"
 
 
@@ -82,10 +81,10 @@ def _validation(folder: Path) -> Path:
 
 def _study(folder: Path) -> Path:
     runs = tuple(with_shares(model_findings(name, layers=30)) for name in ("small", "large"))
-    rows = (("small-0", "done", "small", ""), ("large-1", "failed", "large", "12 true answers; ask more questions"))
-    all_runs = Table(("run", "state", "model", "error"), rows, 4)
+    rows = (("large-1", "failed", "large", "12 true answers; ask more questions"),)
+    others = Table(("run", "state", "model", "error"), rows, 4)
     pages = {run.model: f"runs/{run.model}/report.html" for run in runs}
-    compared = Compared(runs, ("a", "b"), kind="study", title="sizes", all_runs=all_runs, pages=pages)
+    compared = comparison_page.Compared(runs, ("a", "b"), (), "", "study", "sizes", others, pages)
     comparison_page.write_comparison(compared, folder, Silent())
     return folder / "report.html"
 

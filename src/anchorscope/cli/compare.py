@@ -46,11 +46,6 @@ def compare(
     claims: Annotated[
         bool, typer.Option("--claims", help="Also check what five earlier written readings of such charts claimed.")
     ] = False,
-    relative_depth: Annotated[
-        bool, typer.Option("--relative-depth", help="The x axis from 0 (first layer) to 1 (last) instead of layers.")
-    ] = False,
-    assignment: Annotated[str, typer.Option(help="The rule of the chart: plain, corrected or cross-fitted.")] = "plain",
-    order: Annotated[str, typer.Option(help="The panels' order: size (smallest model first) or given.")] = "size",
     allow: Annotated[list[str] | None, typer.Option(help=_ALLOW)] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -62,9 +57,6 @@ def compare(
         comparison = compare_runs(
             runs,
             out=named_folder(out),
-            relative_depth=relative_depth,
-            assignment=assignment,
-            order=order,
             allow=split_list(",".join(allow or ())),
             names=() if names is None else names,
             claims=claims,
@@ -154,7 +146,7 @@ def run_study(
 @study.command("status", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][1:2]))
 def show_status(study: _File = None, out: _Out = None, as_json: AsJson = False) -> None:
     """Show how far every run of a study is, while it runs or after: done, running, failed, stopped, waiting."""
-    from anchorscope.study.states import status_of
+    from anchorscope.study.study_folder import status_of
 
     planned, _, folder = _open_study(study, out)
     status = status_of(planned, folder)

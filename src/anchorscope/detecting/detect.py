@@ -484,7 +484,7 @@ class Detection:
                 self._auroc(name) if compared else None,
                 accepted_words(self.manifest.get("thresholds", {}).get(name, ())),
                 DETECTORS[name].passes if name in DETECTORS else 0,
-                answer.startswith(f"Use {name}:") or len(self.manifest["bundles"]) == 1,
+                answer.startswith(f"Use {name} (") or len(self.manifest["bundles"]) == 1,
             )
             for name in self.manifest["bundles"]
         ]

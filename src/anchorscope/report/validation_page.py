@@ -57,21 +57,17 @@ CALLED = (Q_ANCHORED, A_ANCHORED, "misclassified")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9467bd", "#8c564b")
 _PARTS = ("together", "question", "answer", "either")
 _HOW_TO_READ = (
-    "The model of this page was trained on a made-up language. For some items the truth of an answer can only be known "
-    "from the question, for others only from the answer, for some from both. So the pathway of every item is known. "
-    "Truth and pathway are crossed: with equal shares, knowing one says nothing about the other.",
-    "AUC is the chance that an item planted in the question gets a higher score than one planted in the answer: 1 is "
-    "perfect, 0.5 guessing. The columns within true and within false answers decide: a rule that only follows the "
-    "label does well on neither.",
-    "What holds here holds for a small model with clean pathways. A rule that fails here should not be trusted "
-    "elsewhere; one that succeeds has passed an easy test.",
+    "The model of this page was trained on a made-up language, so the pathway of every item is known: its truth can be "
+    "known only from the question, only from the answer, or from both. Truth and pathway are crossed. AUC: the chance "
+    "that an item planted in the question scores above one planted in the answer: 1 is perfect, 0.5 guessing. The "
+    "columns within true and within false answers decide: a rule that only follows the label does well on neither.",
+    "A rule that fails here should not be trusted elsewhere; one that succeeds has passed an easy test.",
 )
 _WORLDS_TEXT = (
-    "These worlds have no model. States are drawn, with evidence for the label in the question, in the answer or only "
-    "in both together, among directions that carry nothing. The parts of an infinite sample are known.",
-    "A world passes where every part is off by at most 0.03 on average, intervals hold the truth at least 93 times in "
-    "100, and what is not there is claimed at most 5 times in 100. Rates come from few replicas, and their intervals "
-    "are in worlds.csv; ask for more with --replicas.",
+    "States are drawn without a model, with evidence for the label in the question, in the answer or only in both "
+    "together, so the parts of an infinite sample are known. A world passes where every part is off by at most 0.03 on "
+    "average, intervals hold the truth at least 93 times in 100, and what is not there is claimed at most 5 times in "
+    "100. Intervals of these rates are in worlds.csv; ask for more replicas with --replicas.",
 )
 
 

@@ -17,8 +17,7 @@ from anchorscope.prepare import ask, resolve
 from anchorscope.progress import Progress, Silent
 from anchorscope.study.grid import Study, StudyRun
 from anchorscope.study.page import write_page_of
-from anchorscope.study.states import Status, is_done, status_of
-from anchorscope.study.study_folder import StudyFolder, open_study
+from anchorscope.study.study_folder import DONE, Status, StudyFolder, open_study, run_state, status_of
 
 
 @dataclass
@@ -41,7 +40,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 all done, 3 run it again, 2 a run failed by a mistake that the user can mend."""
+        """0 all done, 3 run it again, 2 a run failed by a mistake that the user can fix."""
         if self.incomplete:
             return 3
         return 0 if self.status.count("done") == len(self.status.runs) else 2
@@ -57,7 +56,7 @@ def run_study(
     with open_study(out, study, source) as folder, closing(WarmModels()) as warm:
         numbers = {run.name: f"[{number}/{len(study.runs)}] {run.name}" for number, run in enumerate(study.runs, 1)}
         for _, of_model in groupby(study.runs, key=lambda run: run.model):
-            missing = [run for run in of_model if not is_done(folder, run)]
+            missing = [run for run in of_model if run_state(folder, run).state != DONE]
             if missing:
                 incomplete |= _run_model(missing, folder, heard, numbers, choice or Choice(), warm)
                 write_page_of(study, folder, heard.progress())
@@ -72,7 +71,7 @@ def check_study(study: Study, out: Path, elsewhere: bool = False) -> None:
     """
     folder, models, datasets = StudyFolder(out), set(), set()
     for run in study.runs:
-        if is_done(folder, run):
+        if run_state(folder, run).state == DONE:
             continue  # its files may be gone since
         try:
             recipe = resolve(run.recipe, elsewhere)
@@ -108,8 +107,8 @@ def _run_model(
             return {run.name: line}
         except UserError as error:
             line = " ".join(str(error).split())
-            folder.fail(run.name, run.key, line)
+            folder.set_failure(run, line)
             heard.tell(f"{numbers[run.name]} failed: {line}")
         else:
-            folder.fail(run.name, run.key, None)
+            folder.set_failure(run, None)
     return {}

@@ -1,7 +1,8 @@
-"""The folder of a study: its file, a run folder per run below `runs/`, and the page.
+"""The folder of a study: its file, a run folder per run below `runs/`, and the page; and how far every run is.
 
 `study.json` marks it and lists what the study itself wrote, with hashes: only these files are ever replaced, and a file
-that was changed since is moved aside. It also keeps why runs failed. How far each run is stands in its own folder.
+that was changed since is moved aside. It also keeps why runs failed. How far a run is, its own folder says, whatever
+became of the process that worked in it.
 """
 
 import contextlib
@@ -9,11 +10,13 @@ import hashlib
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anchorscope.artefacts.run_folder import is_run, read_index, read_manifest
 from anchorscope.artefacts.sealed_folder import (
+    MANIFEST,
     STUDY_MARKER,
     OwnFiles,
     are_inside,
@@ -27,13 +30,18 @@ from anchorscope.artefacts.sealed_folder import (
     sealed,
 )
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK, PARTIAL, files_below, folder_beside, make_folder, writable, write_json
-from anchorscope.study.grid import Study, read_study
+from anchorscope.files import LOCK, PARTIAL, files_below, folder_beside, is_locked, make_folder, writable, write_json
+from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from anchorscope.study.grid import Study, StudyRun, read_study
 
 FILE, RUNS = "study.toml", "runs"
 """The study's own file, and the folder of its runs."""
+DONE, RUNNING, FAILED, STOPPED, WAITING = STATES = ("done", "running", "failed", "stopped", "waiting")
+"""Of a run. Stopped: started, and resumed by the same command. Waiting: not begun, or finished with other options."""
 _MARK, _VERSION = "anchorscope study", 1
 _OURS = (LOCK, RUNS, f"{STUDY_MARKER}{PARTIAL}", FILE, f"{FILE}{PARTIAL}", f"page{PARTIAL}")
+_MACHINE = {"device": "auto", "dtype": "auto", "evidence_items": None, "batch_tokens": None, "threads": None}
+"""Options that a run settles itself where the study leaves them open, with the value that leaves them so."""
 
 
 @dataclass
@@ -67,14 +75,12 @@ class StudyFolder(OwnFiles):
         }
         write_json(self.path / STUDY_MARKER, sealed(content))
 
-    def fail(self, name: str, key: str, line: str | None) -> None:
+    def set_failure(self, run: StudyRun, line: str | None) -> None:
         """Keeps why a run failed, or forgets it."""
-        if line is None and name not in self.failed:
-            return
-        self.failed.pop(name, None)
-        if line is not None:
-            self.failed[name] = {"key": key, "line": line}
-        self.save()
+        if line is not None or run.name in self.failed:
+            self.failed.pop(run.name, None)
+            self.failed |= {run.name: {"key": run.key, "line": line}} if line is not None else {}
+            self.save()
 
     def write_study(self, study: Study, source: Path) -> None:
         """Keeps the study's file; one that was edited in its place stays as it is."""
@@ -112,38 +118,32 @@ def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
 
     with open_locked(path, refuse):
         with writable(path):
-            folder = look_into(path)
+            folder = read_folder(path)
             make_folder(path / RUNS)
             folder.write_study(study, source)
         yield folder
 
 
-def look_into(path: Path) -> StudyFolder:
+def read_folder(path: Path) -> StudyFolder:
     """What a study's folder remembers; nothing where it is new."""
     try:
-        found = read_sealed(path / STUDY_MARKER)
-        whole = found["marker"] == _MARK and are_inside([*found["sha256"], *found["arriving"]])
-        newer = found["schema_version"] != _VERSION
-        known: dict[str, Any] = {name: found[name] for name in ("name", "runs", "page_of")}
-        known |= {"results": only_hashes(found["sha256"]), "arriving": only_hashes(found["arriving"])}
-        known["failed"] = {
-            name: {"key": str(one["key"]), "line": str(one["line"])} for name, one in found["failed"].items()
-        }
-    except FileNotFoundError:
+        record = read_sealed(path / STUDY_MARKER)
+        if record["schema_version"] != _VERSION:
+            raise UserError(
+                f"The study in {str(path)!r} was written by another version of anchorscope; choose another folder with "
+                f"--out."
+            )
+        if record["marker"] != _MARK or not are_inside(record["arriving"]):
+            raise ValueError("something else")
+        files = only_hashes(record["sha256"]), only_hashes(record["arriving"])
+        return StudyFolder(path, *files, *(record[name] for name in ("name", "runs", "failed", "page_of")))
+    except (FileNotFoundError, NotADirectoryError):
         return StudyFolder(path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        whole, newer, known = False, False, {}
-    if newer:
-        raise UserError(
-            f"The study in {str(path)!r} was written by another version of anchorscope; choose another folder with "
-            f"--out."
-        )
-    if not whole:
         raise UserError(
             f"{str(path / STUDY_MARKER)!r} is damaged. Its runs are whole in themselves: move it away, and the same "
             f"command goes on."
-        )
-    return StudyFolder(path, **known)
+        ) from None
 
 
 def study_in(path: Path) -> Study:
@@ -153,3 +153,91 @@ def study_in(path: Path) -> Study:
             f"{str(path)!r} holds no study (no {FILE}); run one with: anchorscope study run STUDY.toml --out DIR"
         )
     return read_study(path / FILE)
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How far one run of a study is."""
+
+    name: str
+    state: str
+    steps: int
+    """Steps that the run holds."""
+    model: str
+    prompt: str
+    seed: int
+    datasets: tuple[str, ...]
+    folder: str
+    error: str | None = None
+    """Why it failed, or what a reader has to know of its state."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """All runs."""
+
+    name: str
+    folder: str
+    running: bool
+    """Whether a process works on the study just now."""
+    runs: tuple[RunState, ...]
+
+    def count(self, state: str) -> int:
+        """Runs in this state."""
+        return sum(run.state == state for run in self.runs)
+
+    @property
+    def line(self) -> str:
+        """How far it is, in one line."""
+        counted = [f"{n} {state}" for state in STATES if (n := self.count(state))]
+        return f"{self.name}: {len(self.runs)} run{'s' * (len(self.runs) != 1)}, {', '.join(counted)}"
+
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+        counts = {state: self.count(state) for state in STATES}
+        about = {"study": self.name, "out": self.folder, "running": self.running, "counts": counts}
+        return {**about, "runs": [asdict(run) for run in self.runs]}
+
+
+def status_of(study: Study, path: Path) -> Status:
+    """The states of all runs of a study in its folder, which need not be there yet."""
+    folder = read_folder(path)
+    return Status(study.name, str(path), is_locked(path), tuple(run_state(folder, run) for run in study.runs))
+
+
+def run_state(folder: StudyFolder, run: StudyRun) -> RunState:
+    """One run."""
+    place, recipe = folder.run(run.name), run.recipe
+    state, steps, error = WAITING, 0, None
+    if is_run(place):
+        state = STOPPED
+        with contextlib.suppress(UserError):  # damaged: the run itself will report it
+            steps = len(read_index(place).steps)
+    if (place / MANIFEST).is_file():
+        error = _not_as_asked(place, recipe)
+        state = WAITING if error else DONE
+    failure = folder.failed.get(run.name)
+    if state != DONE and is_locked(place):
+        state, error = RUNNING, None
+    elif state != DONE and failure is not None and failure["key"] == run.key:
+        state, error = FAILED, failure["line"]
+    about = (run.model, recipe.prompt, recipe.seed, recipe.datasets, str(place))
+    return RunState(run.name, state, steps, *about, error)
+
+
+def _not_as_asked(place: Path, asked: Recipe) -> str | None:
+    """Why a finished run is not the one that is asked for; None if it is."""
+    try:
+        read_manifest(place)
+        made = make_recipe(read_recipe(place / "recipe.toml"))
+    except UserError as error:
+        return str(error)
+    differing = [name.replace("_", "-") for name in Recipe.model_fields if not _fits(name, made, asked)]
+    return f"finished with another {', '.join(differing)}; the same command brings it up to date" if differing else None
+
+
+def _fits(name: str, made: Recipe, asked: Recipe) -> bool:
+    has, wants = getattr(made, name), getattr(asked, name)
+    if name == "evidence":  # a run that is resumed keeps the experiments that it has made
+        return set(wants) <= set(has)
+    return bool(has == wants) or (name in _MACHINE and wants == _MACHINE[name])

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from anchorscope.cli.main import app
 from anchorscope.study.grid import read_study
-from anchorscope.study.states import status_of
+from anchorscope.study.study_folder import status_of
 
 WriteStudy = Callable[..., Path]
 

@@ -11,8 +11,7 @@ from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, is_locked, locked
 from anchorscope.study.grid import Study, make_study
-from anchorscope.study.states import status_of
-from anchorscope.study.study_folder import look_into, open_study, study_in
+from anchorscope.study.study_folder import open_study, read_folder, status_of, study_in
 from anchorscope.verifying import verify
 from compared_runs import model_findings, write_run
 
@@ -35,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
         write_run(opened.run("a"), done, model="owner/a", dtype="auto")
         opened.run("b").mkdir()
         RunFolder(opened.run("b")).save()
-        opened.fail("c", study().runs[2].key, "too few answers")
+        opened.set_failure(study().runs[2], "too few answers")
     return out
 
 
@@ -103,4 +102,4 @@ def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(folder: Path, t
     mark = folder / "study.json"
     mark.write_text(mark.read_text().replace("too few", "too few true"))
     with pytest.raises(UserError, match=r"is damaged\. Its runs are whole in themselves"):
-        look_into(folder)
+        read_folder(folder)

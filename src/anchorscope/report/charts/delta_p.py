@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from anchorscope.errors import UserError
 from anchorscope.report.assignment_rules import CHART_TITLES
@@ -66,20 +65,16 @@ def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, fl
     return chart(width, height)
 
 
-def delta_p_of_runs(
-    runs: Sequence[Findings], rule: str, titles: Mapping[str, str], notes: Sequence[str], relative_depth: bool
-) -> ExperimentFigure:
-    """A panel per run; with `relative_depth`, x runs from the first layer (0) to the last (1)."""
+def delta_p_of_runs(runs: Sequence[Findings], titles: Mapping[str, str], notes: Sequence[str]) -> ExperimentFigure:
+    """The paper's chart with a panel per run."""
     depths = {run.model: run.n_layers for run in runs}
-    tables = [chart_rows(run, rule).with_columns(run=pl.lit(run.model), depth=run.n_layers) for run in runs]
-    data = pl.concat(tables).with_columns(relative_depth=pl.col("layer") / (pl.col("depth") - 1).clip(1))
-    columns = ("run", "dataset", "intervention", "assignment", "group", "delta_p", "layer", "relative_depth")
-    data = data.select(*columns, "ci_low", "ci_high", "n", "n_groups")
+    data = pl.concat(chart_rows(run, "plain").with_columns(run=pl.lit(run.model)) for run in runs)
+    columns = ("run", "dataset", "intervention", "assignment", "group", "delta_p", "layer", "ci_low", "ci_high")
+    data = data.select(*columns, "n", "n_groups")
     datasets = tuple(dict.fromkeys(name for run in runs for name in run.datasets))
-    span = delta_p_span(*(run.curves for run in runs))
-    spec = _spec(rule, data, datasets, depths, span, {}, (4.35, 3.3), relative_depth)
+    spec = _spec("plain", data, datasets, depths, delta_p_span(*(run.curves for run in runs)), {}, (4.35, 3.3))
     words = {run: _short(title) for run, title in titles.items()}
-    spec = replace(spec, name="delta_p", title=CHART_TITLES[rule], by="run", dataset_words=words.__getitem__)
+    spec = replace(spec, title="as in the paper", by="run", dataset_words=words.__getitem__)
     question, deepest = "ΔP when the question's key words are hidden", max(depths.values(), default=1)
     return ExperimentFigure(data, (POINTS_NOTE, *notes), spec, question, deepest, tuple(titles), {})
 
@@ -127,30 +122,17 @@ def _spec(
     span: tuple[float, float],
     layers: Mapping[str, tuple[int, ...]],
     panel: tuple[float, float] = _PANEL,
-    relative_depth: bool = False,
 ) -> ChartSpec:
     """How the chart is drawn; `depths` has the layers of every panel."""
 
     def finish(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         axes.set_ylim(*span)
-        if relative_depth:
-            axes.set(xlim=(-0.02, 1.02), xlabel="Relative depth")
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-        else:
-            layer_axis(axes, depths[place.dataset])
+        layer_axis(axes, depths[place.dataset])
         if layers:
             mark_reference(axes, layers, dataset_styles(datasets))
             reserve_mark_space(axes, len(layers))
 
-    lines = Lines(
-        _group_series(datasets),
-        "ΔP",
-        width=panel[0],
-        x="relative_depth" if relative_depth else "layer",
-        y="delta_p",
-        empty="no items",
-        finish=finish,
-    )
+    lines = Lines(_group_series(datasets), "ΔP", width=panel[0], y="delta_p", empty="no items", finish=finish)
     handles = _handles(data, datasets, any(layers.values()))
     return ChartSpec(
         chart_name(rule),

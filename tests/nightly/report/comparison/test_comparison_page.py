@@ -1,6 +1,5 @@
 """The page of a comparison: what it says follows from the runs, and nobody's text becomes its code."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,17 @@ import pytest
 from anchorscope.progress import Silent
 from anchorscope.report.checks import read
 from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.compared import Compared, Difference
+from anchorscope.report.comparison.checks import read_across
 from anchorscope.report.comparison.comparison_page import (
+    Compared,
+    Difference,
     comparison_card,
     controls_table,
     runs_table,
     setting_words,
-    trends_table,
 )
-from anchorscope.report.comparison.trends import read_across
 from anchorscope.report.findings import Findings
+from anchorscope.report.reading import readings_table
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
 
@@ -49,25 +49,12 @@ def compared() -> Compared:
     return Compared((run(), large), ("a", "b"), flags=flags, command="anchorscope compare 'my a' b --out both")
 
 
-@pytest.fixture(scope="module")
-def pages(compared: Compared, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return written(compared, tmp_path_factory.mktemp("pages"), claims=True)
-
-
 def written(compared: Compared, folder: Path, claims: bool = False) -> dict[str, str]:
     """Both pages without figures: drawing takes the time and has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison_page, "save_all", lambda *_: None)
         comparison_page.write_comparison(compared, folder, Silent(), claims)
     return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
-
-
-def test_the_page_runs_its_own_script_and_loads_nothing(pages: dict[str, str]) -> None:
-    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', pages["html"])
-    assert policy is not None
-    assert policy.group(1).startswith("default-src &#39;none&#39;")
-    assert "script-src &#39;sha256-" in policy.group(1)
-    assert not re.search(r'(?:src|href)="(?!data:|#)', pages["html"])
 
 
 def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None:
@@ -113,10 +100,9 @@ def test_the_table_has_a_row_for_every_run_and_dataset(compared: Compared) -> No
 
 
 def test_trends_show_the_number_of_every_run(compared: Compared) -> None:
-    check, numbers, verdict = trends_table(read_across(compared.runs)).rows[0]
+    check, numbers, verdict = readings_table(read_across(compared.runs), subjects=True).rows[0]
     assert (check, verdict) == ("PopQA: what needs question and answer together", "yes")
     assert "change 0.30 [0.26, 0.34]: 40% for Small (100\u00a0M), 70% for Large (1.0\u00a0B)" in numbers
-    assert trends_table([]).rows == ()
 
 
 def test_the_same_model_twice_is_not_called_another(compared: Compared) -> None:

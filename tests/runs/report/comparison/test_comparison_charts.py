@@ -1,13 +1,11 @@
 """The charts of several runs: a panel each, one legend, one y axis, controls, and numbers that are the runs' own."""
 
-from dataclasses import replace
-
 import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
 from anchorscope.report.charts.evidence_parts import part_bars
-from anchorscope.report.comparison.compared import Compared, delta_p_panels
+from anchorscope.report.comparison.comparison_page import Compared, delta_p_panels
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
@@ -49,16 +47,6 @@ def test_what_is_drawn_is_what_the_runs_have(compared: Compared) -> None:
         keys = ["intervention", "dataset", "group", "layer"]
         assert drawn.sort(keys)["delta_p"].to_list() == own.sort(keys)["delta_p"].to_list()
     assert "shape:x: not run on HotpotQA, NQ" in chart.notes
-
-
-def test_relative_depth_runs_from_nought_to_one(compared: Compared) -> None:
-    relative = replace(compared, relative_depth=True)
-    chart = delta_p_panels(relative)
-    assert (chart.data["relative_depth"].min(), chart.data["relative_depth"].max()) == (0.0, 1.0)
-    axes = chart.plot().axes
-    assert [one.get_xlabel() for one in axes] == ["Relative depth"] * 3
-    assert len({one.get_xlim() for one in axes}) == 1
-    assert {line.get_xdata()[-1] for line in axes[0].lines if len(line.get_xdata()) == 30} == {1.0}
 
 
 def test_every_run_and_dataset_with_parts_has_a_bar(compared: Compared) -> None:
