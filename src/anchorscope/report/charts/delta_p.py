@@ -133,7 +133,8 @@ def _spec(
             reserve_mark_space(axes, len(layers))
 
     lines = Lines(_group_series(datasets), "ΔP", width=panel[0], y="delta_p", empty="no items", finish=finish)
-    handles = _handles(data, datasets, any(layers.values()))
+    titled = display_name(datasets[0]) if len(datasets) == 1 and "" in depths else ""
+    handles = _handles(data, datasets, any(layers.values()), named=not titled)
     return ChartSpec(
         chart_name(rule),
         "" if rule == "plain" else CHART_TITLES[rule],
@@ -144,7 +145,7 @@ def _spec(
         lambda _: [lines],
         height=panel[1],
         by="",
-        dataset_words=str,
+        dataset_words=lambda _: titled,
         legend_columns=len(handles),
         more_handles=lambda _, __: handles,
         formats=("svg", "png", "pdf"),
@@ -172,13 +173,14 @@ def _group_series(datasets: Sequence[str]) -> list[Series]:
     return series
 
 
-def _handles(data: pl.DataFrame, datasets: Sequence[str], has_layers: bool) -> list[Line2D]:
+def _handles(data: pl.DataFrame, datasets: Sequence[str], has_layers: bool, named: bool) -> list[Line2D]:
     """The legend: of one dataset its two lines; of several a colour for each, then a stroke for each group."""
     styles = dataset_styles([name for name in datasets if name in set(data["dataset"])])
     groups = [group for group in GROUPS if group in set(data["group"])]
     if len(styles) == 1:
         ((name, look),) = styles.items()
-        words = {f"{group} ({display_name(name)})": (look.colour, LINE_STYLES[group], "") for group in groups}
+        about = f" ({display_name(name)})" if named else ""
+        words = {f"{group}{about}": (look.colour, LINE_STYLES[group], "") for group in groups}
     else:
         words = {display_name(name): (look.colour, "-", look.marker) for name, look in styles.items()}
         words |= {group: (INK, LINE_STYLES[group], "") for group in groups}
