@@ -27,8 +27,8 @@ from anchorscope.catalogue import EVIDENCE, LOADED
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
+from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings, headline_effects
-from anchorscope.report.statements import read
 
 ANSWER = "answer.json"
 """The answer card, for programs."""

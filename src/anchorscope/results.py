@@ -369,14 +369,14 @@ class FirstChart:
 
     def draw(self, dataset: str, curves: pl.DataFrame, layers: tuple[int, ...], n_layers: int) -> None:
         """Draws it with the curves of one more dataset, or with more curves of one."""
-        from anchorscope.report.charts.delta_p import DeltaPChart  # only here: matplotlib takes a second
+        from anchorscope.report.charts.delta_p import preliminary_chart  # only here: matplotlib takes a second
 
         is_first, has_random = not self.curves, "random" in set(curves["intervention"])
         if dataset in self.curves and "random" in set(self.curves[dataset]["intervention"]):
             return  # nothing new to show
         self.curves[dataset], self.layers[dataset] = curves, layers
         waiting = "the last controls are" if has_random else "controls are"
-        chart = DeltaPChart.preliminary(
+        chart = preliminary_chart(
             pl.concat(list(self.curves.values())),
             self.layers,
             n_layers,

@@ -23,7 +23,6 @@ _JOINERS = "\u200c\u200d"  # they make letters of some scripts, and steer nothin
 _bars: list[Bars] = []  # on the screen: a bar hides the cursor, so an error has to take it down
 _LEAST_WIDTH = 60  # columns: with fewer there's no room for a bar beside the words
 _WIDEST_CARD = 100  # columns
-_VERDICT_STYLES = {"yes": "bold green", "no": "bold red", "inconclusive": "bold yellow", "not measured": "dim"}
 _TRUST_STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
 
 
@@ -205,13 +204,6 @@ def card_text(card: "AnswerCard", width: int) -> Text:
         add("")
     for bar in card.bars:
         add(f"{bar.label}: {bar.text}", "", "  ")
-    for tile in card.tiles:
-        n_before, figure = len(lines), harmless(tile.figure)
-        add(tile.label, "", f"{tile.mark} ")
-        lines[n_before].stylize(_VERDICT_STYLES[tile.verdict], 0, len(tile.mark))
-        fits = len(lines[-1]) + len(figure) + 2 <= width
-        lines[-1].append("  " if fits else "\n    ").append(figure, "bold")
-        add(tile.detail, "dim", "    ")
     if card.warnings:
         lines += [Text(), Text("Before you believe it", "bold")]
     for warning in card.warnings:

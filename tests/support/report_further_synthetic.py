@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from anchorscope.report.checks import read
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA, Findings
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.all_statements import read
 from report_synthetic import SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
 
 LAYERS, HEADS, WINDOW = 12, 6, 3

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from anchorscope.report import checks
 from anchorscope.report.findings import Findings
-from anchorscope.report.statements import all_statements
 
 
 def read(findings: Findings) -> list[dict[str, Any]]:
     """Every reading of a run."""
-    return [reading.record() for reading in all_statements.read(findings)]
+    return [reading.record() for reading in checks.read(findings)]

@@ -10,7 +10,7 @@ from anchorscope import screen as screen_module
 from anchorscope.cli.terminal import user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import PlannedStep
-from anchorscope.report.answer_card import AnswerCard, Bar, NextStep, Tile, Trust
+from anchorscope.report.answer_card import AnswerCard, Bar, NextStep, Trust
 from anchorscope.screen import ScreenProgress, TimeLeft, card_text, duration
 
 
@@ -92,11 +92,6 @@ PARTS = {"together": 0.48, "question": 0.2, "answer": 0.34, "either": -0.02}
 CARD = AnswerCard(
     model="m\x1b[2J[red]x",
     sentence="About 70\u00a0% of the probe's evidence needs the question's key words (random words: 15\u00a0%).",
-    tiles=(
-        Tile("Does the probe know more than confidence and words?", "+0.07 [0.03, 0.11] AUC", "Yes: Λ.", "yes"),
-        Tile("How much?", "70\u00a0% [60, 80]", "Layer 20.", "inconclusive"),
-        Tile("What failed?", "1 of 5 controls", "Random words.", "no"),
-    ),
     warnings=("All 400 answers were supplied.",),
     next_steps=(NextStep("Look at more random cuts:", COMMAND), NextStep("Ask more questions.")),
     trust=Trust("partly", "2 of 6 controls passed"),
@@ -110,8 +105,7 @@ def test_every_word_of_the_card_is_there_in_every_width(width: int) -> None:
     lines, words = text.splitlines(), text.replace(":", " ").split()
     longest = max(map(len, words))
     assert all(len(line) <= max(min(width, 100), longest + 6) for line in lines if COMMAND not in line)
-    for part in (CARD.sentence, *CARD.warnings, *(one.label for one in (*CARD.tiles, *CARD.bars))):
+    for part in (CARD.sentence, *CARD.warnings, *(one.label for one in CARD.bars)):
         assert set(part.replace(":", " ").split()) <= set(words)
-    assert [line.split()[0] for line in lines if line[:2] in ("✓ ", "✗ ", "? ")] == ["✓", "?", "✗"]
     assert f"      {COMMAND}" in lines, "a command can be pasted"
     assert "\x1b" not in text

@@ -71,28 +71,28 @@ def show(
 
 
 def _show_item(run: "FinishedRun", name: str, as_json: bool) -> None:
-    from anchorscope.report.items.item_records import record
+    from anchorscope.report.items import record
 
     item = record(run.findings, *_find_item(run, name))
     assert item is not None, "the item was just found in items.parquet"
     if as_json:
         shared = ("model", "site", "position", "n_layers", "random_weights")
-        return emit_json({"run": run.path, **{key: getattr(run.findings, key) for key in shared}, **asdict(item)})
-    question, end = "", 0  # with its exact words in brackets
-    for start, stop in item.marks:
+        return emit_json({"run": run.path, **{key: getattr(run.findings, key) for key in shared}, **item})
+    text, question, end = item["question"], "", 0  # with its exact words in brackets
+    for start, stop in item["marks"]:
         if stop > max(start, end):
-            question += f"{item.question[end : max(start, end)]}⟦{item.question[max(start, end) : stop]}⟧"
+            question += f"{text[end : max(start, end)]}⟦{text[max(start, end) : stop]}⟧"
             end = stop
-    further = {f"{row.experiment} {row.variant or ''} {row.quantity}": row.value for row in item.further}
-    facts = {**asdict(item), "question": question + item.question[end:], "marks": None, "effects": None}
-    print_rows(record_rows(facts | {"further": further}))
-    if not item.effects:
-        return emit_text(f"\nThe item was not used ({item.status}): nothing was cut, and no probe scored it.")
+    further = {f"{row['experiment']} {row['variant'] or ''} {row['quantity']}": row["value"] for row in item["further"]}
+    facts = {**item, "question": question + text[end:], "accepted": tuple(item["accepted"]), "further": further}
+    print_rows(record_rows(facts | {"marks": None, "effects": None}))
+    if not item["effects"]:
+        return emit_text(f"\nThe item was not used ({item['status']}): nothing was cut, and no probe scored it.")
     rows = [("what was done", "tokens", "ΔP at l*", "flips")]
-    for effect in item.effects:
-        delta = "–" if effect.delta_p_reference is None else f"{effect.delta_p_reference:+.1f}"
-        done = f"{effect.intervention} {effect.variant}".rstrip()
-        rows.append((done, f"{effect.n_cut:g}", delta, f"{effect.flips} of {effect.runs}"))
+    for effect in item["effects"]:
+        delta = "–" if effect["delta_p_reference"] is None else f"{effect['delta_p_reference']:+.1f}"
+        done = f"{effect['intervention']} {effect['variant']}".rstrip()
+        rows.append((done, f"{effect['n_cut']:g}", delta, f"{effect['flips']} of {effect['runs']}"))
     emit_text()
     print_rows(rows)
 

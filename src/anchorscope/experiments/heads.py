@@ -14,10 +14,9 @@ from anchorscope.evidence.measured import GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found
 from anchorscope.experiments.partial_cuts import PartialCut, reference_statistics, run_partial_cuts, summed_over
-from anchorscope.report.charts.forest import group_offset
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import LINE_STYLES, DatasetStyle
-from anchorscope.report.panel_figure import ChartSpec, Lines, Series
+from anchorscope.report.panel_figure import ChartSpec, Lines, Series, group_offset
 from anchorscope.report.result_rows import row_estimate, select, statistics
 from anchorscope.report.verdicts import DISCOVERY_RATE, above, size_ratio
 from anchorscope.report.wording import NOTHING, p_value_cell, points

@@ -5,21 +5,20 @@ notebook, `anchorscope view` and answer.json show the same card. Shares are quot
 evidence to divide (`shares.why_silent`).
 """
 
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from anchorscope.report.findings import Findings, auc_of, nested_auc
-from anchorscope.report.looks import PART_LOOKS
 from anchorscope.report.page_writer import fragment
-from anchorscope.report.palette import display_name
-from anchorscope.report.reading import MARKS, Reading, finite
+from anchorscope.report.palette import PART_COLOURS, display_name
+from anchorscope.report.reading import EVIDENCE, Reading, finite
 from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, share_at, share_layer, why_silent
-from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.verdicts import Verdict, has_interval
-from anchorscope.report.wording import MISSING, as_percent, count, estimate, listing, number, spanned
+from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number, spanned
 from anchorscope.stats.estimate import Estimate
 
 MOST_STEPS = 3
@@ -82,7 +81,7 @@ class Bar:
         """The parts as they are drawn: a part below zero has no width."""
         whole = sum(max(0.0, share) for share in self.parts.values())
         return [
-            {"name": part, "colour": PART_LOOKS[part].colour, "width": 100 * share / whole, "text": as_percent(share)}
+            {"name": part, "colour": PART_COLOURS[part], "width": 100 * share / whole, "text": as_percent(share)}
             for part, share in self.parts.items()
             if share > 0
         ]
@@ -90,21 +89,6 @@ class Bar:
 
 SHORT_NAMES = {"together": "together", "question": "question alone", "answer": "answer alone", "either": "either"}
 """The parts in a legend."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A question with its number and verdict, on the detectors' page."""
-
-    label: str
-    figure: str
-    detail: str
-    verdict: Verdict
-
-    @property
-    def mark(self) -> str:
-        """The verdict as one sign."""
-        return MARKS[self.verdict]
 
 
 @dataclass(frozen=True)
@@ -117,7 +101,6 @@ class AnswerCard:
     numbers: tuple[Number, ...] = ()
     warnings: tuple[str, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
-    tiles: tuple[Tile, ...] = ()
     bars: tuple[Bar, ...] = ()
     folder: str = ""
     """Where the run was when the commands were written."""
@@ -125,7 +108,7 @@ class AnswerCard:
     @property
     def legend(self) -> list[tuple[str, str, str]]:
         """Name, colour and words of every part, for the bars."""
-        return [(part, PART_LOOKS[part].colour, words) for part, words in SHORT_NAMES.items()]
+        return [(part, PART_COLOURS[part], words) for part, words in SHORT_NAMES.items()]
 
     def record(self) -> dict[str, Any]:
         """As answer.json holds it."""
@@ -138,11 +121,10 @@ def card_from_record(record: dict[str, Any]) -> AnswerCard:
         record["model"],
         record["sentence"],
         Trust(**record["trust"]) if record.get("trust") else None,
-        tuple(Number(**one) for one in record.get("numbers", ())),
+        tuple(Number(**number) for number in record.get("numbers", ())),
         tuple(record.get("warnings", ())),
-        tuple(NextStep(**one) for one in record.get("next_steps", ())),
-        tuple(Tile(**one) for one in record.get("tiles", ())),
-        tuple(Bar(**one) for one in record.get("bars", ())),
+        tuple(NextStep(**step) for step in record.get("next_steps", ())),
+        tuple(Bar(**bar) for bar in record.get("bars", ())),
         record.get("folder", ""),
     )
 
@@ -174,44 +156,45 @@ def _spoken(findings: Findings) -> list[str]:
     return [name for name in findings.datasets if why_silent(findings, name) is None and not findings.random_weights]
 
 
+def _named(findings: Findings, names: Sequence[str], words: str) -> str:
+    """The names of some datasets, filled into words; nothing where the run has only one."""
+    return words.format(listing([display_name(name) for name in names])) if len(findings.datasets) > 1 else ""
+
+
 def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
     """How much of the evidence needs both, the key words, and random words; where nothing is said."""
     if findings.random_weights:
         return NOISE
-    spoken, sources = _spoken(findings), [_of_sources(findings, name) for name in findings.datasets]
+    spoken, sentences = _spoken(findings), [_of_sources(findings, name) for name in findings.datasets]
     if not spoken:
-        return " ".join([*filter(None, sources), _no_answer(findings)])
+        return " ".join(filter(None, [*sentences, _no_answer(findings)]))
+    verdicts = {name: _verdict(readings, name, "needs_both") for name in spoken}
     together = _over(findings, spoken, TOGETHER)
-    several = len(findings.datasets) > 1
-    where = f" ({listing([display_name(name) for name in spoken])})" if several else ""
-    hardly = all(_verdict(readings, name, "needs_both") == "no" for name in spoken)
-    unclear = [display_name(name) for name in spoken if _verdict(readings, name, "needs_both") == "inconclusive"]
-    sentences = [
-        *filter(None, sources),
-        f"{f'Hardly any ({together})' if hardly else together} of the probe's evidence{where} needs question and "
-        f"answer together; {_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
-        f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words.",
-    ]
-    if unclear:
-        names = f" on {listing(unclear)}" if several else ""
-        sentences.append(f"The first share may be zero{names}: the test is inconclusive.")
+    if set(verdicts.values()) == {"no"}:
+        together = f"Hardly any ({together})"
+    sentences.append(
+        f"{together} of the probe's evidence{_named(findings, spoken, ' ({})')} needs question and answer together; "
+        f"{_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
+        f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words."
+    )
+    if unclear := [name for name, verdict in verdicts.items() if verdict == "inconclusive"]:
+        where = _named(findings, unclear, " on {}")
+        sentences.append(f"The first share may be zero{where}: the test is inconclusive.")
     silent = [name for name in findings.datasets if name not in spoken]
     sentences += [f"No shares of {display_name(name)}: {why_silent(findings, name)}." for name in silent]
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
 def _of_sources(findings: Findings, dataset: str) -> str:
     """How much of the evidence needs the passage, where shares are quoted, and how many answers ignored it."""
-    rows = select(statistics(findings, "sources"), dataset=dataset)
+    rows, where = select(statistics(findings, "sources"), dataset=dataset), _named(findings, [dataset], " on {}")
     for name, words in (("context", "the passage"), ("thinking", "the thinking")):
         ignored = find(rows, quantity="ignored", variant=name)
         if ignored is None:
             continue
-        silent = why_silent(findings, dataset) is not None
-        need = None if silent else find(rows, quantity="need", variant=name, against=None, group=None)
         counted = f"{count(round(ignored.value * ignored.n))} of {count(ignored.n)} answers ignored"
-        where = f" on {display_name(dataset)}" if len(findings.datasets) > 1 else ""
-        if need is None:
+        need = find(rows, quantity="need", variant=name, against=None, group=None)
+        if need is None or why_silent(findings, dataset) is not None:
             return f"{counted} {words}{where}."
         return f"{_with_interval(need)} of the evidence{where} needs {words}; {counted} it."
     return ""
@@ -225,31 +208,26 @@ def _over(findings: Findings, datasets: Sequence[str], part: str, intervention: 
     return spanned((_on_scale(share.value) for share in shares), as_percent) or MISSING
 
 
-def _as_points(share: float) -> str:
-    return number(100 * share, 0)
-
-
 def _no_answer(findings: Findings) -> str:
     """Why there is no share to quote, and whether the probe is worth anything."""
     reasons: dict[str, list[str]] = {}
     for name in findings.datasets:
-        reasons.setdefault(why_silent(findings, name) or "", []).append(display_name(name))
-    whys = [
-        f"{reason}{f' ({listing(names)})' if len(findings.datasets) > 1 else ''}" for reason, names in reasons.items()
-    ]
-    probes = [auc for name in findings.datasets if (auc := nested_auc(findings, name)) is not None]
-    confidence = [auc for name in findings.datasets if (auc := auc_of(findings, name, "confidence-mean", None))]
-    beaten = ""
-    if probes and confidence and max(one.value for one in probes) < max(one.value for one in confidence):
-        best = [number(max(one.value for one in some), 2) for some in (probes, confidence)]
-        beaten = f" The probe (AUC {best[0]}) is worse than the model's own confidence ({best[1]})."
-    return f"Inconclusive: the parts of the probe's evidence can't be estimated: {'; '.join(whys)}.{beaten}"
+        reasons.setdefault(why_silent(findings, name) or "", []).append(name)
+    whys = "; ".join(f"{reason}{_named(findings, names, ' ({})')}" for reason, names in reasons.items())
+    probe, confidence = (
+        max((auc.value for name in findings.datasets if (auc := area(name)) is not None), default=math.nan)
+        for area in (lambda name: nested_auc(findings, name), lambda name: auc_of(findings, name, "confidence-mean"))
+    )
+    worse = f" The probe (AUC {number(probe, 2)}) is worse than the model's own confidence ({number(confidence, 2)})."
+    unknown = "Inconclusive: the parts of the probe's evidence can't be estimated"
+    return f"{unknown}: {whys}.{worse if probe < confidence else ''}"
 
 
 def _with_interval(share: Estimate) -> str:
     """48% (95% CI 34–64)."""
     value, low, high = map(_on_scale, (share.value, share.ci_low, share.ci_high))
-    return as_percent(value) + (f" (95% CI {_as_points(low)}–{_as_points(high)})" if has_interval(share) else "")
+    interval = f" (95% CI {number(100 * low, 0)}–{number(100 * high, 0)})" if has_interval(share) else ""
+    return as_percent(value) + interval
 
 
 def _on_scale(share: float) -> float:
@@ -261,8 +239,7 @@ def _on_scale(share: float) -> float:
 
 
 def _verdict(readings: Sequence[Reading], dataset: str, claim: str) -> Verdict | None:
-    wanted = (dataset, None, claim)
-    return next((one.verdict for one in readings if (one.dataset, one.assignment, one.claim) == wanted), None)
+    return next((reading.verdict for reading in readings if reading.id == f"{dataset}:{claim}"), None)
 
 
 def controls_in(readings: Sequence[Reading]) -> list[Reading]:
@@ -290,33 +267,26 @@ def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
     if not _spoken(findings):
         return Trust("no", f"there is no answer to trust yet; {counted}")
     failed = [reading for reading in controls if reading.verdict == "no"]
-    at_tested = [reading for reading in failed if _fails_where_tested(findings, reading)]
-    if at_tested:
-        return Trust("no", f"{_failure(findings, at_tested[0])}; {counted}")
-    if failed:
-        return Trust("partly", f"{_failure(findings, failed[0])}; {counted}")
-    beyond = {_verdict(readings, name, "share_beyond_random") for name in _spoken(findings)}
-    if beyond != {"yes"}:
+    at_tested = [
+        reading
+        for reading in failed
+        if not reading.failing or share_layer(findings, reading.dataset or "") in reading.failing
+    ]
+    for reading in (*at_tested, *failed):
+        layers = f" at {layer_names(reading.failing)}" if reading.failing else ""
+        where = layers + _named(findings, [reading.dataset or ""], " on {}")
+        reason = f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted}"
+        return Trust("no" if at_tested else "partly", reason)
+    if {_verdict(readings, name, "share_beyond_random") for name in _spoken(findings)} != {"yes"}:
         return Trust("partly", f"the key words may carry no more than random words do; {counted}")
     return Trust("yes" if all(reading.verdict == "yes" for reading in controls) and controls else "partly", counted)
-
-
-def _fails_where_tested(findings: Findings, reading: Reading) -> bool:
-    return not reading.failing or share_layer(findings, reading.dataset or "") in reading.failing
-
-
-def _failure(findings: Findings, reading: Reading) -> str:
-    """What has failed, and where."""
-    dataset = f" on {display_name(reading.dataset or '')}" if len(findings.datasets) > 1 else ""
-    where = f" at {layer_names(reading.failing)}" if reading.failing else ""
-    return f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}{dataset}"
 
 
 def _warnings(findings: Findings) -> tuple[str, ...]:
     """What a reader has to know first: the same of several datasets once, and what could not be done as a count."""
     texts: dict[str, list[str]] = {}
     for warning in findings.warnings:
-        name = next((one for one in findings.datasets if warning.startswith(f"{one}: ")), "")
+        name = next((name for name in findings.datasets if warning.startswith(f"{name}: ")), "")
         if not warning.startswith((UNAVAILABLE, RANDOM_WEIGHTS)):
             texts.setdefault(warning.removeprefix(f"{name}: "), []).append(display_name(name) if name else "")
     lines = [f"{listing(names)}: {text}" if any(names) else text for text, names in texts.items()]
@@ -335,36 +305,33 @@ _NAMES = {
     "auc_above_nulls": "AUC gained over the best probe that sees less",
 }
 _SHARES = {
-    "question alone": ("question", "knockout"),
-    "answer alone": ("answer", "knockout"),
-    "either of them": ("either", "knockout"),
-    "needs the question's key words": (NEEDS_QUESTION, "knockout"),
-    "needs random words": (NEEDS_QUESTION, "random"),
+    "question alone": ("knockout", "question"),
+    "answer alone": ("knockout", "answer"),
+    "either of them": ("knockout", "either"),
+    "needs the question's key words": ("knockout", NEEDS_QUESTION),
+    "needs random words": ("random", NEEDS_QUESTION),
 }
 
 
 def _numbers(findings: Findings, readings: Sequence[Reading]) -> tuple[Number, ...]:
     """The numbers of the answer, dataset by dataset, with unit, interval and verdict."""
-    numbers = []
+    by_id = {reading.id: reading for reading in readings}
+    rows: list[tuple[str, Estimate | None, str, Verdict | None]] = []
     for dataset in findings.datasets:
-        where = f" ({display_name(dataset)})" if len(findings.datasets) > 1 else ""
+        where = _named(findings, [dataset], " ({})")
         for claim, name in _NAMES.items():
-            reading = next((one for one in readings if (one.dataset, one.claim) == (dataset, claim)), None)
-            if reading is not None:
-                numbers.append(_number(f"{name}{where}", reading.estimate, reading.unit, reading.verdict))
-        for name, (part, cut) in _SHARES.items() if dataset in _spoken(findings) else ():
-            share = share_at(findings, dataset, cut, part)
-            numbers.append(_number(f"evidence: {name}{where}", share, "share of the evidence"))
-        numbers.append(_number(f"AUC of the probe{where}", nested_auc(findings, dataset), "AUC"))
-        confidence = auc_of(findings, dataset, "confidence-mean", None)
-        numbers.append(_number(f"AUC of the model's own confidence{where}", confidence, "AUC"))
-    return tuple(number for number in numbers if number.value is not None)
-
-
-def _number(name: str, value: Estimate | None, unit: str, verdict: Verdict | None = None) -> Number:
-    if value is None:
-        return Number(name, None, None, None, unit, verdict)
-    return Number(name, finite(value.value), finite(value.ci_low), finite(value.ci_high), unit, verdict)
+            if reading := by_id.get(f"{dataset}:{claim}"):
+                rows.append((f"{name}{where}", reading.estimate, reading.unit, reading.verdict))
+        for name, share in _SHARES.items() if dataset in _spoken(findings) else ():
+            rows.append((f"evidence: {name}{where}", share_at(findings, dataset, *share), EVIDENCE, None))
+        rows.append((f"AUC of the probe{where}", nested_auc(findings, dataset), "AUC", None))
+        confidence = auc_of(findings, dataset, "confidence-mean")
+        rows.append((f"AUC of the model's own confidence{where}", confidence, "AUC", None))
+    return tuple(
+        Number(name, finite(value.value), finite(value.ci_low), finite(value.ci_high), unit, verdict)
+        for name, value, unit, verdict in rows
+        if value is not None and math.isfinite(value.value)
+    )
 
 
 def _bars(findings: Findings) -> tuple[Bar, ...]:
@@ -383,8 +350,7 @@ def _bar(findings: Findings, dataset: str, label: str, intervention: str = "knoc
     shares = {part: share for part in PARTS if (share := share_at(findings, dataset, intervention, part)) is not None}
     if set(shares) != set(PARTS):
         return None
-    first = shares[TOGETHER]
-    values = {part: share.value for part, share in shares.items()}
+    first, values = shares[TOGETHER], {part: share.value for part, share in shares.items()}
     return Bar(label, values, finite(first.ci_low), finite(first.ci_high), intervention != "knockout")
 
 
@@ -395,15 +361,18 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
     """At most three, the most useful first."""
     if findings.random_weights:
         return (NextStep("Run it with trained weights."),)
-    folder = findings.folder or "RUN"
-    made = set(findings.experiments["experiment"].to_list()) if findings.experiments.height else set()
-    steps = _layers_to_leave_out(readings, len(findings.datasets) > 1)
+    folder, steps = findings.folder or "RUN", []
+    controls = [reading for reading in readings if reading.claim == "random_small" and reading.key]
+    if failing := {layer for control in controls for layer in control.failing or ()}:
+        several = "the layers that fail a control (see “Can I trust it?”)"
+        where = several if len(findings.datasets) > 1 else layer_names(sorted(failing))
+        steps.append(NextStep(f"Do not interpret ΔP at {where}."))
     if not _spoken(findings):
         steps.append(NextStep("Ask more questions: these are too few for an answer."))
-    if "matched" not in made:
+    if "matched" not in set(findings.experiments["experiment"]):
         again = command_again(findings, folder, evidence="matched,wordings")
         steps.append(NextStep("Rule out the wording:", again))
-    if any(one.claim == "adds_to_confidence" and one.verdict == "yes" for one in readings):
+    if any(reading.claim == "adds_to_confidence" and reading.verdict == "yes" for reading in readings):
         detect = shlex.join(["anchorscope", "detect", folder])
         if findings.options is not None:  # the model is in memory: only a call in Python can run it
             detect = command_again(findings, folder, keep="states")
@@ -418,24 +387,3 @@ def command_again(findings: Findings, folder: str, **options: str) -> str:
         return f"anchorscope.run(model, tokenizer=tokenizer, out={folder!r}{named})"
     words = ["anchorscope", "run", f"{folder}/recipe.toml", "--out", folder]
     return shlex.join([*words, *(word for name, value in options.items() for word in (f"--{name}", value))])
-
-
-def _layers_to_leave_out(readings: Sequence[Reading], several: bool) -> list[NextStep]:
-    """Layers at which random words do more than a quarter of what the key words do."""
-    controls = [one for one in readings if one.claim == "random_small" and one.key and one.failing]
-    failing = {layer for control in controls for layer in control.failing or ()}
-    if failing and several:
-        return [NextStep("Do not interpret ΔP at the layers that fail a control (see “Can I trust it?”).")]
-    if failing:
-        where = layer_names(tuple(failing))
-        return [NextStep(f"Do not interpret ΔP at {where}.")]
-    return []
-
-
-def number_text(value: Number) -> str:
-    """A number in words: shares in percent, others with two digits."""
-    ends = [end for end in (value.ci_low, value.ci_high) if end is not None]
-    low, high = ends if len(ends) == 2 else (float("nan"), float("nan"))
-    shown = Estimate(value.value or 0.0, low, high, 0, "")
-    share = value.unit == "share of the evidence"
-    return estimate(shown, 0, 100.0, "%") if share else estimate(shown, 2)

@@ -98,6 +98,12 @@ class Findings:
     warnings: tuple[str, ...] = ()
     """What may make the numbers worth less than they look; one sentence each, without a full stop."""
 
+    def drawn_curves(self, dataset: str, rule: str, group: str, intervention: str = "knockout") -> pl.DataFrame:
+        """The rows of one line of the chart that have a number."""
+        wanted = {"dataset": dataset, "assignment": rule, "group": group, "intervention": intervention, "truth": "all"}
+        here = wanted | {"site": self.site, "position": self.position}
+        return self.curves.filter(pl.col("delta_p").is_finite(), *(pl.col(key) == value for key, value in here.items()))
+
 
 def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
     """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
@@ -130,24 +136,13 @@ def summary_of(
     if rows.height > 1:  # an exact row is better than one that fits because a column does not apply, or was not asked
         other = [pl.col(name).is_null() == (value is not None) for name, value in asked.items()]
         rows = rows.sort(pl.sum_horizontal(other), maintain_order=True)
-    return _estimate(rows, "value")
+    return first_estimate(rows)
 
 
-def auc_of(
-    findings: Findings,
-    dataset: str,
-    kind: str,
-    layer: int | None,
-    *,
-    intervention: str = "clean",
-    site: str | None = None,
-) -> Estimate | None:
-    """One AUC: of a probe at a layer and site, or of a baseline (no layer, no site)."""
-    rows = findings.probe_scores.filter((pl.col("dataset") == dataset) & (pl.col("kind") == kind))
-    if layer is None:
-        return _estimate(rows.filter(pl.col("layer").is_null()), "auc")
-    place = (pl.col("site") == (site or findings.site)) & (pl.col("position") == findings.position)
-    return _estimate(rows.filter(place & (pl.col("layer") == layer) & (pl.col("intervention") == intervention)), "auc")
+def auc_of(findings: Findings, dataset: str, kind: str) -> Estimate | None:
+    """The AUC of a baseline, which has no layer and no site."""
+    mine = (pl.col("dataset") == dataset) & (pl.col("kind") == kind) & pl.col("layer").is_null()
+    return first_estimate(findings.probe_scores.filter(mine), "auc")
 
 
 def nested_auc(
@@ -161,7 +156,7 @@ def nested_auc(
         "site": site or findings.site,
         "position": findings.position,
     }
-    return _estimate(findings.probe_scores.filter(*(pl.col(name) == value for name, value in here.items())), "auc")
+    return first_estimate(findings.probe_scores.filter(*(pl.col(name) == value for name, value in here.items())), "auc")
 
 
 def headline_layer(findings: Findings, dataset: str) -> int | None:
@@ -170,12 +165,13 @@ def headline_layer(findings: Findings, dataset: str) -> int | None:
     return median_low(layers) if layers else None
 
 
-def _estimate(rows: pl.DataFrame, column: str) -> Estimate | None:
-    if not rows.height:
-        return None
-    row = rows.row(0, named=True)
-    value = row[column]
-    if value is None or not math.isfinite(value):
-        return None
+def row_estimate(row: Mapping[str, Any], column: str = "value") -> Estimate:
+    """A row of a table as an estimate; a missing end of the interval is NaN."""
     low, high = (math.nan if row[name] is None else float(row[name]) for name in ("ci_low", "ci_high"))
-    return Estimate(float(value), low, high, row["n"] or 0, row.get("method") or "")
+    return Estimate(float(row[column]), low, high, row["n"] or 0, row.get("method") or "")
+
+
+def first_estimate(rows: pl.DataFrame, column: str = "value") -> Estimate | None:
+    """The first row as an estimate; None where there is none, or without a finite value."""
+    row = rows.row(0, named=True) if rows.height else None
+    return None if row is None or row[column] is None or not math.isfinite(row[column]) else row_estimate(row, column)

@@ -12,13 +12,13 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from anchorscope.report.verdicts import NO_VERDICT
@@ -53,30 +53,25 @@ def write_page(
 
     A template of HTML extends page.html.j2. The scripts find the data by their names, as `pageData(NAME)`.
     """
-    if name.endswith(".html"):
-        page = _environment(autoescape=True, finalize=None)
-        script, values = joined_script(scripts), {}
+    page = _environment(name.endswith(".html")).get_template(f"{template}.j2")
+    script, values = joined_script(scripts), {}
 
-        def figure(name: str) -> str:
-            address, values[name] = _embedded(out / "figures" / f"{name}.svg")
-            return address
+    def figure(name: str) -> str:
+        address, values[name] = _embedded(out / "figures" / f"{name}.svg")
+        return address
 
-        page.globals |= {
-            "figure": figure,
-            "policy": content_policy(script),
-            "script": Markup(script),
-            "styles": Markup(joined_styles()),
-            # The frame writes data last, when it is known which figures the page shows.
-            "data": lambda: {name: embedded_json(value) for name, value in {**(data or {}), FIGURES: values}.items()},
-        }
-    else:
-        page = _environment(autoescape=False, finalize=_plain_text)
-    (out / name).write_text(page.get_template(f"{template}.j2").render(content), encoding="utf-8")
+    def page_data() -> dict[str, Markup]:
+        """Written last, when it is known which figures the page shows."""
+        return {name: embedded_json(value) for name, value in {**(data or {}), FIGURES: values}.items()}
+
+    frame = {"policy": content_policy(script), "script": Markup(script), "styles": Markup(joined_styles())}
+    text = page.render(**content, **frame, figure=figure, data=page_data)
+    (out / name).write_text(text, encoding="utf-8")
 
 
 def fragment(name: str, content: Mapping[str, Any]) -> str:
     """A part of a page on its own, for a notebook or a list of runs; every value is escaped."""
-    return _environment(autoescape=True, finalize=None).get_template(f"{name}.html.j2").render(content)
+    return _environment(True).get_template(f"{name}.html.j2").render(content)
 
 
 def joined_script(names: Sequence[str]) -> str:
@@ -106,30 +101,13 @@ def embedded_json(value: Any) -> Markup:
     return Markup(text.translate(_DANGEROUS))
 
 
-class _Compiled(BytecodeCache):
-    """Templates that this process has compiled: every page has an environment of its own, with its own data in it."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self.known:
-            bucket.bytecode_from_string(self.known[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self.known[bucket.key] = bucket.bytecode_to_string()
-
-
-_COMPILED = {True: _Compiled(), False: _Compiled()}
-"""For HTML, with its values escaped, and for Markdown: one template is compiled differently for each."""
-
-
-def _environment(*, autoescape: bool, finalize: Callable[[object], object] | None) -> Environment:
+@cache
+def _environment(html: bool) -> Environment:
+    """For HTML every value is escaped, for Markdown it loses its markup."""
     page = Environment(
-        bytecode_cache=_COMPILED[autoescape],
         loader=PackageLoader("anchorscope.report"),
-        autoescape=autoescape,
-        finalize=finalize,
+        autoescape=html,
+        finalize=None if html else _plain_text,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -22,6 +22,18 @@ QUIET_INK = "#5a5a5a"
 
 SITE_COLOURS = {"attention": "#e07b00", "mlp": "#2b83e6", "residual": "#11692f"}
 
+PART_COLOURS = {"together": "#0072b2", "question": "#e69f00", "answer": "#56b4e9", "either": "#cccccc"}
+"""Of the four parts of the evidence, from the palette by Okabe and Ito: the colour-blind can tell them apart."""
+PART_HATCHES = {"together": "", "question": "//", "answer": "..", "either": "xx"}
+"""For print."""
+BASELINES = {
+    "relation-only": "relation only",
+    "words": "words of question and answer",
+    "confidence-mean": "model's confidence, mean",
+    "confidence-min": "model's confidence, minimum",
+}
+"""What predicts truth without a probe, as probe_scores.csv names it, in words."""
+
 _NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ", "atlas": "Atlas"}
 
 _FIXED = {

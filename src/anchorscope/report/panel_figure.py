@@ -1,7 +1,8 @@
-"""Figures made of panels: forests, and lines over layers, doses or heads.
+"""Every figure is made of panels: forests (named lines with values and intervals), or lines over layers or heads.
 
 A panel is configured by data: which rows, which column runs down or along, how a series is drawn. A figure has a
-row of panels per dataset; layout, titles, shared axes, legend and small print are the same for all.
+row of panels per dataset (or per value of another column); layout, titles, shared axes, legend and small print are the
+same for all.
 """
 
 import math
@@ -20,20 +21,22 @@ from matplotlib.ticker import MaxNLocator
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.plugins import load, plugins_of, problem
 from anchorscope.report.charts.display import Display, note_curve
-from anchorscope.report.charts.forest import (
-    Mark,
-    draw_forest,
-    group_marks_handles,
-    group_offset,
-    group_style,
-    legend_style,
+from anchorscope.report.charts.layout import (
+    Grid,
+    Legend,
+    canvas,
+    columns_that_fit,
+    empty_panel,
+    layer_axis,
+    rows_that_fit,
+    zero_line,
 )
-from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, rows_that_fit, zero_line
-from anchorscope.report.charts.line_chart import BAND_ALPHA, line_with_band, mark_reference, reserve_mark_space
+from anchorscope.report.charts.line_chart import mark_reference, reserve_mark_space
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import DatasetStyle, dataset_styles, display_name
+from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, DatasetStyle, dataset_styles, display_name
 from anchorscope.report.result_rows import Where, absent_notes, datasets_in, row_estimate, select
 from anchorscope.stats.curves import FEWEST_GROUPS
+from anchorscope.stats.estimate import Estimate
 
 Style = Mapping[str, Any]
 
@@ -47,8 +50,6 @@ class Place:
     n_layers: int
     reference_layers: tuple[int, ...]
     column: int
-    last: bool
-    """Whether it is in the last row."""
 
 
 class Panel(Protocol):
@@ -102,11 +103,23 @@ class GroupMarks(Marks):
 
     def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
         """Offset and style of a row's group."""
-        return group_offset(row["group"]), group_style(row["group"], colours)
+        return group_offset(row["group"]), _group_style(row["group"], colours)
 
     def handles(self, colours: DatasetStyle) -> list[Line2D]:
         """Both groups."""
-        return group_marks_handles(colours)
+        return [Line2D([], [], label=group, **_group_style(group, colours)) for group in GROUPS]
+
+
+def group_offset(group: str) -> float:
+    """Q-Anchored stands above, A-Anchored below."""
+    return -0.17 if group == Q_ANCHORED else 0.17
+
+
+def _group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
+    """Q-Anchored filled, A-Anchored open, so that the groups differ in grey as well."""
+    face, marker = (colours.colour, "o") if group == Q_ANCHORED else ("white", "s")
+    edge = {"markerfacecolor": face, "markeredgecolor": colours.colour, "markeredgewidth": 1.1}
+    return {"color": colours.colour, "marker": marker, "markersize": 4.6, "linewidth": 1.5} | edge
 
 
 @dataclass(frozen=True)
@@ -135,14 +148,23 @@ class Forest:
     """Draws what only this figure has."""
 
     def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
-        """The lines with their marks."""
-        names, marks = list(self.lines), []
+        """The lines with their marks, and a faint line that leads from each label to its marks."""
+        names, has_marks = list(self.lines), False
+        if self.null is not None:
+            axes.axvline(self.null, color="#555555", linewidth=0.8, zorder=1.5)
+        axes.grid(False, axis="y")
+        axes.grid(True, axis="x")
+        for line in range(len(names)):
+            axes.axhline(line, color="#ececec", linewidth=0.7, zorder=0.5)
         for row in select(rows, **self.where).to_dicts():
             looks = self.marks.of(row, place.colours)
             if row[self.down] in names and looks is not None:
-                marks.append(Mark(names.index(row[self.down]), looks[0], row_estimate(row), dict(looks[1])))
+                _draw_mark(axes, names.index(row[self.down]) + looks[0], row_estimate(row), looks[1])
+                has_marks = True
+        axes.set_ylim(max(1, len(names)) - 0.4, -0.6)
         shown = place.column == 0 or not self.words_once
-        draw_forest(axes, [words if shown else "" for words in self.lines.values()], marks, self.null)
+        axes.set_yticks(range(len(names)), [words if shown else "" for words in self.lines.values()])
+        axes.tick_params(axis="y", length=0)
         first = next((line for line, name in enumerate(names) if name in self.set_apart), 0)
         if first:
             axes.axhline(first - 0.5, color="#9a9a9a", linewidth=0.8, linestyle=(0, (4.0, 2.5)))
@@ -151,13 +173,21 @@ class Forest:
         axes.set_xlabel(self.label)
         if self.finish:
             self.finish(axes, rows, place)
-        if not marks:
+        if not has_marks:
             axes.set_xticks([])
             empty_panel(axes, "not available")
 
     def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
         """One per kind of mark."""
         return self.marks.handles(colours)
+
+
+def _draw_mark(axes: Axes, y: float, estimate: Estimate, style: Style) -> None:
+    """A value with its interval, where both ends are finite."""
+    if math.isfinite(estimate.ci_low) and math.isfinite(estimate.ci_high):
+        width = style.get("linewidth", 1.4)
+        axes.plot([estimate.ci_low, estimate.ci_high], [y, y], color=style["color"], zorder=2.5, linewidth=width)
+    axes.plot([estimate.value], [y], zorder=3, **{**style, "linestyle": "none"})
 
 
 @dataclass(frozen=True)
@@ -169,9 +199,10 @@ class Series:
     style: Style | Callable[[DatasetStyle], Style]
     """As `Line2D` takes it; a function where it takes the dataset's colours."""
     label: str = ""
-    """In the legend; empty for none."""
+    """In the legend, and beside its numbers on the page; empty for neither."""
     kind: str = "band"
     """How the interval is drawn: "band", "bars", or "none"; "level" is a line across, "area" fills down to zero."""
+    in_legend: bool = True
 
     def style_in(self, colours: DatasetStyle) -> dict[str, Any]:
         """Its style for one dataset."""
@@ -208,10 +239,10 @@ class Lines:
             zero_line(axes, self.null)
         if self.marks_reference:
             mark_reference(axes, {place.dataset: place.reference_layers}, {place.dataset: place.colours})
-        for one in self.series:
-            mine = select(rows, **one.where)
+        for series in self.series:
+            mine = select(rows, **series.where)
             if mine.height:
-                self._draw_series(axes, mine, one, one.style_in(place.colours))
+                self._draw_series(axes, mine, series, series.style_in(place.colours))
         if not rows.height:
             empty_panel(axes, self.empty)
         self._scale(axes, place)
@@ -219,21 +250,28 @@ class Lines:
             self.finish(axes, rows, place)
 
     def _draw_series(self, axes: Axes, rows: pl.DataFrame, series: Series, style: dict[str, Any]) -> None:
-        rows, kind = rows.sort(self.x), series.kind
+        kind, style = series.kind, {"zorder": 3} | style
+        groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
+        if kind == "band" and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS:
+            kind = "none"  # a band of so few items would say more than is known
+            style |= {"linewidth": 1.1, "linestyle": ":", "marker": ""}
+        if self.x == "layer" and kind != "level":  # a line is broken where a layer has no number
+            layers = rows["layer"].cast(pl.Int64).to_list()
+            every = pl.DataFrame({"layer": range(min(layers), max(layers) + 1)}, schema={"layer": pl.Int64})
+            rows = every.join(rows.with_columns(pl.col("layer").cast(pl.Int64)), on="layer", how="left")
+        rows = rows.sort(self.x)
         x, y = rows[self.x].to_numpy(), rows[self.y].to_numpy()
-        style = {"zorder": 3} | style
-        if kind == "band" and (rows["n"].max() or 0) < FEWEST_GROUPS:  # type: ignore[operator]
-            kind, style = "none", style | {"linewidth": 0.9}  # a band of so few items would say more than is known
         if kind == "level":
             for height in y:
                 axes.axhline(height, **style)
-        elif kind == "band":
-            line_with_band(axes, rows.with_columns(layer=pl.col(self.x)), self.y, series.label, **style)
-        else:
-            axes.plot(x, y, **style)
-            note_curve(axes, series.label, style["color"], x.tolist(), rows[self.y].to_list())
-        if kind == "area":
-            axes.fill_between(x, 0, y, color=style["color"], alpha=BAND_ALPHA, linewidth=0)
+            return
+        axes.plot(x, y, **style)
+        ends = [rows[end].cast(pl.Float64).fill_null(math.nan).to_numpy() for end in ("ci_low", "ci_high")]
+        shown = ends if kind == "band" else []
+        note_curve(axes, series.label, style["color"], x.tolist(), rows[self.y].to_list(), *map(list, shown))
+        area = (0.0, y) if kind == "area" else ends
+        if kind in ("area", "band"):
+            axes.fill_between(x, *area, color=style["color"], alpha=0.16, linewidth=0)
         if kind == "bars":
             for at, low, high in rows.select(self.x, "ci_low", "ci_high").drop_nulls().iter_rows():
                 axes.plot([at, at], [low, high], color=style["color"], linewidth=1.3, zorder=2.5)
@@ -252,9 +290,9 @@ class Lines:
     def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
         """One per series with a label that has rows."""
         return [
-            Line2D([], [], label=one.label, **one.style_in(colours))
-            for one in self.series
-            if one.label and select(data, **self.where, **one.where).height
+            Line2D([], [], label=series.label, **series.style_in(colours))
+            for series in self.series
+            if series.in_legend and series.label and select(data, **self.where, **series.where).height
         ]
 
 
@@ -284,19 +322,22 @@ class ChartSpec:
     """"x" or "y": all panels have one scale to the right, or upwards. "row x": those of a row have."""
     side_by_side: int = 3
     """Datasets in a row, where each has one panel."""
+    by: str = "dataset"
+    """The column whose values have a row of panels each; empty where all rows are drawn in the same panels."""
     dataset_words: Callable[[str], str] = display_name
     """A dataset in titles."""
     marks_reference: bool = False
     """Whether l* is marked at the foot of the panels, which then needs room."""
     labels: float | Callable[[pl.DataFrame], float] = 0.0
-    """Room left of the first panel for long names, in inches; `gap` and `foot` alike."""
-    gap: Sequence[float] | float = 0.5
-    foot: float | Callable[[pl.DataFrame], float] = 0.0
+    """Room left of the first panel for long names, in inches."""
+    gap: float = 0.5
+    """Between panels, in inches."""
     legend_columns: int = 3
     more_handles: Callable[[pl.DataFrame, DatasetStyle], Sequence[Artist]] | None = None
     """Legend entries besides those of the panels."""
     made: Callable[[Findings], bool] | None = None
     """Whether there is something to draw, where the rows alone do not say it or cost much to make."""
+    formats: tuple[str, ...] = ("svg",)
 
     def was_made(self, findings: Findings) -> bool:
         """Whether there is something to draw."""
@@ -326,7 +367,7 @@ class ExperimentFigure(Display):
     model: str
     n_layers: int
     datasets: tuple[str, ...]
-    """Those that have rows."""
+    """Those that have rows, or the values of another column that have panels."""
     reference_layers: Mapping[str, tuple[int, ...]]
     """Per dataset, l* of every fold."""
 
@@ -335,29 +376,34 @@ class ExperimentFigure(Display):
         """Of its files in figures/."""
         return self.chart.name
 
+    @property
+    def formats(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The pictures that a results folder has of it."""
+        return self.chart.formats
+
     def draw(self) -> Figure:
         """All panels, in the places that `_places` gives them."""
         chart, panels = self.chart, list(self.chart.panels(self.data))
         rows = self._rows_of_panels(len(panels))
-        height, labels, foot = (
-            inches(self.data) if callable(inches) else inches for inches in (chart.height, chart.labels, chart.foot)
-        )
+        height, labels = (inches(self.data) if callable(inches) else inches for inches in (chart.height, chart.labels))
         wide = max(len(row) for row in rows)
         widths = [panel.width for panel in panels] if len(panels) > 1 else [panels[0].width] * wide
-        gap_y = _GAP_Y + (foot if len(rows) > 1 else 0.0)
-        grid = Grid(widths, rows_that_fit(len(rows), height, gap_y), labels, chart.gap, gap_y, foot)
-        page = canvas(f"{self.model}: {chart.title}", grid, self._legend(panels))
+        grid = Grid(widths, rows_that_fit(len(rows), height, _GAP_Y), labels, chart.gap, _GAP_Y)
+        handles = self._handles(panels)
+        columns = columns_that_fit(handles, labels + sum(widths) + chart.gap * (wide - 1), chart.legend_columns)
+        title = ": ".join(filter(None, (self.model, chart.title)))
+        page = canvas(title, grid, Legend(handles, columns, self.notes))
         for axes_row, row in zip(page.axes, rows, strict=True):
             drawn = [self._draw_one(axes, panels, place) for axes, place in zip(axes_row, row, strict=False)]
             for axes in axes_row[len(row) :]:
                 axes.set_axis_off()
             if chart.share == "row x":
                 _share(drawn, "x")
+        every = [axes for axes_row, row in zip(page.axes, rows, strict=True) for axes in axes_row[: len(row)]]
         if chart.share in ("x", "y"):
-            every = [axes for axes_row, row in zip(page.axes, rows, strict=True) for axes in axes_row[: len(row)]]
             _share(every, chart.share)
         if chart.marks_reference:
-            for axes in page.panels:
+            for axes in every:
                 reserve_mark_space(axes, 1)
         return page.figure
 
@@ -371,25 +417,27 @@ class ExperimentFigure(Display):
         if n_panels == 1:
             across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
             rows = [about[first : first + across] for first in range(0, len(about), across)]
-            return [[Place(*one, column, row is rows[-1]) for column, one in enumerate(row)] for row in rows]
-        return [[Place(*one, column, one is about[-1]) for column in range(n_panels)] for one in about]
+            return [[Place(*whose, column) for column, whose in enumerate(row)] for row in rows]
+        return [[Place(*whose, column) for column in range(n_panels)] for whose in about]
 
     def _draw_one(self, axes: Axes, panels: Sequence[Panel], place: Place) -> Axes:
-        panel, rows = panels[place.column if len(panels) > 1 else 0], select(self.data, dataset=place.dataset)
+        panel, by = panels[place.column if len(panels) > 1 else 0], self.chart.by
+        rows = select(self.data, **{by: place.dataset}) if by else self.data
         panel.draw(axes, rows, place)
         dataset = self.chart.dataset_words(place.dataset)
         axes.set_title(": ".join(filter(None, (dataset, panel.title))), fontsize=9)
         return axes
 
-    def _legend(self, panels: Sequence[Panel]) -> Legend:
-        """The entries of all panels, each label once."""
-        style = legend_style(list(dataset_styles(self.datasets).values()))
+    def _handles(self, panels: Sequence[Panel]) -> list[Artist]:
+        """The legend's entries of all panels, each label once."""
+        styles = list(dataset_styles(self.datasets).values())
+        style = styles[0] if len(styles) == 1 else DatasetStyle(INK, "o")  # of several, panel titles name the dataset
         handles: dict[str, Artist] = {}
         for panel in panels:
-            for one in panel.handles(self.data, style):
-                handles.setdefault(str(one.get_label()), one)
+            for handle in panel.handles(self.data, style):
+                handles.setdefault(str(handle.get_label()), handle)
         more = self.chart.more_handles(self.data, style) if self.chart.more_handles else ()
-        return Legend([*handles.values(), *more], self.chart.legend_columns, self.notes)
+        return [*handles.values(), *more]
 
 
 def catalogued_sections() -> list[Any]:

@@ -10,28 +10,26 @@ from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
-from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.auc_charts import PROBE_AUC, SURVIVING_SIGNAL
+from anchorscope.report.charts.delta_p import chart_name, delta_p_chart
 from anchorscope.report.charts.display import FORMATS, Display, save_all
-from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
+from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS, part_bars
+from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings
 from anchorscope.report.panel_figure import experiment_charts
 from anchorscope.report.reading import Reading
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.all_statements import read
 
 
 def figures_of(findings: Findings) -> list[Display]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
-    bars = PartBars.from_runs([findings])
-    parts = [EvidencePartsChart.from_findings(findings), bars] if bars else []
+    bars, specs = part_bars([findings]), (PROBE_AUC, SURVIVING_SIGNAL, *experiment_charts())
+    parts = [EVIDENCE_PARTS.from_findings(findings), bars] if bars else []
     return [
         *parts,
-        DeltaPChart.from_findings(findings),
-        DeltaPChart.from_findings(findings, "corrected"),
-        ProbeAucChart.from_findings(findings),
-        SurvivingSignalChart.from_findings(findings),
-        *(chart.from_findings(findings) for chart in experiment_charts() if chart.was_made(findings)),
+        delta_p_chart(findings),
+        delta_p_chart(findings, "corrected"),
+        *(spec.from_findings(findings) for spec in specs if spec.was_made(findings)),
     ]
 
 
@@ -43,10 +41,9 @@ def figure_named(
         if dataset not in findings.datasets:
             raise unknown("dataset", dataset, findings.datasets)
     chosen = tuple(dataset for dataset in findings.datasets if not datasets or dataset in datasets)
-    rules = {DeltaPChart.file_of(rule): rule for rule in RULES}
+    rules = {chart_name(rule): rule for rule in RULES}
     if name in rules:
-        chart = DeltaPChart.from_findings(replace(findings, datasets=chosen), rules[name])
-        return chart.with_size(*size) if size else chart
+        return delta_p_chart(replace(findings, datasets=chosen), rules[name], size)
     if size:
         raise UserError(f"Only {', '.join(rules)} take a size; {name!r} was asked for. Leave the size out.")
     displays = {display.name: display for display in figures_of(replace(findings, datasets=chosen))}

@@ -1,13 +1,12 @@
 """Find rows of experiments.csv and of the summary. Nothing is filled in: a row that is not there is None."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, row_estimate
 from anchorscope.report.palette import display_name
 from anchorscope.stats.estimate import Estimate
 
@@ -15,8 +14,6 @@ TRUTHS = {"all": "all answers", "true": "true answers", "false": "false answers"
 HEADLINE_RULES = ("corrected", "plain")
 """The rule that a section's answer goes by: the first that there is. The plain one sorts partly by label."""
 _ASPECT = r"_(difference|within_truth|within_folds|permuted)$"
-_FEW = 200
-"""Up to so many rows, looking at each takes less time than a query: a page asks thousands of times."""
 
 Wanted = str | int | bool | Sequence[str] | None
 """The value asked for; None asks for null, several values for any of them."""
@@ -69,36 +66,14 @@ def select(table: pl.DataFrame, **columns: Wanted) -> pl.DataFrame:
 
 def first_row(table: pl.DataFrame, **columns: Wanted) -> Mapping[str, Any] | None:
     """The first row that `select` would give."""
-    if table.height > _FEW or not columns:
-        rows = select(table, **columns)
-        return rows.row(0, named=True) if rows.height else None
-    tests = [_test(column, value) for column, value in columns.items()]
-    values = zip(*(table.get_column(column).to_list() for column in columns), strict=True)
-    fits = (all(test(one) for test, one in zip(tests, row, strict=True)) for row in values)
-    place = next((place for place, fit in enumerate(fits) if fit), None)
-    return None if place is None else table.row(place, named=True)
-
-
-def _test(column: str, value: Wanted) -> Callable[[Any], bool]:
-    """What `select` asks of a column, of one value; what is not known equals nothing."""
-    if column == "truth" and value == "all":
-        return lambda one: one is None or one == "all"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        wanted = frozenset(value)
-        return lambda one: one is not None and one in wanted
-    return lambda one: bool(one == value)
+    rows = select(table, **columns)
+    return rows.row(0, named=True) if rows.height else None
 
 
 def find(table: pl.DataFrame, **columns: Wanted) -> Estimate | None:
     """The first row that fits, as an estimate."""
     row = first_row(table, **columns)
     return None if row is None else row_estimate(row)
-
-
-def row_estimate(row: Mapping[str, Any]) -> Estimate:
-    """A row as an estimate; a missing end of the interval is NaN."""
-    low, high = (math.nan if row[name] is None else float(row[name]) for name in ("ci_low", "ci_high"))
-    return Estimate(float(row["value"]), low, high, row["n"] or 0, row.get("method") or "")
 
 
 def present(table: pl.DataFrame, column: str, order: Sequence[str] = ()) -> list[str]:

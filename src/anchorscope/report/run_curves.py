@@ -59,13 +59,5 @@ class RunCurves:
 
     def _counts(self, dataset: str, group: str) -> tuple[int, int]:
         """Items of a curve, and the groups that they are drawn in."""
-        rows = self.findings.curves.filter(
-            (pl.col("dataset") == dataset)
-            & (pl.col("group") == group)
-            & (pl.col("assignment") == self.assignment)
-            & (pl.col("site") == self.findings.site)
-            & (pl.col("position") == self.findings.position)
-            & (pl.col("intervention") == "knockout")
-            & (pl.col("truth") == "all")
-        )
+        rows = self.findings.drawn_curves(dataset, self.assignment, group)
         return (int(rows["n"][0] or 0), int(rows["n_groups"][0] or 0)) if rows.height else (0, 0)

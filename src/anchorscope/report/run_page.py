@@ -1,54 +1,35 @@
 """The page of a run: the answer, the charts, whether to trust it, items, further evidence, how it was made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from anchorscope.report import run_tables as tables
-from anchorscope.report.answer_card import AnswerCard, answer_card, number_text
-from anchorscope.report.findings import Findings, nested_auc, summary_of
-from anchorscope.report.items.item_table import item_table
+from anchorscope.report.answer_card import AnswerCard, answer_card
+from anchorscope.report.charts.auc_charts import PROBE_AUC, SURVIVING_SIGNAL
+from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS
+from anchorscope.report.findings import Findings
+from anchorscope.report.items import item_table
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
 from anchorscope.report.page_writer import REPORT_SCRIPTS
-from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.palette import display_name
 from anchorscope.report.panel_figure import catalogued_sections
 from anchorscope.report.reading import Reading, readings_table, verdicts_table
-from anchorscope.report.shares import has_shares, share_layer
-from anchorscope.report.wording import (
-    MISSING,
-    Table,
-    as_percent,
-    count,
-    listing,
-    number,
-    points,
-    short_percent,
-    spanned,
-)
-from anchorscope.stats.estimate import Estimate
+from anchorscope.report.shares import has_shares
+from anchorscope.report.wording import Table, as_percent, count, listing
 
 FILES = {
     "report.html, report.md": "this page, and the same as plain text",
     "answer.json": "the answer, for programs",
     "observations.json": "every check with number, interval and verdict, for programs",
     "figures/": "every figure as SVG with its numbers as CSV; `open_run(RUN).figure(NAME)` in Python draws others",
-    "evidence_parts.csv": "the parts of the evidence per layer and over the band, with controls",
-    "evidence_items.parquet": "the terms of every item behind them",
-    "evidence_tests.csv": "numbers beside the parts: differences to the control, displacement, AUCs",
-    "curves.csv, curve_samples.parquet": "mean ΔP per layer, group, rule, site and intervention; its bootstrap draws",
-    "reference_curves.csv": "the plain curve, sorted at other layers",
-    "summary.csv": "shares, agreement, shift and controls, one number per row",
-    "probe_scores.csv": "AUC of all probes and baselines",
-    "pathways.parquet": "the group of every item under every rule",
-    "effects.parquet": "log-odds of every item before and after every intervention, per layer",
-    "items.parquet": "every question, answer, label and status, used or not",
+    "*.csv, *.parquet": "the tables behind every number; docs/run-folder.md lists their columns",
     "probes.safetensors": "the probes' weights",
-    "experiments.csv, experiment_items.parquet": "the further experiments: every statistic, and every item",
     "recipe.toml": "the full configuration; running it repeats this run",
     "manifest.json": "versions, seeds, hashes, times; written last",
 }
-"""The files of a run folder; docs/run-folder.md lists their columns."""
+"""The files of a run folder."""
 
 POSITION_NOTES = {
     "final": "The probe reads the answer's last token, which has seen question and answer.",
@@ -65,87 +46,79 @@ they had not seen (docs/grading.md)."""
 def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> None:
     """Write report.html and report.md; the figures must already be in out/figures."""
     card = answer_card(findings, readings)
-    page = SectionsPage(
-        "anchorscope",
-        f"{findings.model}: does its sense of truth come from the question or from the answer?",
-        (),
-        _sections(findings, readings, card),
-        findings.command,
-        {name: words for name, words in FILES.items() if findings.experiments.height or "experiment" not in name},
-        card,
-        (_delta_p_figure(),),
-        findings.model,
-    )
-    write_sections_page(page, out, "report", REPORT_SCRIPTS, {"item-data": item_table(findings)})
-
-
-def _parts_figure() -> SectionFigure:
-    return SectionFigure(
-        "evidence_parts",
-        "Four parts of the probe's evidence, stacked over the layers, a panel per dataset",
-        "Black lines: what needs the key words, and what needs random words.",
-    )
-
-
-def _delta_p_figure() -> SectionFigure:
-    return SectionFigure(
-        "delta_p",
-        "Mean change of the probability of the true label per layer, for Q-Anchored and A-Anchored items",
-        "",
-        title="The paper's chart",
-    )
-
-
-def _sections(findings: Findings, readings: Sequence[Reading], card: AnswerCard) -> list[Section]:
     further = experiment_sections(findings)
-    return [
+    sections = [
         _charts_section(findings, readings),
         _trust_section(findings, readings, card),
         Section("items", "Items", live="item-table"),
         *([Section("further", "Further evidence", (_FURTHER,), more=tuple(further))] if further else []),
         _methods_section(findings, readings),
     ]
+    page = SectionsPage(
+        "anchorscope",
+        f"{findings.model}: does its sense of truth come from the question or from the answer?",
+        (),
+        sections,
+        findings.command,
+        FILES,
+        card,
+        (SectionFigure("delta_p", _DELTA_P, "", title="The paper's chart"),),
+        findings.model,
+    )
+    write_sections_page(page, out, "report", REPORT_SCRIPTS, {"item-data": item_table(findings)})
 
 
+_DELTA_P = "Mean change of the probability of the true label per layer, for Q-Anchored and A-Anchored items"
 _FURTHER = (
     "Other ways to ask the same question, on the items, probes and groups of the chart, with 95% intervals. All "
     "numbers are in experiments.csv."
 )
+_PARTS = (
+    "The probe's evidence for the truth has four parts, which sum to 100%: what only question and answer together "
+    "carry (the match: the only part that can be knowledge of the fact), what the question alone tells (hard topics), "
+    "what the answer alone tells (plausible strings, confidence), and what either tells. They are averaged over a band "
+    "of layers that is fixed before any share is computed: all layers whose AUC is within one standard error of the "
+    "best."
+)
+_LINES = (
+    "ΔP is the change of the true label's probability under the same cut, in percentage points. Solid, Q-Anchored: "
+    "answers whose verdict flips at l* (the ticks). Dashed, A-Anchored: answers whose verdict stays."
+)
+_CAUTION = (
+    "Two lines are no evidence of two pathways: items are sorted by what the cut does to them, so one group lies below "
+    "the other under every such rule, even in a simulated model with one pathway (−40 against −1)."
+)
+
+
+def _texts(findings: Findings, readings: Iterable[Reading], *claims: str) -> str:
+    """What these checks say, each sentence once with the numbers of every dataset."""
+    numbers: dict[str, list[str]] = {}
+    for reading in readings:
+        if reading.claim in claims and reading.verdict is not None:
+            name = f"{display_name(reading.dataset or '')}: " if len(findings.datasets) > 1 else ""
+            numbers.setdefault(reading.sentence, []).append(f"{name}{reading.numbers}")
+    return " ".join(f"{sentence} ({'; '.join(each)})." for sentence, each in numbers.items())
 
 
 def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
-    parts = (
-        "The probe's evidence for the truth has four parts, which sum to 100%: what only question and answer together "
-        "carry (the match: the only part that can be knowledge of the fact), what the question alone tells (hard "
-        "topics), what the answer alone tells (plausible strings, confidence), and what either tells. They are "
-        "averaged over a band of layers that is fixed before any share is computed: all layers whose AUC is within one "
-        "standard error of the best.",
-    )
-    lines = (
-        "ΔP is the change of the true label's probability under the same cut, in percentage points. Solid, Q-Anchored: "
-        "answers whose verdict flips at l* (the ticks). Dashed, A-Anchored: answers whose verdict stays. "
-        f"{_lines_words(findings)}",
-        "Two lines are no evidence of two pathways: items are sorted by what the cut does to them, so one group lies "
-        "below the other under every such rule, even in a simulated model with one pathway (−40 against −1). "
-        f"{_confounded_words(findings, readings)}",
-    )
     note = (
         "“On the line” is what the chart draws: all folds at one layer. “At each fold's l*” reads every fold at the "
         "layer where its items were sorted, as the paper does; it is lower because sorting by flips at a layer selects "
         f"what is low there. {POSITION_NOTES.get(findings.position, '')}"
     )
-    more = [Section("", "ΔP under every rule", (note,), filled(("", tables.reference_table(findings))))]
-    corrected = SectionFigure(
-        "delta_p_corrected",
-        "The same chart, with the shift that all verdicts share removed",
-        "ΔP corrected for the common shift.",
+    shown, single = has_shares(findings), len(findings.datasets) == 1
+    parts = SectionFigure(EVIDENCE_PARTS.name, EVIDENCE_PARTS.alt, EVIDENCE_PARTS.caption, narrow=single)
+    corrected = "The same chart, with the shift that all verdicts share removed"
+    return Section(
+        "chart",
+        "How to read the charts",
+        (*((_PARTS,) if shown else ()), _LINES, f"{_CAUTION} {_texts(findings, readings, 'sorts_by_label')}"),
+        figures=(
+            *((parts,) if shown else ()),
+            SectionFigure("delta_p_corrected", corrected, "ΔP corrected for the common shift.", narrow=True),
+        ),
+        more=(Section("", "ΔP under every rule", (note,), filled(("", tables.reference_table(findings)))),),
     )
-    shown = has_shares(findings)
-    if shown:
-        more.append(Section("", "Each part per layer", (), filled(("", tables.share_layers_table(findings)))))
-    figures = (*((_parts_figure(),) if shown else ()), corrected)
-    text = (*(parts if shown else ()), *lines)
-    return Section("chart", "How to read the charts", text, figures=figures, more=tuple(more))
 
 
 def _trust_section(findings: Findings, readings: Sequence[Reading], card: AnswerCard) -> Section:
@@ -153,10 +126,6 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
     checks = [reading for reading in readings if reading.key and reading.standing in ("tested", "control")]
     checks.sort(key=lambda reading: reading.standing != "tested")
     each = readings_table(checks, subjects=not single)
-    numbers = Table(
-        ("number", "value", "verdict"),
-        tuple((one.name[:1].upper() + one.name[1:], number_text(one), one.verdict or "") for one in card.numbers),
-    )
     tests = Section(
         "checks",
         "Tests and controls",
@@ -167,78 +136,63 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
         filled(("", each if single else verdicts_table(checks, findings.datasets))),
         more=() if single else (Section("", "Each with its numbers", (), filled(("", each))),),
     )
+    share = filled(
+        ("The parts over the band, and under every control", tables.share_table(findings)),
+        ("What else reads truth: AUC in half splits", tables.truth_readers_table(findings)),
+    )
     probes = Section(
         "probes",
         "Is the probe any good, and what survives the cut?",
-        figures=(
-            SectionFigure(
-                "probe_auc",
-                "AUC per layer of the probes at each site, with baselines as level lines",
-                "AUC out of fold: 0.5 is guessing.",
-                narrow=single,
-            ),
-            SectionFigure(
-                "surviving_signal",
-                "AUC per layer: untouched, random words hidden, key words hidden with the same and with a new probe",
-                "“Trained again”: a new probe on the masked states.",
-                narrow=single,
-            ),
+        figures=tuple(
+            SectionFigure(spec.name, spec.alt, spec.caption, narrow=single) for spec in (PROBE_AUC, SURVIVING_SIGNAL)
         ),
         more=(
             Section(
                 "",
                 "The numbers: probes and baselines, before and after the cut",
                 ("Every fold at its own reference layer, chosen on the other folds.",),
-                filled(("", tables.probe_table(findings)), ("", tables.surviving_table(findings))),
+                filled(("", tables.probe_table(findings))),
             ),
         ),
     )
-    share = filled(
-        ("The parts over the band, and under every control", tables.share_table(findings)),
-        ("What else reads truth: AUC in half splits", tables.truth_readers_table(findings)),
+    sorting = Section(
+        "sorting",
+        "Does the paper's rule sort by label?",
+        (
+            "Without its question an answer gives a probe less reason to say “true”, so the cut can push all verdicts "
+            "towards “false”: true answers flip, false ones have nowhere to go. "
+            + _texts(findings, readings, "towards_false", "share_below_null"),
+        ),
+        more=(
+            Section(
+                "",
+                "The groups: who is in them, and sorted at other layers",
+                (
+                    "The corrected rule makes the groups alike in true answers by design. Kappa: agreement of the "
+                    "verdicts before and after the cut beyond chance.",
+                    "Sorting by flips at one layer lowers the curve there in any case. A trough that moves with the "
+                    "sorting layer comes from the sorting, one that stays comes from the model.",
+                ),
+                filled(("", tables.groups_table(findings)), ("", tables.moved_table(findings))),
+            ),
+        ),
     )
-    bars = SectionFigure(
-        "evidence_bars", "Four parts of the probe's evidence, one bar per dataset", "Means over the band of layers."
-    )
-    parts = [
+    parts = (
         tests,
-        *([Section("share", "The parts and their controls", (), share, (bars,))] if has_shares(findings) else []),
+        *([Section("share", "The parts and their controls", (), share)] if has_shares(findings) else []),
         probes,
         Section("labels", "Are the labels right?", (label_words(findings),)),
-        _sorting_section(findings),
-    ]
-    return Section(
-        "trust",
-        "Can I trust it?",
-        tuple(f"{warning}." for warning in card.warnings),
-        filled(("", numbers)),
-        parts=tuple(parts),
+        sorting,
     )
-
-
-def _sorting_section(findings: Findings) -> Section:
-    text = (
-        "Without its question an answer gives a probe less reason to say “true”, so the cut can push all verdicts "
-        "towards “false”: true answers flip, false ones have nowhere to go. " + shift_words(findings)
-    )
-    groups = Section(
-        "",
-        "The groups: who is in them, and sorted at other layers",
-        (
-            "The corrected rule makes the groups alike in true answers by design. Kappa: agreement of the verdicts "
-            "before and after the cut beyond chance.",
-            "Sorting by flips at one layer lowers the curve there in any case. A trough that moves with the sorting "
-            "layer comes from the sorting, one that stays comes from the model.",
-        ),
-        filled(("", tables.groups_table(findings)), ("", tables.moved_table(findings))),
-    )
-    return Section("sorting", "Does the paper's rule sort by label?", (text,), more=(groups,))
+    return Section("trust", "Can I trust it?", tuple(f"{warning}." for warning in card.warnings), parts=parts)
 
 
 def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section:
     several = len(findings.datasets) > 1
-    described = [one for one in readings if one.standing == "description"]
-    built_in = [one for one in readings if one.standing == "by construction"]
+    described, built_in = (
+        readings_table([reading for reading in readings if reading.standing == standing], subjects=several)
+        for standing in ("description", "by construction")
+    )
     all_checks = Section(
         "",
         "All checks",
@@ -246,11 +200,7 @@ def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section
             "A check is “yes” or “no” only if its whole 95% interval lies on one side of the threshold. Statements "
             "about a whole curve use a band for all layers. These are not corrected for how many there are.",
         ),
-        filled(
-            ("", readings_table(described, subjects=several)),
-            ("Without a verdict: the sorting rule causes these by itself", readings_table(built_in, subjects=several)),
-            ("Numbers beside the parts, p-values not corrected", tables.share_tests_table(findings)),
-        ),
+        filled(("", described), ("Without a verdict: the sorting rule causes these by itself", built_in)),
     )
     return Section(
         "methods",
@@ -269,116 +219,41 @@ def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section
 def experiment_sections(findings: Findings) -> list[Section]:
     """The sections of the experiments that were made, and what could not be."""
     made = [spec.section(findings) for spec in catalogued_sections()]
-    return [section for section in (*made, _unavailable_section(findings)) if section is not None]
-
-
-def _unavailable_section(findings: Findings) -> Section | None:
-    """What was asked for and can't be done on this run."""
     reasons = findings.unavailable.select(pl.col("dataset", "experiment", "reason").fill_null("–"))
     rows = tuple((display_name(dataset), experiment, reason) for dataset, experiment, reason in reasons.iter_rows())
-    if not rows:
-        return None
-    checks = "1 check is" if len(rows) == 1 else f"{len(rows)} checks are"
-    table = Table(("dataset", "experiment", "reason"), rows, 3)
-    answer = f"{checks} not available on this model and these questions."
-    return Section("unavailable", "Not available", (), filled(("", table)), answer=answer)
-
-
-# Sentences that depend on the numbers
+    if rows:
+        checks = "1 check is" if len(rows) == 1 else f"{len(rows)} checks are"
+        answer = f"{checks} not available on this model and these questions."
+        absent = filled(("", Table(("dataset", "experiment", "reason"), rows, 3)))
+        made.append(Section("unavailable", "Not available", (), absent, answer=answer))
+    return [section for section in made if section is not None]
 
 
 def run_line(findings: Findings) -> str:
-    """What was run: whose answers, how many, how many are used."""
+    """What was run: how many questions, how many answers are used, and what evidence and key words are."""
     names = listing([display_name(dataset) for dataset in findings.datasets])
-    asked, used, true = (_total(findings, column) for column in ("asked", "used", "used_true"))
-    supplied = sum(findings.supplied.values())
-    if not supplied:
-        opening = f"{findings.model} answered {count(asked)} questions ({names})"
-    elif asked is not None and supplied >= asked:
-        opening = f"{count(supplied)} answers were supplied, not written by {findings.model} ({names})"
-    else:
-        opening = f"{count(supplied)} of {count(asked)} answers were supplied, the model wrote the rest ({names})"
+    asked, used, true = (count(_total(findings, column)) for column in ("asked", "used", "used_true"))
     return (
-        f"{opening}; {count(used)} are used, {count(true)} of them true. Evidence is the log-odds of truth that a "
-        f"linear probe reads from the model's states ({findings.site} output, position “{findings.position}”). Key "
-        "words say what the question asks about; hiding them means cutting attention to them."
+        f"{findings.model}: {asked} questions ({names}); {used} answers are used, {true} of them true. Evidence is the "
+        f"log-odds of truth that a linear probe reads from the model's states ({findings.site} output, position "
+        f"“{findings.position}”). Key words say what the question asks about; hiding them means cutting attention to "
+        "them."
     )
-
-
-def _total(findings: Findings, column: str) -> int | None:
-    return int(findings.counts[column].sum()) if column in findings.counts.columns else None
-
-
-def _lines_words(findings: Findings) -> str:
-    """Where the drawn ΔP lines are at the tested layer."""
-    lines = []
-    for dataset in findings.datasets:
-        layer = share_layer(findings, dataset)
-        q, a = (tables.drawn_at(findings, dataset, "plain", group, layer) for group in GROUPS)
-        name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
-        lines.append(f"{name}{points(q)} and {points(a)} (layer {layer})")
-    return f"Under the plain rule the Q- and A-Anchored lines are at {'; '.join(lines)}."
-
-
-def _confounded_words(findings: Findings, readings: Sequence[Reading]) -> str:
-    """How far the plain groups are the true and the false answers under another name."""
-    sorted_by_label = {
-        one.dataset
-        for one in readings
-        if (one.assignment, one.claim, one.verdict) == ("plain", "sorts_by_label", "yes")
-    }
-    true = {
-        name: [_summary(findings, name, "true_share", group=group) for group in GROUPS] for name in findings.datasets
-    }
-    known = [name for name, shares in true.items() if all(shares)]
-    named = [name for name in known if name in sorted_by_label] or known
-    if not named:
-        return ""
-    spans = [spanned((one.value for name in named if (one := true[name][place])), as_percent) for place in (0, 1)]
-    where = f" on {listing([display_name(name) for name in named])}" if len(findings.datasets) > 1 else ""
-    opening = f"The paper's rule is confounded{where}:" if sorted_by_label else f"Under the paper's rule{where}"
-    return f"{opening} {spans[0]} of its Q-Anchored answers are true, {spans[1]} of its A-Anchored ones."
 
 
 def label_words(findings: Findings) -> str:
     """What wrong labels would do to the numbers."""
-    known = {"supplied_labels", "asked"} <= set(findings.counts.columns)
-    if known and 0 < int(findings.counts["asked"].sum()) <= int(findings.counts["supplied_labels"].sum()):
-        return "All labels were supplied. Wrong labels pull an AUC towards 0.5; the parts are ratios and hardly move."
-    aucs = [nested_auc(findings, dataset) for dataset in findings.datasets]
-    best = max((auc.value for auc in aucs if auc is not None), default=None)
-    text = (
+    asked, supplied = (_total(findings, column) or 0 for column in ("asked", "supplied_labels"))
+    graded = (
         f"Labels are graded by rules; of answers checked by hand, {as_percent(WRONG_TRUE)} of those called true and "
-        f"{as_percent(WRONG_FALSE)} of those called false were wrong. Random errors pull an AUC towards 0.5"
+        f"{as_percent(WRONG_FALSE)} of those called false were wrong."
     )
-    if best is not None:
-        clean = min(1.0, 0.5 + (best - 0.5) / (1 - WRONG_TRUE - WRONG_FALSE))
-        text += f" (that many would make {number(clean, 2)} look like {number(best, 2)})"
-    return f"{text}; the parts are ratios and hardly move."
+    origin = "All labels were supplied." if 0 < asked <= supplied else graded
+    return f"{origin} Random errors pull an AUC towards 0.5; the parts are ratios and hardly move."
 
 
-def shift_words(findings: Findings) -> str:
-    """How far the cut moves all verdicts one way, and what is left without that."""
-    moved, left = [], []
-    for dataset in findings.datasets:
-        before, after = (_summary(findings, dataset, f"mean_probability_{when}") for when in ("before", "after"))
-        flips, shuffled = (
-            _summary(findings, dataset, name, "corrected", Q_ANCHORED) for name in ("group_share", "null_share")
-        )
-        name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
-        ends = (MISSING if end is None else number(end.value, 2) for end in (before, after))
-        moved.append(f"{name}{' to '.join(ends)}")
-        left.append(f"{name}{short_percent(flips)} (with shuffled scores {short_percent(shuffled)})")
-    return (
-        f'The cut changes the mean probability of "true" from {", ".join(moved)}. Corrected for that shift, these '
-        f"shares of the items flip: {', '.join(left)}."
-    )
-
-
-def _summary(
-    findings: Findings, dataset: str, quantity: str, rule: str = "plain", group: str | None = None
-) -> Estimate | None:
-    return summary_of(findings, dataset, quantity, assignment=rule, intervention="knockout", group=group)
+def _total(findings: Findings, column: str) -> int | None:
+    return int(findings.counts[column].sum()) if column in findings.counts.columns else None
 
 
 # What a paper can say of the run

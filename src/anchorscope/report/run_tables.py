@@ -1,26 +1,16 @@
 """The tables of a run's page: parts of the evidence, probes and what survives the cut, groups, counts and times."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.charts.line_chart import drawable
-from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
-from anchorscope.report.looks import BASELINES
-from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.shares import (
-    CONTROLS,
-    NEEDS,
-    PARTS,
-    band_layers,
-    results_of,
-    share_at,
-    share_layer,
-    share_rows,
-    truth_readers,
-)
-from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate, number, p_value_cell, percent, points
+from anchorscope.report.findings import Findings, auc_of, first_estimate, nested_auc, summary_of
+from anchorscope.report.palette import BASELINES, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.shares import CONTROLS, NEEDS, PARTS, band_layers, share_at, share_layer, truth_readers
+from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate, number, percent, points
 from anchorscope.stats.estimate import Estimate
 
 _COUNTS = {
@@ -40,12 +30,6 @@ _COUNTS = {
     "relations": "relations",
 }
 _CUTS = {"knockout": "key words hidden"} | CONTROLS
-_QUANTITIES = {
-    "above_random": "{}: more than under random words",
-    "floor": "not in the clean state of another site",
-    "displacement": "how far the cut moves states: {}",
-    "directions": "principal directions of every view",
-}
 
 
 def counts_table(findings: Findings) -> Table:
@@ -60,50 +44,13 @@ def counts_table(findings: Findings) -> Table:
 def share_table(findings: Findings) -> Table:
     """The parts over the band, under the knockout and every control."""
     rows = []
-    for cut, cut_words in _CUTS.items():
-        for part, part_words in (PARTS | NEEDS).items():
-            shares = [share_at(findings, name, cut, part) for name in findings.datasets]
+    for dataset in findings.datasets:
+        for cut, words in _CUTS.items():
+            shares = [share_at(findings, dataset, cut, part) for part in PARTS | NEEDS]
             if any(shares):
-                cells = (NOTHING if share is None else estimate(share) for share in shares)
-                rows.append((cut_words, part_words, *cells))
-    heads = [f"{display_name(name)}, layers {band_layers(findings, name)}" for name in findings.datasets]
-    return Table(("", "share of the evidence", *heads), tuple(rows), 2)
-
-
-def share_tests_table(findings: Findings) -> Table:
-    """The numbers beside the parts, one per row."""
-    rows = []
-    for dataset in findings.datasets:
-        for quantity, words in _QUANTITIES.items():
-            for result in results_of(findings, dataset, quantity):
-                value = count(round(result.estimate.value)) if quantity == "directions" else estimate(result.estimate)
-                p = p_value_cell(result.p_value) if quantity in ("above_random", "floor") else NOTHING
-                what = words.format((PARTS | NEEDS).get(result.group, result.intervention))
-                rows.append((display_name(dataset), what, value, p, count(result.estimate.n)))
-    return Table(("dataset", "quantity", "value", "p", "items"), tuple(rows), 2)
-
-
-def share_layers_table(findings: Findings) -> Table:
-    """The parts layer by layer: the numbers behind the chart."""
-    columns = {words: ("knockout", part) for part, words in PARTS.items()}
-    columns |= {f"{words}, {CONTROLS['random']}": ("random", part) for part, words in NEEDS.items()}
-    lines = []
-    for dataset in findings.datasets:
-        cells = [
-            {row["layer"]: _with_interval(row) for row in share_rows(findings, dataset, *key).iter_rows(named=True)}
-            for key in columns.values()
-        ]
-        lines += [
-            (display_name(dataset), str(layer), *(column.get(layer, NOTHING) for column in cells))
-            for layer in sorted(set().union(*cells))
-        ]
-    return Table(("dataset", "layer", *columns), tuple(lines))
-
-
-def _with_interval(row: dict[str, float | None]) -> str:
-    share, *ends = (row[name] for name in ("share", "ci_low", "ci_high"))
-    shown = [number(end, 2) for end in ends if end is not None]
-    return number(share or 0.0, 2) + (f" [{', '.join(shown)}]" if len(shown) == 2 else "")
+                name = f"{display_name(dataset)}, layers {band_layers(findings, dataset)}"
+                rows.append((name, words, *(NOTHING if share is None else estimate(share) for share in shares)))
+    return Table(("dataset", "cut", *(PARTS | NEEDS).values()), tuple(rows), 2)
 
 
 def truth_readers_table(findings: Findings) -> Table:
@@ -119,23 +66,8 @@ def truth_readers_table(findings: Findings) -> Table:
 
 def drawn_at(findings: Findings, dataset: str, rule: str, group: str, layer: int | None) -> Estimate | None:
     """ΔP of the drawn line at one layer."""
-    wanted = {
-        "dataset": dataset,
-        "site": findings.site,
-        "position": findings.position,
-        "intervention": "knockout",
-        "assignment": rule,
-        "group": group,
-        "truth": "all",
-        "layer": -1 if layer is None else layer,
-    }
-    rows = findings.curves.filter(*(pl.col(name) == value for name, value in wanted.items()))
-    rows = rows.filter(pl.col("delta_p").is_finite())
-    if not rows.height:
-        return None
-    row = rows.row(0, named=True)
-    low, high = (float("nan") if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
-    return Estimate(row["delta_p"], low, high, row["n"], "bootstrap over groups")
+    rows = findings.drawn_curves(dataset, rule, group).filter(pl.col("layer") == (-1 if layer is None else layer))
+    return first_estimate(rows, "delta_p")
 
 
 def reference_table(findings: Findings) -> Table:
@@ -177,38 +109,25 @@ def _summary(
 
 
 def probe_table(findings: Findings) -> Table:
-    """AUC of the probes, every fold at its own l*, and of everything simpler."""
-    sites = sorted(findings.probe_scores.filter(pl.col("kind") == "transfer")["site"].drop_nulls().unique().to_list())
-
-    def row(label: str, kind: str, site: str | None) -> tuple[str, ...]:
-        aucs = (
-            nested_auc(findings, dataset, kind=kind, site=site) if site else auc_of(findings, dataset, kind, None)
-            for dataset in findings.datasets
-        )
-        return (label, *(estimate(auc, 3) for auc in aucs))
-
-    rows = [row(f"probe at {site}", "nested", site) for site in sites]
-    rows.append(row(f"probe at {findings.site} and confidence", "nested+confidence", findings.site))
-    rows.append(row(f"probe at {findings.site}, within relations", "nested-within-relation", findings.site))
-    rows += [row(f"baseline: {label}", kind, None) for kind, label in BASELINES.items()]
-    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
-
-
-def surviving_table(findings: Findings) -> Table:
-    """AUC under the interventions, every fold at its own l*, headline site; and what permuted labels would give."""
-    kinds = {
-        "untouched": ("nested", "clean"),
-        "random words hidden, same probe": ("nested", "random"),
-        "key words hidden, same probe": ("nested", "knockout"),
-        "key words hidden, probe trained again": ("nested-refit", "knockout"),
+    """AUC of the probes, every fold at its own l*, of everything simpler, and under the cuts at the headline site."""
+    sites, own = findings.probe_scores.filter(pl.col("kind") == "transfer")["site"], findings.site
+    rows: dict[str, Callable[[str], Estimate | None]] = {
+        f"probe at {site}": partial(nested_auc, findings, site=site) for site in sorted(sites.drop_nulls().unique())
     }
-    rows = []
-    for label, (kind, intervention) in kinds.items():
-        aucs = (nested_auc(findings, dataset, intervention, kind=kind) for dataset in findings.datasets)
-        rows.append((label, *(estimate(auc, 3) for auc in aucs)))
-    chance = (summary_of(findings, dataset, "auc_permuted", group="refit") for dataset in findings.datasets)
-    rows.append(("the same with permuted labels: chance", *(estimate(auc, 3) for auc in chance)))
-    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
+    kinds = {"and confidence": "nested+confidence", "within relations": "nested-within-relation"}
+    rows |= {f"probe at {own}, {words}": partial(nested_auc, findings, kind=kind) for words, kind in kinds.items()}
+    rows |= {f"baseline: {words}": partial(auc_of, findings, kind=kind) for kind, words in BASELINES.items()}
+    cuts = {
+        "random words hidden, same probe": ("random", "nested"),
+        "key words hidden, same probe": ("knockout", "nested"),
+        "key words hidden, probe trained again": ("knockout", "nested-refit"),
+    }
+    rows |= {words: partial(nested_auc, findings, intervention=cut, kind=kind) for words, (cut, kind) in cuts.items()}
+    rows["the same with permuted labels: chance"] = partial(
+        summary_of, findings, quantity="auc_permuted", group="refit"
+    )
+    lines = tuple((words, *(estimate(area(name), 3) for name in findings.datasets)) for words, area in rows.items())
+    return Table(("AUC", *map(display_name, findings.datasets)), lines)
 
 
 def moved_table(findings: Findings) -> Table:
@@ -228,9 +147,6 @@ def moved_table(findings: Findings) -> Table:
 
 def steps_table(findings: Findings) -> Table:
     """Seconds and memory of every step."""
-
-    def cells(row: dict[str, Any]) -> tuple[str, str, str]:
-        memory = row.get("peak_memory_mb")
-        return row["step"], number(row["seconds"], 1), MISSING if memory is None else number(memory, 0)
-
-    return Table(("step", "seconds", "peak memory, MB"), tuple(cells(row) for row in findings.steps.to_dicts()))
+    rows = findings.steps.select("step", "seconds", "peak_memory_mb").iter_rows()
+    cells = ((step, number(time, 1), MISSING if memory is None else number(memory, 0)) for step, time, memory in rows)
+    return Table(("step", "seconds", "peak memory, MB"), tuple(cells))

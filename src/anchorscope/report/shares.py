@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from anchorscope.artefacts.schema import BAND
-from anchorscope.report.findings import Findings, auc_of, headline_layer, nested_auc
+from anchorscope.report.findings import Findings, auc_of, first_estimate, headline_layer, nested_auc, row_estimate
 from anchorscope.report.verdicts import WIDEST_SHARE, p_from_interval
 from anchorscope.report.wording import count
 from anchorscope.stats.estimate import Estimate
@@ -56,11 +56,11 @@ def has_shares(findings: Findings) -> bool:
     return any(share_at(findings, dataset) is not None for dataset in findings.datasets)
 
 
-def share_rows(
-    findings: Findings, dataset: str | None = None, intervention: str | None = None, part: str | None = None
-) -> pl.DataFrame:
-    """Rows of the headline place that have a value, by layer, without those of the band; None asks for all."""
-    rows = _rows(findings, dataset, intervention, part).filter(pl.col("layer") != BAND)
+def share_rows(findings: Findings) -> pl.DataFrame:
+    """Rows of the headline place that have a value, by layer, without those of the band."""
+    rows = _at_headline(findings, findings.evidence_parts)
+    rows = rows.filter(pl.col("share").is_finite(), pl.col("layer") != BAND)
+    rows = rows.filter(pl.col("dataset").is_in(list(findings.datasets)))
     return rows.with_columns(pl.col("layer").cast(pl.Int64)).sort("layer", maintain_order=True)
 
 
@@ -68,29 +68,21 @@ def share_at(
     findings: Findings, dataset: str, intervention: str = "knockout", part: str = NEEDS_QUESTION
 ) -> Estimate | None:
     """A share over the band."""
-    rows = _rows(findings, dataset, intervention, part).filter(pl.col("layer") == BAND)
-    return _estimate(rows.row(0, named=True), "share") if rows.height else None
+    wanted = {"dataset": dataset, "intervention": intervention, "part": part, "layer": BAND}
+    rows = _at_headline(findings, findings.evidence_parts)
+    return first_estimate(rows.filter(*(pl.col(name) == value for name, value in wanted.items())), "share")
 
 
-def _rows(findings: Findings, dataset: str | None, intervention: str | None, part: str | None) -> pl.DataFrame:
-    fits = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
-    fits &= pl.col("share").is_finite() & pl.col("dataset").is_in(list(findings.datasets))
-    for column, value in {"dataset": dataset, "intervention": intervention, "part": part}.items():
-        if value is not None:
-            fits &= pl.col(column) == value
-    return findings.evidence_parts.filter(fits)
+def _at_headline(findings: Findings, table: pl.DataFrame) -> pl.DataFrame:
+    return table.filter(pl.col("site") == findings.site, pl.col("position") == findings.position)
 
 
 def why_silent(findings: Findings, dataset: str) -> str | None:
     """Why nothing is said about this dataset's shares; None where something may be."""
-    counts = {
-        name: result.estimate.value
-        for name in ("answers", "groups")
-        if (result := result_of(findings, dataset, name)) is not None
-    }
     for name, needed in (("answers", FEWEST_ANSWERS), ("groups", FEWEST_GROUPS)):
-        if name in counts and counts[name] < needed:
-            return f"{count(round(counts[name]))} used {name}, {count(needed)} are needed"
+        result = result_of(findings, dataset, name)
+        if result is not None and result.estimate.value < needed:
+            return f"{count(round(result.estimate.value))} used {name}, {count(needed)} are needed"
     share = share_at(findings, dataset, part=TOGETHER)
     if share is None:
         return "the run did not measure its parts"
@@ -106,7 +98,7 @@ def why_silent(findings: Findings, dataset: str) -> str | None:
 
 def band_layers(findings: Findings, dataset: str) -> str:
     """The layers of the band, in words; empty where there is none."""
-    names = _tests(findings, dataset)["layers"].drop_nulls()
+    names = _at_headline(findings, findings.evidence_tests).filter(pl.col("dataset") == dataset)["layers"].drop_nulls()
     return str(names[0]) if len(names) else ""
 
 
@@ -127,7 +119,8 @@ def share_layer(findings: Findings, dataset: str) -> int | None:
 
 def results_of(findings: Findings, dataset: str, quantity: str) -> list[EvidenceResult]:
     """All rows of a quantity, in file order."""
-    rows = _tests(findings, dataset).filter((pl.col("quantity") == quantity) & pl.col("value").is_finite())
+    wanted = (pl.col("dataset") == dataset) & (pl.col("quantity") == quantity) & pl.col("value").is_finite()
+    rows = _at_headline(findings, findings.evidence_tests).filter(wanted)
     return [_result(row) for row in rows.iter_rows(named=True)]
 
 
@@ -143,28 +136,14 @@ def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
     The run's own null experiments where they were made. The nested probe, and words with confidence, every run has.
     """
     readers = {result.group: result.estimate for result in results_of(findings, dataset, "auc")}
-    known = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence", None)}
+    known = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence")}
     for name, area in known.items():
         if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
             readers[name] = area
     return {name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)}
 
 
-def _tests(findings: Findings, dataset: str) -> pl.DataFrame:
-    at_headline = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
-    return findings.evidence_tests.filter(at_headline & (pl.col("dataset") == dataset))
-
-
 def _result(row: dict[str, object]) -> EvidenceResult:
-    estimate, tested = _estimate(row, "value"), row["p_value"]
+    estimate, tested = row_estimate(row), row["p_value"]
     p = tested if isinstance(tested, float) and not math.isnan(tested) else p_from_interval(estimate)
     return EvidenceResult(estimate, p, str(row["intervention"] or ""), str(row["group"] or ""))
-
-
-def _estimate(row: dict[str, object], column: str) -> Estimate:
-    value, low, high = (
-        float(number) if isinstance(number := row[name], int | float) else math.nan
-        for name in (column, "ci_low", "ci_high")
-    )
-    n = row["n"]
-    return Estimate(value, low, high, n if isinstance(n, int) else 0, str(row["method"] or ""))

@@ -44,19 +44,9 @@ MIN_TROUGH = 5.0
 MIN_RECOVERY = 5.0
 """Comes back. A rise that can be told from noise; the interval accounts for the lowest layer being picked."""
 
-LEVEL_PART = 0.25
-"""Level: share of the depth, counted from the end, over which a curve keeps within `curves.FLAT` (5)."""
-SMOOTH = 5.0
-"""Smooth. A layer that lies farther off the middle of its neighbours makes a visible jag."""
 MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)
 """Shares of the depth. A layer at exactly a third (layer 9 of 28) belongs to it."""
 
-SAME_ORDER = 5.0
-"""Datasets keep their order: two curves that change places by less have hardly done so."""
-END_TOGETHER = 10.0
-"""Datasets close together: at the last layer. On a chart of a hundred points they look like one bundle."""
-CLOSING = 0.0
-"""Datasets draw nearer: any clear approach counts as one."""
 
 SIGNIFICANT = 0.05
 """p-values of the tested readings, after Holm's correction over all of a run."""
@@ -66,6 +56,10 @@ WIDEST_SHARE = 1.0
 """An interval as wide as the whole scale: such a layer has too little evidence for a share, and is left out."""
 SMALL_RATIO = 0.25
 """A control that does a quarter of the knockout's effect would explain too much of it."""
+LEAST_RESAMPLED = 0.5
+"""What the resample cut has to take, of what the knockout does: less would be due to the hole in the text."""
+MATCHED_DISPLACEMENT = 0.8
+"""How far a control has to move the states, of what the knockout does, to tell a loss from mere damage."""
 NOOP_FLIPS = 0.03
 """About 120 items without a single flip are enough to stay under it; any knockout worth reading flips far more."""
 LABEL_SORTING = 0.5

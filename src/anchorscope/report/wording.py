@@ -47,11 +47,6 @@ def as_percent(value: float) -> str:
     return f"{number(100 * value, 0)}%"
 
 
-def short_percent(found: Estimate | None) -> str:
-    """A share in running text, without its interval."""
-    return MISSING if found is None else as_percent(found.value)
-
-
 def count(value: object) -> str:
     """A whole number with commas between thousands, or "not available"."""
     return f"{value:,}" if isinstance(value, int) else MISSING
@@ -65,6 +60,23 @@ def parameters_text(parameters: int) -> str:
     if billions >= 0.9995:
         return f"{number(billions, 1 if billions < 9.95 else 0)}\u00a0B"
     return f"{number(parameters / 1e6, 0)}\u00a0M" if parameters >= 1e6 else f"{number(parameters / 1e3, 0)}\u00a0k"
+
+
+def capitalised(text: str) -> str:
+    """With a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def layer_names(layers: Sequence[int]) -> str:
+    """For example "layer 4", "layers 20–29", "layers 2, 5 and 20–29"."""
+    runs: list[list[int]] = []
+    for layer in sorted(layers):
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    names = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    return f"layer{'s' if len(layers) > 1 else ''} {listing(names)}"
 
 
 def listing(names: Sequence[str]) -> str:

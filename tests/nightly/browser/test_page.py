@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.delta_p import delta_p_chart
 from browser_pages import write_run
 from report_items_synthetic import make_items, with_texts
 from report_shares import with_shares
@@ -36,7 +36,7 @@ def findings():
 @pytest.fixture(scope="module")
 def report(findings, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    DeltaPChart.from_findings(findings).save(folder)  # one figure is enough
+    delta_p_chart(findings).save(folder)  # one figure is enough
     return write_run(findings, folder)
 
 
@@ -155,7 +155,7 @@ def test_a_script_that_is_not_the_pages_own_cannot_run(report, tmp_path, open_pa
 def test_hostile_names_of_models_and_datasets(tmp_path, open_page):
     findings = make_findings((MARKUP,))
     findings = replace(findings, model=MARKUP, facts={"model": MARKUP}, command=MARKUP)
-    DeltaPChart.from_findings(findings).save(tmp_path)
+    delta_p_chart(findings).save(tmp_path)
     hostile = open_page(write_run(findings, tmp_path))
     assert hostile.title() == f"{MARKUP} – anchorscope"
     assert hostile.locator("img[src=x]").count() == 0

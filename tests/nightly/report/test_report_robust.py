@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.delta_p import delta_p_chart
+from anchorscope.report.checks import read
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.all_statements import read
 from report_synthetic import SUMMARY_SCHEMA, make_findings
 
 SCRIPT = "<script>alert('x')</script>"
@@ -33,7 +33,7 @@ def test_markup_stays_text(tmp_path):
 
 def test_a_dollar_or_a_foreign_letter_in_a_name_is_drawn_as_it_is(tmp_path):
     findings = replace(make_findings(("file:$a$",)), model="千问 $x^2$ _m_")
-    chart = DeltaPChart.from_findings(findings)
+    chart = delta_p_chart(findings)
     chart.save(tmp_path)
     assert "$x^2$" in (tmp_path / "figures" / "delta_p.svg").read_text(encoding="utf-8")
 

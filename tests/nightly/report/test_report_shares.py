@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from anchorscope.report import checks
 from anchorscope.report.answer_card import answer_card
-from anchorscope.report.charts.evidence_parts import EvidencePartsChart, PartBars
+from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS, part_bars, shares_of_layers
 from anchorscope.report.shares import PARTS, band_numbers, has_shares, share_at, why_silent
-from anchorscope.report.statements import all_statements
 from report_readings import read
 from report_shares import LAYER, World, run_with_shares
 
@@ -24,7 +24,7 @@ def readings(*worlds, datasets=("atlas",), dataset="atlas"):
 
 def card(*worlds, datasets=("atlas",)):
     findings = run_with_shares(*worlds, datasets=datasets)
-    return answer_card(findings, all_statements.read(findings))
+    return answer_card(findings, checks.read(findings))
 
 
 def test_a_clear_match_holds_with_its_number_and_its_p_value():
@@ -61,20 +61,6 @@ def test_each_control_can_fail_and_only_where_it_does(world, claim):
     assert readings(world)[claim]["verdict"] == "no"
 
 
-def test_a_failed_control_of_the_same_number_forbids_trust():
-    good, bad = card(GOOD).trust, card(World(random=0.30)).trust
-    assert good is not None
-    assert bad is not None
-    assert "failed" not in good.reason
-    assert (bad.verdict, "needs random words" in bad.reason) == ("no", True)
-
-
-def test_the_sentence_names_the_match_and_the_control():
-    sentence = card(GOOD).sentence
-    assert "30% (95% CI 27–33) of the probe's evidence needs question and answer together" in sentence
-    assert "42% needs the question's key words, 5% random words" in sentence
-
-
 @pytest.mark.parametrize(
     ("world", "reason"),
     [
@@ -88,7 +74,7 @@ def test_the_sentence_names_the_match_and_the_control():
 def test_too_little_gives_a_reason_and_no_share(world, reason):
     findings = run_with_shares(world)
     assert reason in (why_silent(findings, "atlas") or "")
-    sentence = answer_card(findings, all_statements.read(findings)).sentence
+    sentence = answer_card(findings, checks.read(findings)).sentence
     assert reason in sentence
     assert "%" not in sentence
     assert {one["verdict"] for one in read(findings) if one["claim"] == "needs_both"} <= {"not measured"}
@@ -102,7 +88,7 @@ def test_one_silent_dataset_does_not_silence_the_other():
 
 def test_charts_draw_the_parts_as_they_are():
     findings = run_with_shares(World(), World(together=0.5, answer=-0.05), datasets=("popqa", "nq"))
-    chart, bars = EvidencePartsChart.from_findings(findings), PartBars.from_runs([findings])
+    chart, bars = EVIDENCE_PARTS.from_findings(findings), part_bars([findings])
     assert bars is not None
     assert len([axes for axes in chart.plot().axes if axes.get_title()]) == 2
     assert set(bars.data["part"]) == set(PARTS)
@@ -115,14 +101,14 @@ def test_charts_draw_the_parts_as_they_are():
 def test_a_run_without_parts_has_no_chart():
     findings = run_with_shares(World(n=100))
     assert not has_shares(findings)
-    assert PartBars.from_runs([findings]) is None
+    assert part_bars([findings]) is None
     assert share_at(findings, "atlas") is None
 
 
 def test_a_layer_without_evidence_is_left_blank():
     findings = run_with_shares(World())
-    chart = EvidencePartsChart.from_findings(findings)
-    wide = chart._of_layers(chart.data.with_columns(ci_high=chart.data["share"] + 2), "knockout", "together")
+    data = EVIDENCE_PARTS.from_findings(findings).data
+    wide = shares_of_layers(data.with_columns(ci_high=data["share"] + 2), "knockout", "together", 30)
     assert np.isnan(wide).all()
 
 

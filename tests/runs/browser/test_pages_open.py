@@ -13,7 +13,7 @@ import playwright.sync_api as playwright
 import pytest
 
 from anchorscope.report.answer_card import answer_card
-from anchorscope.report.statements import read
+from anchorscope.report.checks import read
 from anchorscope.viewing.server import ViewServer
 from browser_fixtures import OpenPage, OpenServed, check
 from browser_pages import PAGES, write_page

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from anchorscope.cli.main import app
 from anchorscope.finished import open_finished
-from anchorscope.report.items.item_records import record
+from anchorscope.report.items import record
 from compared_runs import write_run
 from report_items_synthetic import make_items, with_texts
 
@@ -55,10 +55,10 @@ def test_the_page_of_one_item(folder):
     facts = {line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in lines if "  " in line}
     assert facts["question"] == "What is the ⟦capital⟧ of the land of ⟦Bern⟧, number 0?"
     assert (facts["answer"], facts["accepted"]) == ("Bern", "Bern | Bern City")
-    assert facts["pathways"].startswith(f"plain {item.pathways['plain']}, corrected {item.pathways['corrected']}")
-    for effect in item.effects:
-        rows = [line for line in lines if line.startswith(f"{effect.intervention} {effect.variant} ")]
-        wanted = (f"{effect.delta_p_reference:+.1f}", f"{effect.flips} of {effect.runs}")
+    assert facts["pathways"].startswith(f"plain {item['pathways']['plain']}, corrected {item['pathways']['corrected']}")
+    for effect in item["effects"]:
+        rows = [line for line in lines if line.startswith(f"{effect['intervention']} {effect['variant']} ")]
+        wanted = (f"{effect['delta_p_reference']:+.1f}", f"{effect['flips']} of {effect['runs']}")
         assert any(all(part in row for part in wanted) for row in rows), effect
     assert "share 0.25" in facts["further"]
     assert not any(line != line.rstrip() for line in lines)
@@ -70,12 +70,7 @@ def test_json_is_one_object_with_every_number(folder):
     found = json.loads(result.stdout)
     findings, _ = make_items()
     item = record(findings, "popqa", "popqa-3")
-    assert (found["item_id"], found["pathways"], found["marks"]) == (
-        "popqa-3",
-        item.pathways,
-        [list(m) for m in item.marks],
-    )
-    assert [one["delta_p"] for one in found["effects"]] == [pytest.approx(list(one.delta_p)) for one in item.effects]
+    assert {name: found[name] for name in item} == item
     assert (found["n_layers"], found["site"], found["run"]) == (12, "mlp", str(folder))
 
 

@@ -24,10 +24,10 @@ from anchorscope.cli.main import app
 from anchorscope.comparing.compare import compare
 from anchorscope.finished import open_finished
 from anchorscope.report.answer_card import answer_card
+from anchorscope.report.checks import read
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.findings import nested_auc
 from anchorscope.report.shares import share_at
-from anchorscope.report.statements import read
 from anchorscope.steps.formats import records
 from anchorscope.viewing.server import ViewServer
 from compared_runs import write_run

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from anchorscope.report.findings import SAMPLE_SCHEMA
 from anchorscope.report.verdicts import NO_VERDICT
 from report_readings import read
-from report_sampled import run_of, sampled, valley, with_draws
+from report_sampled import sampled, valley
 from report_synthetic import LAYERS, make_findings
 
 LAST = LAYERS - 1
-SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer", "plateau", "volatility"}
+SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer", "a_flat"}
 
 
 def readings(findings, dataset="atlas"):
@@ -31,11 +31,10 @@ def verdicts(found):
 def test_a_valley_is_read_as_one(place, depth, end):
     read_off = readings(sampled(valley(depth, end, place), noise=0.1, rules=("plain",)))
     found = verdicts(read_off)
-    for claim in ("first_layer", "trough_place", "recovery", "last_layer", "volatility"):
+    for claim in ("first_layer", "trough_place", "recovery", "last_layer"):
         assert found[claim] == "yes", claim
     assert found["trough"] is found["separation"] is None  # the rule sorts by just that
     assert found["a_flat"] == "yes"
-    assert found["a_trough"] == found["a_recovery"] == "no"
     trough, there = read_off["trough"], read_off["trough_place"]
     assert trough["layer"] == there["layer"] == place
     assert trough["value"] == pytest.approx(depth, abs=1e-4)
@@ -45,49 +44,35 @@ def test_a_valley_is_read_as_one(place, depth, end):
 
 def test_the_same_valley_under_heavy_noise_decides_nothing():
     found = verdicts(readings(sampled(valley(-12.0, -4.0), noise=8.0)))
-    assert found["trough_place"] == found["recovery"] == found["plateau"] == found["a_trough"] == "inconclusive"
+    assert found["trough_place"] == found["recovery"] == "inconclusive"
     assert found["a_flat"] == found["last_layer"] == found["first_layer"] == "inconclusive"
 
 
 def test_a_curve_that_only_falls_does_not_recover():
     found = readings(sampled(np.linspace(0, -60, LAYERS), noise=0.5))
     assert found["trough"]["layer"] == LAST
-    for claim in ("recovery", "trough_place", "plateau"):
+    for claim in ("recovery", "trough_place"):
         assert found[claim]["verdict"] == "no", claim
 
 
-def test_a_flat_curve_has_no_trough():
-    flat = readings(sampled(np.zeros(LAYERS)))
-    found = verdicts(flat)
-    assert found["a_trough"] == "no"
-    assert found["plateau"] == "yes"
-    assert found["last_layer"] == "inconclusive"
-    assert flat["separation"]["value"] is None
+def test_a_flat_curve_is_nowhere_apart():
+    found = readings(sampled(np.zeros(LAYERS)))
+    assert found["last_layer"]["verdict"] == "inconclusive"
+    assert found["separation"]["value"] is None
 
 
 def test_the_layer_of_separation():
     steps = np.where(np.arange(LAYERS) < 12, 0.0, -25.0)
-    found = readings(sampled(steps, noise=0.1))
-    apart, plateau = found["separation"], found["plateau"]
+    apart = readings(sampled(steps, noise=0.1))["separation"]
     assert (apart["value"], apart["ci_low"], apart["ci_high"], apart["unit"]) == (12, 12, 12, "layer")
-    assert (plateau["value"], plateau["verdict"]) == (12, "yes")
-
-
-def test_a_jagged_curve_is_not_smooth():
-    zigzag = valley(-40, -10) + 8.0 * (-1.0) ** np.arange(LAYERS)
-    found = readings(sampled(zigzag, noise=0.3))["volatility"]
-    assert found["verdict"] == "no"
-    assert found["value"] == pytest.approx(16, abs=1.0)
 
 
 def test_records_are_alike_and_unique():
     found = read(sampled(valley(-40, -10), datasets=("popqa", "nq")))
     assert len({o["id"] for o in found}) == len(found)
     assert len({tuple(o) for o in found}) == 1
-    assert {o["scope"] for o in found} == {"curve", "dataset", "model"}
-    assert {o["claim"] for o in found if o["scope"] == "curve"} == SHAPE_CLAIMS | {
-        f"a_{claim}" for claim in (*SHAPE_CLAIMS, "flat")
-    }
+    assert {o["scope"] for o in found} == {"curve", "dataset"}
+    assert {o["claim"] for o in found if o["scope"] == "curve"} == SHAPE_CLAIMS
     assert all(o["sentence"] in o["text"] and o["numbers"] in o["text"] for o in found)
     assert all(o["text"].endswith(f"– {NO_VERDICT}.") == (o["verdict"] is None) for o in found)
     json.dumps(found, allow_nan=False)
@@ -101,35 +86,3 @@ def test_without_draws_the_shape_is_undecided_and_everything_else_is_read():
     assert {o["verdict"] for o in shaped} == {"not measured", None}
     assert all(o["value"] is None and "not available" in o["text"] for o in shaped)
     assert any(o["verdict"] == "yes" for o in found)
-
-
-def several(shapes, noise=0.5):
-    """The readings over all datasets of a run with one Q-Anchored curve per dataset and flat A-Anchored ones."""
-    names = ("popqa", "triviaqa", "nq")[: len(shapes)]
-    curves = {(name, "plain", "Q-Anchored"): values for name, values in zip(names, shapes, strict=True)}
-    curves |= {(name, "plain", "A-Anchored"): np.zeros(LAYERS) for name in names}
-    return readings(with_draws(run_of(names), curves, noise), None)
-
-
-def test_datasets_that_keep_their_order():
-    found = several([valley(-40, -10), valley(-60, -30), valley(-50, -20)])
-    lowest = found["lowest_dataset"]
-    assert lowest["verdict"] == "yes"
-    assert "TriviaQA" in lowest["text"]
-    assert lowest["value"] == pytest.approx(10, abs=1.5)
-    order = found["order_stable"]
-    assert (order["verdict"], order["value"]) == ("yes", 0.0)
-    end = found["spread_end"]
-    assert end["value"] == pytest.approx(20)
-    assert end["verdict"] == "no"
-
-
-def test_datasets_that_change_places_and_converge():
-    found = several([valley(-60, -20), valley(-30, -20), valley(-45, -20)])
-    assert found["spread_end"]["verdict"] == "yes"
-    assert found["converge"]["verdict"] == "yes"
-    crossed = several([np.linspace(-60, 0, LAYERS), np.linspace(0, -60, LAYERS)])
-    order = crossed["order_stable"]
-    assert order["verdict"] == "no"
-    assert order["value"] == pytest.approx(20, abs=2)  # a third of the way down, where the order begins to count
-    assert crossed["converge"]["verdict"] == "no"

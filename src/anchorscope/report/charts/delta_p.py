@@ -1,117 +1,193 @@
-"""The paper's chart: ΔP per layer in one panel, a colour per dataset, Q-Anchored solid, A-Anchored dashed, with bands.
+"""The paper's chart: ΔP per layer, a colour per dataset, Q-Anchored solid, A-Anchored dashed, with bands.
 
-Cutting the question moves a probe's verdict towards "false" for every item, so the plain rule mixes that shift and the
-loss of signal. The corrected rule removes one shift per layer and fold, without using the labels.
+One panel for a run, a panel each for several. Cutting the question moves a probe's verdict towards "false" for every
+item, so the plain rule mixes that shift and the loss of signal. The corrected rule removes one shift per layer and
+fold, without using the labels.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from anchorscope.errors import UserError
 from anchorscope.report.assignment_rules import CHART_TITLES
-from anchorscope.report.charts.layer_chart import LayerChart
-from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, missing_groups
+from anchorscope.report.charts.layout import layer_axis
+from anchorscope.report.charts.line_chart import (
+    CURVE_COLUMNS,
+    POINTS_NOTE,
+    drawable,
+    mark_reference,
+    reference_handle,
+    reserve_mark_space,
+)
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import Look, group_line, group_looks
-from anchorscope.report.shares import share_layer
+from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, dataset_styles, display_name
+from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Lines, Place, Series
 from anchorscope.stats.curves import FEWEST_GROUPS
 
 LEAST_PANEL = 1.0  # inch
+_PANEL = (5.4, 3.3)  # inches
+
+
+def chart_name(rule: str) -> str:
+    """The name of a rule's chart: the paper's rule has the short one."""
+    return "delta_p" if rule == "plain" else f"delta_p_{rule}"
+
+
+def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, float] | None = None) -> ExperimentFigure:
+    """The chart of a run under one rule; `size`, in inches, is the whole figure's, which then has no small print."""
+    data = chart_rows(findings, rule).select(CURVE_COLUMNS).sort("intervention", "dataset", "group", "layer")
+    has_line = set(data.filter(pl.col("intervention") == "knockout").select("dataset", "group").iter_rows())
+    names = [(dataset, group) for dataset in findings.datasets for group in GROUPS if (dataset, group) not in has_line]
+    notes = (POINTS_NOTE, *(f"{group} ({display_name(dataset)}): no items" for dataset, group in names))
+    layers = {name: tuple(findings.reference_layers.get(name, ())) for name in findings.datasets}
+    span = delta_p_span(findings.curves)
+
+    def chart(width: float, height: float) -> ExperimentFigure:
+        spec = _spec(rule, data, findings.datasets, {"": findings.n_layers}, span, layers, (width, height))
+        return ExperimentFigure(data, () if size else notes, spec, findings.model, findings.n_layers, ("",), {})
+
+    if size is None:
+        return chart(*_PANEL)
+    width, height = _PANEL
+    for _ in range(2):  # the height of the legend and the notes depends on the width
+        whole = chart(width, height).plot().get_size_inches()
+        width, height = width + size[0] - whole[0], height + size[1] - whole[1]
+        if min(width, height) < LEAST_PANEL:
+            raise UserError(
+                f"A figure of {size[0]:g} x {size[1]:g} inches has no room for its panel; take a larger one."
+            )
+    return chart(width, height)
+
+
+def delta_p_of_runs(runs: Sequence[Findings], titles: Mapping[str, str], notes: Sequence[str]) -> ExperimentFigure:
+    """The paper's chart with a panel per run."""
+    depths = {run.model: run.n_layers for run in runs}
+    data = pl.concat(chart_rows(run, "plain").with_columns(run=pl.lit(run.model)) for run in runs)
+    columns = ("run", "dataset", "intervention", "assignment", "group", "delta_p", "layer", "ci_low", "ci_high")
+    data = data.select(*columns, "n", "n_groups")
+    datasets = tuple(dict.fromkeys(name for run in runs for name in run.datasets))
+    spec = _spec("plain", data, datasets, depths, delta_p_span(*(run.curves for run in runs)), {}, (4.35, 3.3))
+    words = {run: _short(title) for run, title in titles.items()}
+    spec = replace(spec, title="as in the paper", by="run", dataset_words=words.__getitem__)
+    question, deepest = "ΔP when the question's key words are hidden", max(depths.values(), default=1)
+    return ExperimentFigure(data, (POINTS_NOTE, *notes), spec, question, deepest, tuple(titles), {})
+
+
+def _short(title: str) -> str:
+    """A long name without its middle."""
+    return title if len(title) <= 52 else f"{title[:26]}…{title[-26:]}"
+
+
+def preliminary_chart(
+    curves: pl.DataFrame, layers: Mapping[str, tuple[int, ...]], n_layers: int, note: str
+) -> ExperimentFigure:
+    """The chart of a run that is not finished: the plain curves, as far as they go."""
+    data = curves.filter(_DRAWN & (pl.col("n") > 0) & (pl.col("assignment") == "plain")).select(CURVE_COLUMNS)
+    spec = _spec("plain", data, tuple(layers), {"": n_layers}, delta_p_span(curves), layers)
+    return ExperimentFigure(data, (note,), spec, f"{curves['model'][0]} (preliminary)", n_layers, ("",), {})
+
+
 _DRAWN = (pl.col("truth") == "all") & pl.col("intervention").is_in(["knockout", "random"])
+
+
+def chart_rows(findings: Findings, rule: str) -> pl.DataFrame:
+    """What is drawn: all items, knockout and random control, at the headline site and position."""
+    wanted = _DRAWN & (pl.col("assignment") == rule) & pl.col("dataset").is_in(findings.datasets)
+    return drawable(findings.curves, findings.site, findings.position).filter(wanted)
 
 
 def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
     """One y axis for everything that can be drawn of these curves; lines of few items do not stretch it."""
     tables = [table.select("delta_p", "ci_low", "ci_high", "n", "n_groups", "truth") for table in curves]
-    there = pl.concat(tables).filter(pl.col("delta_p").is_finite() & (pl.col("n") > 0) & (pl.col("truth") == "all"))
-    enough = there.filter(pl.coalesce("n_groups", "n") >= FEWEST_GROUPS)
-    rows = enough if enough.height else there
+    rows = pl.concat(tables).filter(pl.col("delta_p").is_finite() & (pl.col("n") > 0) & (pl.col("truth") == "all"))
+    enough = rows.filter(pl.coalesce("n_groups", "n") >= FEWEST_GROUPS)
+    rows = enough if enough.height else rows
     numbers = pl.concat([rows[name].cast(pl.Float64) for name in ("delta_p", "ci_low", "ci_high")])
     numbers = numbers.drop_nulls().drop_nans()
     low, high = min([-10.0, *numbers]), max([10.0, *numbers])
     return max(-100.0, 10 * math.floor(low / 10)), min(100.0, 10 * math.ceil(high / 10))
 
 
-@final
-@dataclass(frozen=True)
-class DeltaPChart(LayerChart):
-    """ΔP of both groups of every dataset under one rule."""
+def _spec(
+    rule: str,
+    data: pl.DataFrame,
+    datasets: Sequence[str],
+    depths: Mapping[str, int],
+    span: tuple[float, float],
+    layers: Mapping[str, tuple[int, ...]],
+    panel: tuple[float, float] = _PANEL,
+) -> ChartSpec:
+    """How the chart is drawn; `depths` has the layers of every panel."""
 
-    rule: str
-    panel: tuple[float, float] = (5.4, 3.3)
-    """Width and height of the panel in inches."""
+    def finish(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+        axes.set_ylim(*span)
+        layer_axis(axes, depths[place.dataset])
+        if layers:
+            mark_reference(axes, layers, dataset_styles(datasets))
+            reserve_mark_space(axes, len(layers))
 
-    value: ClassVar[str] = "delta_p"
-    label: ClassVar[str] = "ΔP"
+    lines = Lines(_group_series(datasets), "ΔP", width=panel[0], y="delta_p", empty="no items", finish=finish)
+    titled = display_name(datasets[0]) if len(datasets) == 1 and "" in depths else ""
+    handles = _handles(data, datasets, any(layers.values()), named=not titled)
+    return ChartSpec(
+        chart_name(rule),
+        "" if rule == "plain" else CHART_TITLES[rule],
+        "",
+        "",
+        "",
+        lambda _: data,
+        lambda _: [lines],
+        height=panel[1],
+        by="",
+        dataset_words=lambda _: titled,
+        legend_columns=len(handles),
+        more_handles=lambda _, __: handles,
+        formats=("svg", "png", "pdf"),
+    )
 
-    @property
-    def name(self) -> str:  # type: ignore[override]  # each rule has its own file
-        """Of its files in figures/."""
-        return self.file_of(self.rule)
 
-    @staticmethod
-    def file_of(rule: str) -> str:
-        """The name of a rule's chart: the paper's rule has the short one."""
-        return "delta_p" if rule == "plain" else f"delta_p_{rule}"
+_RANDOM = {"color": CONTROL_GREY, "linestyle": ":", "linewidth": 1.2, "zorder": 2.5}
 
-    @classmethod
-    def from_findings(cls, findings: Findings, rule: str = "plain") -> "DeltaPChart":
-        """Choose the rows to draw: all items, knockout and random control, at the headline site and position."""
-        wanted = _DRAWN & (pl.col("assignment") == rule) & pl.col("dataset").is_in(findings.datasets)
-        curves = drawable(findings.curves, findings.site, findings.position)
-        drawn = curves.filter(wanted).select(CURVE_COLUMNS).sort("intervention", "dataset", "group", "layer")
-        layers = {name: findings.reference_layers.get(name, ()) for name in findings.datasets}
-        folds = [layers[dataset].count(layer) for dataset, layer in drawn.select("dataset", "layer").iter_rows()]
-        knockout = drawn.filter(pl.col("intervention") == "knockout")
-        empty = missing_groups(knockout, findings.datasets, {rule: CHART_TITLES[rule]}, "assignment")
-        points = {name: share_layer(findings, name) for name in findings.datasets}
-        return cls(
-            drawn.with_columns(pl.Series("reference_folds", folds, dtype=pl.Int64)),
-            (POINTS_NOTE, *empty),
-            findings.model,
-            findings.n_layers,
-            findings.datasets,
-            delta_p_span(findings.curves),
-            layers,
-            {name: at for name, at in points.items() if at is not None},
-            rule,
-        )
 
-    @classmethod
-    def preliminary(
-        cls, curves: pl.DataFrame, layers: Mapping[str, tuple[int, ...]], n_layers: int, note: str
-    ) -> "DeltaPChart":
-        """The chart of a run that is not finished: the plain curves of its place, as far as they go."""
-        data = curves.filter(_DRAWN & (pl.col("n") > 0) & (pl.col("assignment") == "plain")).select(CURVE_COLUMNS)
-        data = data.with_columns(pl.lit(0, dtype=pl.Int64).alias("reference_folds"))
-        title = f"{curves['model'][0]} (preliminary)"
-        return cls(data, (note,), title, n_layers, tuple(layers), delta_p_span(curves), dict(layers), {}, "plain")
+def _group_series(datasets: Sequence[str]) -> list[Series]:
+    """Both groups of every dataset, and the random control of each; markers where datasets must be told apart."""
+    series: list[Series] = []
+    for group in GROUPS:
+        for dataset, look in dataset_styles(datasets).items():
+            where = {"dataset": dataset, "group": group}
+            style: dict[str, Any] = {"color": look.colour, "linestyle": LINE_STYLES[group]}
+            if len(datasets) > 1:  # every line has its markers at other layers, so that they do not cover each other
+                marks = {"markersize": 4.2, "markeredgewidth": 0.0, "markevery": (len(series) // 2 % 4, 4)}
+                style |= {"marker": look.marker} | marks
+            name = f"{group} ({display_name(dataset)})"
+            series += [
+                Series(where | {"intervention": "knockout"}, style, name, in_legend=False),
+                Series(where | {"intervention": "random"}, _RANDOM, f"Random, {name}", "none", in_legend=False),
+            ]
+    return series
 
-    def looks(self) -> Mapping[str, Look]:
-        """Both groups of every dataset, with the random control."""
-        return group_looks(self.datasets)
 
-    def panels(self) -> Mapping[str, str]:
-        """One."""
-        return {self.rule: CHART_TITLES[self.rule] if self.rule != "plain" else ""}
-
-    def keys(self) -> tuple[pl.Expr, pl.Expr]:
-        """The rule is the panel."""
-        return pl.col("assignment"), group_line(self.datasets)
-
-    def panel_size(self) -> tuple[float, float]:
-        """As wide and high as wanted."""
-        return self.panel
-
-    def with_size(self, width: float, height: float) -> "DeltaPChart":
-        """The chart in a figure of this size in inches; the panel gets what legend and notes leave."""
-        wide = replace(self, panel=(width - (self.plot().get_size_inches()[0] - self.panel[0]), self.panel[1]))
-        rest = wide.plot().get_size_inches()[1] - wide.panel[1]
-        least = min(wide.panel[0], height - rest)
-        if least < LEAST_PANEL:
-            raise UserError(f"A figure of {width:g} x {height:g} inches has no room for its panel; take a larger one.")
-        return replace(wide, panel=(wide.panel[0], height - rest))
+def _handles(data: pl.DataFrame, datasets: Sequence[str], has_layers: bool, named: bool) -> list[Line2D]:
+    """The legend: of one dataset its two lines; of several a colour for each, then a stroke for each group."""
+    styles = dataset_styles([name for name in datasets if name in set(data["dataset"])])
+    groups = [group for group in GROUPS if group in set(data["group"])]
+    if len(styles) == 1:
+        ((name, look),) = styles.items()
+        about = f" ({display_name(name)})" if named else ""
+        words = {f"{group}{about}": (look.colour, LINE_STYLES[group], "") for group in groups}
+    else:
+        words = {display_name(name): (look.colour, "-", look.marker) for name, look in styles.items()}
+        words |= {group: (INK, LINE_STYLES[group], "") for group in groups}
+    if "random" in set(data["intervention"]):
+        words["Random words cut"] = (CONTROL_GREY, ":", "")
+    handles = [
+        Line2D([], [], label=label, color=colour, linestyle=stroke, marker=marker, markersize=4.2, markeredgewidth=0.0)
+        for label, (colour, stroke, marker) in words.items()
+    ]
+    return [*handles, *([reference_handle("l* of a fold")] if has_layers else [])]

@@ -1,8 +1,7 @@
 """Where the parts of a figure stand: a grid of panels, one legend and notes below.
 
 Places are computed in inches, not by an automatic layout: every part gets the room it needs, so that nothing is clipped
-however many datasets, rows, legend entries or notes there are. Panels of one size share their axes (`sheet`); panels of
-different sizes or with long labels are one large panel of such a sheet cut into a grid (`canvas`).
+however many datasets, rows, legend entries or notes there are.
 """
 
 import math
@@ -18,9 +17,12 @@ from matplotlib.ticker import MaxNLocator
 from anchorscope.report.charts.display import ShownFigure
 from anchorscope.report.palette import INK, QUIET_INK
 
-_LEFT, _RIGHT, _GAP_X, _GAP_Y = 0.72, 0.18, 0.42, 0.72
+_LEFT, _RIGHT = 0.72, 0.18
 _TITLE, _X_LABEL, _LEGEND_ROW, _NOTE_ROW, _EDGE = 0.62, 0.58, 0.215, 0.165, 0.12
 _LETTERS_PER_INCH = 15.0  # of small print
+_LONGEST_TITLE = 110
+_TALLEST = 16.0  # inches that the panels of a figure share
+_LOWEST_PANEL = 0.85
 
 
 @dataclass(frozen=True)
@@ -41,49 +43,58 @@ class Legend:
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Panels in rows and columns, in inches."""
+
+    widths: Sequence[float]
+    """Of each column of panels."""
+    heights: Sequence[float]
+    """Of each row."""
+    labels: float = 0.0
+    """Room left of the first column, beside what every figure has."""
+    gap_x: float = 0.42
+    """Between columns."""
+    gap_y: float = 0.78
+    """Between rows, for the x labels above and the titles below."""
+
+
+@dataclass(frozen=True)
 class Sheet:
     """A figure with its panels and its legend."""
 
     figure: Figure
-    """The figure, to be saved."""
     axes: list[list[Axes]]
     """Panels by row and column."""
 
-    @property
-    def panels(self) -> list[Axes]:
-        """All panels in reading order."""
-        return [axes for row in self.axes for axes in row]
 
-
-def sheet(title: str, grid: tuple[int, int], panel: tuple[float, float], legend: Legend) -> Sheet:
-    """A grid of panels of the given size in inches, with the legend and its notes below all of them."""
-    rows, columns = grid
-    width = _LEFT + columns * panel[0] + (columns - 1) * _GAP_X + _RIGHT
+def canvas(title: str, grid: Grid, legend: Legend) -> Sheet:
+    """Panels with the title above and legend and notes below all of them."""
+    width = _LEFT + grid.labels + sum(grid.widths) + (len(grid.widths) - 1) * grid.gap_x + _RIGHT
     notes = [line for note in legend.notes for line in textwrap.wrap(note, int((width - _LEFT) * _LETTERS_PER_INCH))]
     foot = _X_LABEL + legend.rows * _LEGEND_ROW + 0.06 + len(notes) * _NOTE_ROW + _EDGE
-    height = _TITLE + rows * panel[1] + (rows - 1) * _GAP_Y + foot
+    height = _TITLE + sum(grid.heights) + (len(grid.heights) - 1) * grid.gap_y + foot
     figure = ShownFigure(figsize=(width, height))
-    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    figure.subplots_adjust(
-        left=_LEFT / width,
-        right=1 - _RIGHT / width,
-        top=1 - _TITLE / height,
-        bottom=foot / height,
-        wspace=_GAP_X / panel[0],
-        hspace=_GAP_Y / panel[1],
-    )
-    short = textwrap.shorten(title, 110, placeholder=" …") if len(title) > 110 else title
-    size = min(12.0, 0.94 * width * 72 / (0.68 * len(short)))  # a bold letter is about 0.68 of its size wide
+    rows: list[list[Axes]] = []
+    top = height - _TITLE
+    for tall in grid.heights:
+        left, row = _LEFT + grid.labels, []
+        for wide in grid.widths:
+            row.append(figure.add_axes((left / width, (top - tall) / height, wide / width, tall / height)))
+            left += wide + grid.gap_x
+        rows.append(row)
+        top -= tall + grid.gap_y
+    short = textwrap.shorten(title, _LONGEST_TITLE, placeholder=" …") if len(title) > _LONGEST_TITLE else title
+    size = min(12.0, 0.94 * width * 72 / (0.68 * max(1, len(short))))  # a bold letter is about 0.68 of its size wide
     figure.suptitle(short, y=1 - 0.10 / height, va="top", fontsize=size, fontweight="bold", color=INK)
     _write_foot(figure, legend, notes, foot - _X_LABEL)
-    return Sheet(figure, [list(row) for row in axes])
+    return Sheet(figure, rows)
 
 
 def _write_foot(figure: Figure, legend: Legend, notes: Sequence[str], top: float) -> None:
     width, height = figure.get_size_inches()
     if legend.handles:
         figure.legend(
-            handles=ordered_by_rows(legend.handles, legend.columns),
+            handles=_ordered_by_rows(legend.handles, legend.columns),
             loc="upper center",
             bbox_to_anchor=(0.5, (top + 0.05) / height),
             ncol=legend.columns,
@@ -93,19 +104,27 @@ def _write_foot(figure: Figure, legend: Legend, notes: Sequence[str], top: float
         )
     y = top - legend.rows * _LEGEND_ROW - 0.06
     for number, line in enumerate(notes):
-        place = (y - number * _NOTE_ROW) / height
-        figure.text(_LEFT / width, place, line, fontsize=7.6, color=QUIET_INK, va="top")
+        figure.text(_LEFT / width, (y - number * _NOTE_ROW) / height, line, fontsize=7.6, color=QUIET_INK, va="top")
 
 
-def ordered_by_rows(handles: Sequence[Artist], columns: int) -> list[Artist]:
+def _ordered_by_rows(handles: Sequence[Artist], columns: int) -> list[Artist]:
     """Matplotlib fills a legend column by column; reorder so that it reads row by row."""
     rows = math.ceil(len(handles) / columns)
     full = len(handles) - (rows - 1) * columns  # columns that reach the last row
-    order: list[Artist] = []
-    for column in range(columns):
-        depth = rows if column < full else rows - 1
-        order.extend(handles[row * columns + column] for row in range(depth))
-    return order
+    depths = [rows if column < full else rows - 1 for column in range(columns)]
+    return [handles[row * columns + column] for column, depth in enumerate(depths) for row in range(depth)]
+
+
+def columns_that_fit(handles: Sequence[Artist], inches: float, most: int) -> int:
+    """How many entries of a legend stand beside each other under panels of this width."""
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    return max(1, min(most, len(handles), int((_LEFT + inches + _RIGHT) / (0.5 + 0.062 * longest))))
+
+
+def rows_that_fit(n_rows: int, height: float, gap: float) -> list[float]:
+    """Heights of this many equal rows: as wished, or lower where they would not fit a page."""
+    room = _TALLEST / max(1, n_rows) - gap
+    return [max(_LOWEST_PANEL, min(height, room))] * n_rows
 
 
 def layer_axis(axes: Axes, n_layers: int) -> None:
@@ -113,7 +132,6 @@ def layer_axis(axes: Axes, n_layers: int) -> None:
     pad = max(0.3, 0.02 * (n_layers - 1))
     axes.set_xlim(-pad, n_layers - 1 + pad)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    axes.tick_params(labelbottom=True)  # panels share the axis, but a reader should not have to look two rows down
     axes.set_xlabel("Layer")
 
 
@@ -125,59 +143,3 @@ def zero_line(axes: Axes, height: float = 0.0) -> None:
 def empty_panel(axes: Axes, text: str) -> None:
     """Say in the panel that there is nothing to draw."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=QUIET_INK, fontsize=9)
-
-
-_TALLEST = 16.0  # inches that the panels of a figure share
-_LOWEST_PANEL = 0.85
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Panels in rows and columns, in inches."""
-
-    widths: Sequence[float]
-    """Of each column of panels."""
-    heights: Sequence[float]
-    """Of each row."""
-    labels: float = 0.0
-    """Room left of the first column, beside what every figure has."""
-    gap_x: Sequence[float] | float = 0.42
-    """Between columns; one for all or one each."""
-    gap_y: float = 0.78
-    """Between rows, for the x labels above and the titles below."""
-    foot: float = 0.0
-    """Room under the last row, for long labels."""
-
-    @property
-    def gaps(self) -> list[float]:
-        """The gap before every column but the first."""
-        between = len(self.widths) - 1
-        return [self.gap_x] * between if isinstance(self.gap_x, int | float) else list(self.gap_x)
-
-
-def rows_that_fit(n_rows: int, height: float, gap: float) -> list[float]:
-    """Heights of so many equal rows: as wished, or lower where they would not fit a page."""
-    room = _TALLEST / max(1, n_rows) - gap
-    return [max(_LOWEST_PANEL, min(height, room))] * n_rows
-
-
-def canvas(title: str, grid: Grid, legend: Legend) -> Sheet:
-    """Panels that share no axes, with title, legend and notes around them."""
-    width = grid.labels + sum(grid.widths) + sum(grid.gaps)
-    height = sum(grid.heights) + (len(grid.heights) - 1) * grid.gap_y + grid.foot
-    page = sheet(title, (1, 1), (width, height), legend)
-    whole = page.axes[0][0]
-    box = whole.get_position()
-    whole.remove()
-    figure_width, figure_height = page.figure.get_size_inches()
-    rows: list[list[Axes]] = []
-    top = box.y1 * figure_height
-    for tall in grid.heights:
-        left, row = box.x0 * figure_width + grid.labels, []
-        for wide, gap in zip(grid.widths, [*grid.gaps, 0.0], strict=True):
-            place = (left / figure_width, (top - tall) / figure_height, wide / figure_width, tall / figure_height)
-            row.append(page.figure.add_axes(place))
-            left += wide + gap
-        rows.append(row)
-        top -= tall + grid.gap_y
-    return Sheet(page.figure, rows)

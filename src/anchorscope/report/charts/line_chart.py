@@ -1,17 +1,13 @@
-"""Lines over the layers with their bands, ticks at the layers that sort the items, and which rows can be drawn."""
+"""Curves of ΔP: which rows can be drawn, and ticks at the layers that sort the items."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.display import note_curve
-from anchorscope.report.palette import GROUPS, INK, DatasetStyle, display_name
+from anchorscope.report.palette import INK, DatasetStyle
 
-BAND_ALPHA = 0.16
 CURVE_COLUMNS = (
     "dataset",
     "intervention",
@@ -34,42 +30,11 @@ POINTS_NOTE = (
 )
 
 
-def line_with_band(
-    axes: Axes, table: pl.DataFrame, value: str, name: str = "", *, band: bool = True, **line: Any
-) -> None:
-    """One series against `layer`, with its interval as a band in the same colour; missing intervals leave no band.
-
-    A named series keeps its numbers with the figure, for the page.
-    """
-    table = table.sort("layer")
-    x, y = table["layer"].to_numpy(), table[value].to_numpy()
-    axes.plot(x, y, **line)
-    ends = [table[end].cast(pl.Float64).fill_null(np.nan).to_numpy() for end in ("ci_low", "ci_high")] if band else []
-    if ends and np.isfinite(ends[0]).any():
-        axes.fill_between(x, ends[0], ends[1], color=line["color"], alpha=BAND_ALPHA, linewidth=0)
-    note_curve(axes, name, line["color"], x.tolist(), table[value].to_list(), *(end.tolist() for end in ends))
-
-
 def drawable(curves: pl.DataFrame, site: str, position: str) -> pl.DataFrame:
     """The rows of one site and position that have a value and at least one item."""
     here = (pl.col("site") == site) & (pl.col("position") == position)
     there = pl.col("delta_p").is_not_null() & pl.col("delta_p").is_not_nan() & (pl.col("n") > 0)
     return curves.filter(here & there)
-
-
-def missing_groups(drawn: pl.DataFrame, datasets: Sequence[str], panels: Mapping[str, str], by: str) -> list[str]:
-    """One note per group line that is not there; the panel is named only if another panel has the line."""
-    notes = []
-    for dataset in datasets:
-        for group in GROUPS:
-            rows = drawn.filter((pl.col("dataset") == dataset) & (pl.col("group") == group))
-            present = {str(value) for value in rows[by].unique()}
-            absent = [panel for panel in panels if panel not in present]
-            if not absent:
-                continue
-            where = "" if len(absent) == len(panels) else f", {', '.join(panels[panel] for panel in absent)}"
-            notes.append(f"{group} ({display_name(dataset)}){where}: no items")
-    return notes
 
 
 def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]) -> None:

@@ -1,31 +1,25 @@
 """The page of several runs, of a comparison or a study: the answer, the picture, what changes, the controls."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, final
-
-import polars as pl
+from typing import Any
 
 from anchorscope.progress import Progress
 from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, counted_controls, trust_in
-from anchorscope.report.charts.delta_p import delta_p_span
+from anchorscope.report.charts.delta_p import delta_p_of_runs
 from anchorscope.report.charts.display import save_all
-from anchorscope.report.charts.evidence_parts import PartBars
-from anchorscope.report.charts.layer_chart import LayerChart
-from anchorscope.report.charts.line_chart import POINTS_NOTE, drawable
+from anchorscope.report.charts.evidence_parts import part_bars
+from anchorscope.report.checks import read
 from anchorscope.report.comparison.checks import check_claims, order_by_size, read_across
 from anchorscope.report.findings import Findings, nested_auc
-from anchorscope.report.looks import Look, group_line, group_looks
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
 from anchorscope.report.palette import display_name
+from anchorscope.report.panel_figure import ExperimentFigure
 from anchorscope.report.reading import Reading, readings_table
 from anchorscope.report.shares import has_shares, share_at, share_layer, why_silent
-from anchorscope.report.statements.all_statements import read
-from anchorscope.report.statements.layer_band import layer_names
-from anchorscope.report.wording import NOTHING, Table, count, estimate, listing, parameters_text
+from anchorscope.report.wording import NOTHING, Table, count, estimate, layer_names, listing, parameters_text
 
 RANDOM_MARK = "RANDOM WEIGHTS"
 _TITLE_LETTERS, _MOST_SENTENCES = 60, 3
@@ -111,8 +105,8 @@ class Compared:
 
 def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
     """Write the figures, observations.json, report.md and report.html; return what the page says first."""
-    bars = PartBars.from_runs(compared.runs)
-    figures = [*([bars] if bars else []), DeltaPPanels.from_compared(compared)]
+    bars = part_bars(compared.runs)
+    figures = [*([bars] if bars else []), delta_p_panels(compared)]
     progress.start("figures", len(figures))
     save_all(figures, out, progress)
     progress.finish()
@@ -296,67 +290,9 @@ def panel_title(run: Findings) -> str:
     return f"{run.model} ({RANDOM_MARK})" if run.random_weights and RANDOM_MARK not in run.model else run.model
 
 
-@final
-@dataclass(frozen=True)
-class DeltaPPanels(LayerChart):
+def delta_p_panels(compared: Compared) -> ExperimentFigure:
     """ΔP per layer of both groups under the paper's rule with the random control: a panel per run, one y axis."""
-
-    titles: Mapping[str, str]
-    """Panel titles by run, in order."""
-    depths: Mapping[str, int]
-    """Number of layers by run."""
-
-    name: ClassVar[str] = "delta_p"
-    value: ClassVar[str] = "delta_p"
-    label: ClassVar[str] = "ΔP"
-    empty: ClassVar[str] = "no items in either group"
-
-    @classmethod
-    def from_compared(cls, compared: Compared) -> "DeltaPPanels":
-        """Knockout and random cut, all items, each run at its headline place."""
-        wanted = (pl.col("assignment") == "plain") & (pl.col("truth") == "all")
-        wanted &= pl.col("intervention").is_in(["knockout", "random"])
-        keys = ("run", "dataset", "intervention", "assignment", "group")
-        data = pl.concat(
-            drawable(run.curves, run.site, run.position)
-            .filter(wanted & pl.col("dataset").is_in(run.datasets))
-            .with_columns(run=pl.lit(run.model))
-            .select(*keys, "delta_p", "layer", "ci_low", "ci_high", "n", "n_groups")
-            for run in compared.runs
-        )
-        return cls(
-            data=data,
-            notes=(POINTS_NOTE, *_notes(compared)),
-            title="ΔP when the question's key words are hidden (as in the paper)",
-            n_layers=max((run.n_layers for run in compared.runs), default=1),
-            datasets=compared.datasets,
-            span=delta_p_span(*(run.curves for run in compared.runs)),
-            layers={},
-            points={},
-            titles={run.model: panel_title(run) for run in compared.runs},
-            depths={run.model: run.n_layers for run in compared.runs},
-        )
-
-    def panels(self) -> Mapping[str, str]:
-        """One per run."""
-        return self.titles
-
-    def depth_of(self, panel: str) -> int:
-        """The layers of a run."""
-        return self.depths[panel]
-
-    def grid(self, panels: int) -> tuple[int, int]:
-        """At most three in a row, and rows of equal length where possible."""
-        rows = math.ceil(panels / 3)
-        return rows, math.ceil(panels / rows)
-
-    def looks(self) -> Mapping[str, Look]:
-        """Both groups of every dataset, with the random control."""
-        return group_looks(self.datasets)
-
-    def keys(self) -> tuple[pl.Expr, pl.Expr]:
-        """A panel per run; group and dataset, and whether it is the control."""
-        return pl.col("run"), group_line(self.datasets)
+    return delta_p_of_runs(compared.runs, {run.model: panel_title(run) for run in compared.runs}, _notes(compared))
 
 
 def _notes(compared: Compared) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anchorscope.progress import Silent
+from anchorscope.report.checks import read
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.comparison.checks import read_across
 from anchorscope.report.comparison.comparison_page import (
@@ -19,7 +20,6 @@ from anchorscope.report.comparison.comparison_page import (
 )
 from anchorscope.report.findings import Findings
 from anchorscope.report.reading import readings_table
-from anchorscope.report.statements import read
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
 

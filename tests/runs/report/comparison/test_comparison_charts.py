@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from anchorscope.report.charts.evidence_parts import PartBars
-from anchorscope.report.comparison.comparison_page import Compared, DeltaPPanels
+from anchorscope.report.charts.evidence_parts import part_bars
+from anchorscope.report.comparison.comparison_page import Compared, delta_p_panels
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
@@ -25,7 +25,7 @@ def compared() -> Compared:
 
 @pytest.fixture(scope="module")
 def figure(compared: Compared) -> Figure:
-    return DeltaPPanels.from_compared(compared).plot()
+    return delta_p_panels(compared).plot()
 
 
 def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> None:
@@ -40,7 +40,7 @@ def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> Non
 
 
 def test_what_is_drawn_is_what_the_runs_have(compared: Compared) -> None:
-    chart = DeltaPPanels.from_compared(compared)
+    chart = delta_p_panels(compared)
     for run in compared.runs:
         drawn = chart.data.filter(pl.col("run") == run.model)
         own = run.curves.filter((pl.col("assignment") == "plain") & (pl.col("variant") == "all"))
@@ -50,7 +50,7 @@ def test_what_is_drawn_is_what_the_runs_have(compared: Compared) -> None:
 
 
 def test_every_run_and_dataset_with_parts_has_a_bar(compared: Compared) -> None:
-    chart = PartBars.from_runs(compared.runs)
+    chart = part_bars(compared.runs)
     assert chart is not None
     assert chart.data["bar"].n_unique() == 8  # the noise has none
     (axes,) = chart.plot().axes
