@@ -6,14 +6,13 @@ s. What is looked for along a curve ("the lowest of 30 layers") is read off the 
 beforehand has a percentile interval. Infinity means "at no layer".
 
 **Several curves** of different questions are independent, but equal seeds may have given them equal draws: each one's
-are put in an order of their own. Intervals come from a band over all pairs at once, or have the noise's share removed.
+are put in an order of their own.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,8 +114,6 @@ class SampledCurve:
         return Estimate(float(value), float(low), float(high), self.n, POINTWISE)
 
 
-FLAT = 5.0
-"""Points. Within this of its last value a curve counts as level."""
 MIN_FALL = 5.0
 """Points. A curve that is no farther below its first value has not begun to fall."""
 APART = 1.0
@@ -172,24 +169,6 @@ def recovery(curve: SampledCurve) -> Estimate:
     return _estimate(curve, curve.value[-1] - curve.value.min(), abs(high.min()), abs(low.min()))
 
 
-def plateau(curve: SampledCurve, within: float = FLAT) -> Estimate:
-    """The first layer from which on the curve stays within some points of its last value.
-
-    The last layer is always so; a plateau that begins there is none.
-    """
-    away = curve.relative_to(-1)
-    low, high = away.band
-    value, possible, certain = (
-        _from_here_on(inside)
-        for inside in (
-            np.abs(away.value) <= within,
-            (low <= within) & (high >= -within),
-            (low >= -within) & (high <= within),
-        )
-    )
-    return _estimate(curve, value, possible, certain)
-
-
 def separation(below: SampledCurve, above: SampledCurve, by: float = APART) -> Estimate:
     """The first layer from which on one curve lies below another (drawn together) to the end; infinity where it never
     does. The ends are the earliest layer from which this may be so and the first from which it is at 95% confidence."""
@@ -205,24 +184,6 @@ def range_within(curve: SampledCurve) -> Estimate:
     nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
     farthest = np.maximum(np.abs(low), np.abs(high))
     return _estimate(curve, np.abs(curve.value).max(), nearest.max(), farthest.max())
-
-
-def volatility(curve: SampledCurve) -> Estimate:
-    """How far a layer lies from the middle of its two neighbours: root mean square, the noise's share taken out.
-
-    A straight line has none, however steep. A measured square is too large by its variance, and that of a draw by the
-    same once more; both are subtracted, and what falls below zero is zero. The upper end is never below what noise
-    alone would leave: a curve that happens to be smoother than its noise is no proof of none. Three layers are needed.
-    """
-    if curve.n_layers < 3 or not curve.known:
-        return _estimate(curve, math.nan, math.nan, math.nan, POINTWISE)
-    bends, drawn_bends = _bends(curve.value), _bends(curve.whole)
-    noise = drawn_bends.var(axis=0, ddof=1).mean()
-    squares = curve.estimate((bends**2).mean() - noise, (drawn_bends**2).mean(axis=1) - 2 * noise)
-    _, unseen = percentile_interval(((drawn_bends - bends) ** 2).mean(axis=1) - noise)
-    ends = squares.value, squares.ci_low, max(squares.ci_high, float(unseen))
-    value, low, high = (math.sqrt(max(0.0, end)) for end in ends)
-    return Estimate(value, low, high, curve.n, POINTWISE)
 
 
 def decline(curve: SampledCurve, near: float = MIN_FALL) -> Estimate:
@@ -252,10 +213,6 @@ def _last_up_to(fits: NDArray[np.bool_], end: float) -> float:
     return float(np.flatnonzero(fits[: int(end) + 1])[-1]) if fits[0] else 0.0
 
 
-def _bends(curves: NDArray[Any]) -> NDArray[Any]:
-    return curves[..., 1:-1] - (curves[..., :-2] + curves[..., 2:]) / 2
-
-
 def _relative(layers: Estimate, curve: SampledCurve) -> Estimate:
     depth = max(1, curve.n_layers - 1)
     return Estimate(layers.value / depth, layers.ci_low / depth, layers.ci_high / depth, layers.n, layers.method)
@@ -282,45 +239,11 @@ def side_by_side(curves: Sequence[SampledCurve]) -> tuple[Floats, Floats]:
     return np.stack([curve.value for curve in curves]), np.stack(samples, axis=1)
 
 
-def lowest_curve(curves: Sequence[SampledCurve], first: int) -> tuple[int, Estimate]:
-    """Which of at least two curves is lowest in the mean from a layer on, and how far below the next one.
-
-    The ends come from a band over all pairs at once, as the lowest is picked after the numbers are seen.
-    """
-    value, samples = (part[..., first:].mean(axis=-1, keepdims=True) for part in side_by_side(curves))
-    lowest, n = int(np.argmin(value)), _items(curves)
-    low, high = _gap_bands(value, samples)
-    ends = [end[lowest, np.arange(len(curves)) != lowest].min() for end in (low, high)]
-    return lowest, Estimate(float(np.ptp(np.sort(value[:, 0])[:2])), float(ends[0]), float(ends[1]), n, SIMULTANEOUS)
-
-
-def crossing(curves: Sequence[SampledCurve], first: int) -> Estimate:
-    """By how many points two curves change places from a layer on: 0 where all keep their order.
-
-    A pair changes places by x if one lies x below the other at some layer and x above it at another; the pair with the
-    largest x counts. The ends come from a band over all pairs and layers at once.
-    """
-    value, samples = (part[..., first:] for part in side_by_side(curves))
-    gaps, n = value[None] - value[:, None], _items(curves)
-    low, high = _gap_bands(value, samples)
-    crossed, least, most = (
-        float(np.minimum(above.max(axis=-1), above.max(axis=-1).T).clip(min=0.0).max()) for above in (gaps, low, high)
-    )
-    return Estimate(crossed, least, most, n, SIMULTANEOUS)
-
-
-def spread(curves: Sequence[SampledCurve], layer: int) -> Estimate:
-    """How far the highest curve lies above the lowest at a layer; the ends come from a band over all pairs at once."""
-    value, samples = (part[..., [layer]] for part in side_by_side(curves))
-    low, high = _gap_bands(value, samples)
-    nearest = np.maximum(0.0, np.maximum(low, -high)).max()
-    return Estimate(float(np.ptp(value)), float(nearest), float(high.max()), _items(curves), SIMULTANEOUS)
-
-
 def closing(curves: Sequence[SampledCurve], before: slice) -> Estimate:
     """How much nearer together the curves are at the last layer than over some layers before (below zero: farther).
 
-    Nearness is the root mean square distance of two curves, the noise's share taken out as in `volatility`.
+    Nearness is the root mean square distance of two curves, the noise's share taken out: a measured square is too
+    large by its variance, and that of a draw by the same once more.
     """
     value, samples = side_by_side(curves)
     first, second = np.triu_indices(len(curves), 1)
@@ -341,22 +264,6 @@ def closing(curves: Sequence[SampledCurve], before: slice) -> Estimate:
 
 def _items(curves: Sequence[SampledCurve]) -> int:
     return min(curve.n for curve in curves)
-
-
-def _gap_bands(value: Floats, samples: Floats) -> tuple[Floats, Floats]:
-    """Both ends of second − first per pair and layer, [first, second, layer], for all of them at once."""
-    number, layers = value.shape
-    first, second = np.triu_indices(number, 1)
-    gaps = SampledCurve(
-        (value[second] - value[first]).reshape(-1),
-        (samples[:, second] - samples[:, first]).reshape(len(samples), len(first) * layers),  # there may be no draw
-        0,
-    )
-    low, high = (np.zeros((number, number, layers)) for _ in range(2))
-    ends = [end.reshape(len(first), layers) for end in gaps.band]
-    low[first, second], high[first, second] = ends
-    low[second, first], high[second, first] = -ends[1], -ends[0]
-    return low, high
 
 
 _METHOD = "intervals of independent samples combined (MOVER)"

@@ -1,4 +1,4 @@
-"""Curves made by hand, whose trough, plateau and noise are known, are read as what they are, or not decided at all."""
+"""Curves made by hand, whose trough and noise are known, are read as what they are, or not decided at all."""
 
 import math
 
@@ -56,27 +56,6 @@ def test_a_deep_trough_is_found_where_it_is(layers, data, depth, seed):
 
 
 @given(LAYERS, st.data(), st.integers(0, 50))
-def test_a_plateau_begins_where_the_curve_gets_level(layers, data, seed):
-    start = data.draw(st.integers(1, layers - 2))
-    values = np.where(np.arange(layers) < start, 0.0, -30.0)
-    found = shape.plateau(drawn(values, 0.3, seed=seed))
-    assert (found.value, found.ci_low, found.ci_high) == (start, start, start)
-    noisy = shape.plateau(drawn(values, 20.0, seed=seed))
-    assert noisy.ci_high == layers - 1  # where noise is larger than the step, it may begin at the very end
-    assert noisy.ci_low == 0
-
-
-@given(LAYERS, st.floats(-3.0, 3.0), st.floats(1.0, 20.0), st.integers(0, 50))
-def test_a_straight_line_has_no_volatility_and_a_zigzag_has_its_own(layers, slope, size, seed):
-    line = slope * np.arange(layers)
-    straight = shape.volatility(drawn(line, size, seed=seed))
-    assert straight.value == straight.ci_low == 0
-    zigzag = line + size * (-1.0) ** np.arange(layers)
-    found = shape.volatility(drawn(zigzag, 0.01, seed=seed))
-    assert found.value == pytest.approx(2 * size, rel=0.01)  # the middle of both neighbours lies on the other side
-
-
-@given(LAYERS, st.data(), st.integers(0, 50))
 def test_groups_separate_where_they_do(layers, data, seed):
     start = data.draw(st.integers(0, layers - 1))
     flat = drawn(np.zeros(layers), 0.05, seed=seed)
@@ -108,12 +87,10 @@ def test_a_decline_runs_from_its_onset_to_the_trough():
 def test_one_and_two_layers():
     one = drawn([-7.0], 1.0)
     assert shape.trough(one).layer.ci_high == shape.trough(one).relative.value == 0
-    assert shape.recovery(one).ci_high == shape.plateau(one).ci_high == 0
-    assert math.isnan(shape.volatility(one).value)
+    assert shape.recovery(one).ci_high == 0
     assert shape.decline(one).ci_high == 0
     two = drawn([0.0, -30.0], 1.0)
     assert shape.trough(two).layer.ci_low == 1
-    assert math.isnan(shape.volatility(two).value)
     assert shape.separation(two, drawn([0.0, 0.0], 1.0, seed=1)).value == 1
 
 
@@ -147,7 +124,6 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
         shape.trough(some).depth,
         shape.trough(some).layer,
         shape.recovery(some),
-        shape.plateau(some),
         shape.first(some),
         shape.last(some),
         shape.range_within(some),
@@ -158,7 +134,6 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
         assert math.isnan(one.ci_low) != decided
         assert math.isnan(one.ci_high) != decided
         assert not math.isnan(one.value)
-    assert math.isnan(shape.volatility(some).value) != decided
 
 
 def test_a_group_without_items_has_no_shape():
@@ -169,8 +144,6 @@ def test_a_group_without_items_has_no_shape():
         found.layer,
         found.relative,
         shape.recovery(empty),
-        shape.plateau(empty),
-        shape.volatility(empty),
         shape.decline(empty),
         shape.range_within(empty),
     ):
@@ -208,8 +181,6 @@ def test_intervals_cover_the_truth(name):
         "depth": lambda c: shape.trough(c).depth,
         "layer": lambda c: shape.trough(c).layer,
         "recovery": shape.recovery,
-        "plateau": shape.plateau,
-        "volatility": shape.volatility,
         "size": shape.range_within,
         "last": shape.last,
         "decline": shape.decline,
