@@ -4,12 +4,12 @@ Prompts, exact tokens and probe positions come from the functions that a run use
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from anchorscope.answers.choose import NEEDED, LabelCounter, QuestionSample
+from anchorscope.answers.choose import LabelCounter, QuestionSample
 from anchorscope.answers.generate import TOO_LONG, Answer, do_not_fit, known_answers
 from anchorscope.answers.template import Prompt, Template, build_prompts, decode_exactly, make_template, prefix_length
 from anchorscope.catalogue import POSITIONS
@@ -37,11 +37,10 @@ def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
     sizes = [dataset_size(sample.questions, recipe) for _, sample in asked]
     model = ModelSize(facts.parameters, facts.n_layers, facts.d_model)
     recipe = choose_random_cuts(recipe, model, sizes)
-    return replace(build_preview(recipe, facts, asked, shown), cost=run_cost(recipe, model, sizes, written))
+    return build_preview(recipe, facts, asked, shown, run_cost(recipe, model, sizes, written))
 
 
-@dataclass(frozen=True)
-class ShownToken:
+class ShownToken(NamedTuple):
     id: int
     text: str
     """The characters that it adds to the text; the token's name if none."""
@@ -55,10 +54,8 @@ class ShownToken:
 class ShownItem:
     item_id: str
     rule: str
-    shared: int
-    """Leading tokens shared by all questions of the dataset."""
     own: int
-    """Further tokens, up to the answer."""
+    """Tokens after the shared ones, up to the answer."""
     tokens: tuple[ShownToken, ...]
     """With a supplied answer's."""
     sources: tuple[tuple[str, int, int], ...] = ()
@@ -81,7 +78,6 @@ class ShownDataset:
     """How many questions don't fit the model's context; empty if all fit."""
     enough: bool
     """Whether a run is possible with these questions and labels."""
-    needed: int
     outlook: str
     """A warning, or empty."""
     items: tuple[ShownItem, ...]
@@ -89,40 +85,47 @@ class ShownDataset:
 
 @dataclass(frozen=True)
 class Preview:
-    model: str
-    n_layers: int
-    d_model: int
-    parameters: int
-    random_weights: bool
+    recipe: Recipe
+    model: ModelFacts
     prompt: str
-    max_new_tokens: int
-    context: int | None
-    """Tokens that the model reads at once; None for no limit."""
     datasets: tuple[ShownDataset, ...]
     passes: Mapping[str, str]
     """Every pass over the used items, and what it does."""
-    most_items: int
-    """Most items of a dataset that are used."""
-    balance: str
-    sites: tuple[str, ...]
     positions: tuple[str, ...]
-    headline: tuple[str, str]
-    edges: str
-    folds: int
     probes: int
     """Probes to fit per dataset: sites × positions × layers × folds × kinds."""
     cost: Cost | None = None
 
     def record(self) -> dict[str, Any]:
-        return asdict(self)
+        model = {name: value for name, value in vars(self.model).items() if name != "tokenizer"}
+        return {
+            "recipe": self.recipe.model_dump(mode="json"),
+            "model": model,
+            "prompt": self.prompt,
+            "datasets": [asdict(dataset) for dataset in self.datasets],
+            "passes": dict(self.passes),
+            "positions": self.positions,
+            "probes": self.probes,
+            "cost": None if self.cost is None else self.cost.record(),
+        }
 
 
 def build_preview(
-    recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, QuestionSample]], shown: int = 3
+    recipe: Recipe,
+    facts: ModelFacts,
+    asked: Sequence[tuple[str, QuestionSample]],
+    shown: int = 3,
+    cost: Cost | None = None,
 ) -> Preview:
     """The dry run of a recipe; `shown` items of each dataset."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
     positions = tuple(dict.fromkeys(("final", recipe.position)))
+    datasets = tuple(_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked)
+    probes = len(SITES) * len(positions) * facts.n_layers * recipe.folds * len(PROBES)
+    return Preview(recipe, facts, template.kind, datasets, _describe_passes(recipe), positions, probes, cost)
+
+
+def _describe_passes(recipe: Recipe) -> dict[str, str]:
     passes = {"clean": "states at every site and position are kept, to train the probes"}
     for intervention in of_experiments(recipe.evidence):
         if intervention.edges == recipe.edges:
@@ -133,27 +136,7 @@ def build_preview(
         draws = f", {recipe.random_cuts} times" if intervention.repeats and (recipe.random_cuts or 1) > 1 else ""
         refit = "; probes are also fitted on its states" if intervention.keeps_states else ""
         passes[intervention.name] = intervention.entry.label + draws + fewer + refit
-    passes |= {experiment.name: experiment.about for experiment in chosen_experiments(recipe.evidence)}
-    return Preview(
-        model=facts.name,
-        n_layers=facts.n_layers,
-        d_model=facts.d_model,
-        parameters=facts.parameters,
-        random_weights=facts.random_weights,
-        prompt=template.kind,
-        max_new_tokens=recipe.max_new_tokens,
-        context=facts.context,
-        datasets=tuple(_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked),
-        passes=passes,
-        most_items=2 * recipe.max_per_class,
-        balance=recipe.balance,
-        sites=SITES,
-        positions=positions,
-        headline=(recipe.site, recipe.position),
-        edges=recipe.edges,
-        folds=recipe.folds,
-        probes=len(SITES) * len(positions) * facts.n_layers * recipe.folds * len(PROBES),
-    )
+    return passes | {experiment.name: experiment.about for experiment in chosen_experiments(recipe.evidence)}
 
 
 def _show_dataset(
@@ -179,7 +162,6 @@ def _show_dataset(
         own=(min(own), float(median(own)), max(own)),
         too_long=do_not_fit((answers.get(index, nothing) for index in range(len(questions))), context),
         enough=outlook.is_enough,
-        needed=NEEDED,
         outlook=outlook.sentence,
         items=tuple(
             _item(questions[i], prompts[i], answers.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
@@ -209,7 +191,7 @@ def _item(
     # No weights are loaded here: where the model itself is to choose the words, others stand in for it.
     stands_in = exact_tokens == "model" and words.rule != "own"
     rule = f"{words.rule}, until the model is asked" if stands_in else words.rule
-    return ShownItem(question.item_id, rule, shared, len(prompt.ids) - shared, tuple(tokens), sources)
+    return ShownItem(question.item_id, rule, len(prompt.ids) - shared, tuple(tokens), sources)
 
 
 def _prompt_texts(tokenizer: Any, prompt: Prompt) -> list[str]:
@@ -232,36 +214,46 @@ def _answer_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 def render_preview(preview: Preview) -> str:
     """A dry run as plain text: what would be run, then what the model would see."""
-    size = f"{preview.parameters:,} parameters" + (", RANDOM WEIGHTS" if preview.random_weights else "")
-    count, layers = len(preview.positions), preview.n_layers
-    how = f"{len(preview.sites)} sites × {count} position{'s' * (count > 1)} × {layers} layers × {preview.folds} folds"
+    recipe, model, positions = preview.recipe, preview.model, preview.positions
+    size = f"{model.parameters:,} parameters" + (", RANDOM WEIGHTS" if model.random_weights else "")
+    places = f"{len(SITES)} sites × {len(positions)} position{'s' * (len(positions) > 1)} × {model.n_layers} layers"
     lines = [
         "What would be run",
-        f"  model      {preview.model}: {layers} layers of width {preview.d_model}, {size}",
-        f"  prompt     {preview.prompt}; greedy answers of at most {preview.max_new_tokens} tokens",
+        f"  model      {model.name}: {model.n_layers} layers of width {model.d_model}, {size}",
+        f"  prompt     {preview.prompt}; greedy answers of at most {recipe.max_new_tokens} tokens",
         *(f"  dataset    {_describe_counts(dataset)}" for dataset in preview.datasets),
         *(f"  enough?    {dataset.name}: {dataset.outlook}" for dataset in preview.datasets if dataset.outlook),
         *(f"  too long   {dataset.name}: {dataset.too_long}" for dataset in preview.datasets if dataset.too_long),
-        f"  items      at most {preview.most_items:,} of each dataset, once answered; balance: {preview.balance}",
+        f"  items      at most {2 * recipe.max_per_class:,} of each dataset, once answered; balance: {recipe.balance}",
         *(f"  pass       {name}: {about}" for name, about in preview.passes.items()),
-        f"  cut        in every layer; edges: {preview.edges}",
-        f"  read at    sites {', '.join(preview.sites)}; positions {', '.join(preview.positions)}",
-        f"  chart      site {preview.headline[0]}, position {preview.headline[1]}",
-        f"  probes     {how} × {len(PROBES)} kinds = {preview.probes:,} for each dataset",
+        f"  cut        in every layer; edges: {recipe.edges}",
+        f"  read at    sites {', '.join(SITES)}; positions {', '.join(positions)}",
+        f"  chart      site {recipe.site}, position {recipe.position}",
+        f"  probes     {places} × {recipe.folds} folds × {len(PROBES)} kinds = {preview.probes:,} for each dataset",
         *(f"  {line}" for line in (preview.cost.sentence.splitlines() if preview.cost is not None else ())),
         "",
         "What the model would see: ⟦…⟧ is an exact token of the question (E_Q), ⟪…⟫ one of a given answer (E_A)",
     ]
-    whole = True  # the shared beginning is shown once
+    brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
+    is_first = True  # the shared beginning is shown once
     for dataset in preview.datasets:
         for item in dataset.items:
-            about = f"E_Q by {item.rule}; {item.shared} shared and {item.own} own tokens"
-            lines += ["", f"{dataset.name}, item {item.item_id} ({about})", *_quoted(item, whole)]
-            lines += [f"  reads {name} at token {at} {token.text!r}" for name, at, token in _reading_places(item)]
+            about = f"E_Q by {item.rule}; {dataset.shared} shared and {item.own} own tokens"
+            tokens = item.tokens if is_first else item.tokens[dataset.shared :]
+            text = "".join(token.text.join(brackets[token.exact]) for token in tokens)
+            read = {name: (at, token.text) for at, token in enumerate(item.tokens) for name in token.reads}
+            lines += [
+                "",
+                f"{dataset.name}, item {item.item_id} ({about})",
+                *(f"  | {line}" for line in text.split("\n")),
+            ]
+            lines += [
+                f"  reads {name} at token {read[name][0]} {read[name][1]!r}" for name in POSITIONS if name in read
+            ]
             if any(name not in ("question", "answer") for name, _, _ in item.sources):
                 spans = (f"{name} tokens {start}–{end - 1}" for name, start, end in item.sources)
                 lines.append(f"  sources: {', '.join(spans)}")
-            whole = False
+            is_first = False
     return "\n".join([*lines, "", "Nothing was run: no weights were loaded and no file was written."])
 
 
@@ -274,16 +266,3 @@ def _describe_counts(dataset: ShownDataset) -> str:
         f"{given if dataset.given_answers or dataset.given_labels else ''}; "
         f"{dataset.shared} shared tokens, then {low} to {high} own ones (median {middle:g})"
     )
-
-
-def _quoted(item: ShownItem, whole: bool) -> list[str]:
-    """The text with its marks, every line after a bar."""
-    brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
-    tokens = item.tokens if whole else item.tokens[item.shared :]
-    text = "".join(token.text.join(brackets[token.exact]) for token in tokens)
-    return [f"  | {line}" for line in text.split("\n")]
-
-
-def _reading_places(item: ShownItem) -> list[tuple[str, int, ShownToken]]:
-    places = [(name, at, token) for at, token in enumerate(item.tokens) for name in token.reads]
-    return sorted(places, key=lambda row: POSITIONS.index(row[0]))

@@ -87,9 +87,9 @@ def test_a_recipe_is_shown_without_its_weights(tmp_path: Path, save_tiny: Callab
     questions.write_text("question,answers\nWho wrote Dracula?,Bram Stoker\n", encoding="utf-8")
     preview = preview_recipe(recipe("few-shot", model=str(folder), datasets=(f"file:{questions}",)), shown=1)
     assert "⟦D⟧⟦r⟧⟦a⟧⟦c⟧⟦u⟧⟦l⟧⟦a⟧?" in render_preview(preview)
-    assert (preview.n_layers, preview.d_model, preview.datasets[0].questions) == (4, 32, 1)
+    assert (preview.model.n_layers, preview.model.d_model, preview.datasets[0].questions) == (4, 32, 1)
     (record,) = preview.record()["datasets"]
-    assert (record["enough"], record["needed"]) == (False, 60)
+    assert not record["enough"]
     assert record["outlook"].startswith("1 question: too few for a run")
 
 

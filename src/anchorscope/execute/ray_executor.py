@@ -24,33 +24,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.executor import Description, Executor, describe
-from anchorscope.execute.numerics import (
-    NumericsClass,
-    WorkerFacts,
-    differences,
-    own_facts,
-    reason_to_refuse,
-    refuse_other_class,
-)
+from anchorscope.execute.executor import Description, Executor, LocalExecutor, describe
+from anchorscope.execute.numerics import NumericsClass, WorkerFacts, differences, own_facts, reason_to_refuse
 from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.files import PARTIAL
 from anchorscope.models.devices import free_memory, is_device_lost
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.loading import load
+from anchorscope.models.loading import ModelFacts, load, read_facts
 from anchorscope.models.sources import ModelFiles, model_files
 from anchorscope.plan.passes import StatesPass
 from anchorscope.plan.state_files import FileTensor, file_of
 from anchorscope.progress import Progress, Silent
-
-T = TypeVar("T")
 
 PATIENCE = 1800.0
 """Seconds without any answer, or without a worker, after which a run gives up; what is done is kept."""
@@ -129,7 +120,6 @@ class RayExecutor(Executor):
 
     def __init__(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> None:
         self.choice, self.job, self.tell = choice, job, tell
-        self._begun_with: Callable[[], NumericsClass | None] = lambda: None
         self.files: ModelFiles | None = model_files(job.model)
         self.admitted: dict[str, WorkerFacts] = {}
         """By the workers' ids."""
@@ -231,8 +221,9 @@ class RayExecutor(Executor):
         lowered: Callable[[int], None],
         begun_with: Callable[[], NumericsClass | None],
     ) -> None:
-        """States go to a new folder in `work` from now on; `begun_with` is the numerics class of a resumed run."""
-        self.tell, self.lowered, self._begun_with, self.count = tell, lowered, begun_with, Counter()
+        """States go to a new folder in `work` from now on."""
+        super().begin_run(work, tell, lowered, begun_with)
+        self.count = Counter()
         self.folder = work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
 
     @property
@@ -248,6 +239,11 @@ class RayExecutor(Executor):
         identity = self.describe().identity
         return work.writing_shards(self.folder, identity.d_model, identity.dtype, self.n_layers)
 
+    @cached_property
+    def text_side(self) -> ModelFacts:  # type: ignore[override]
+        """The model's files without the weights."""
+        return read_facts(self.job.model, self.job.trust_remote_code)
+
     def describe(self) -> Description:
         """The model that shards run on."""
         self.actors  # noqa: B018 - they are started
@@ -255,8 +251,7 @@ class RayExecutor(Executor):
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
         """The part of each shard, in their order."""
-        refuse_other_class(self.describe().numerics, self._begun_with(), self.choice.mixed, self.tell)
-        self._begun_with = lambda: None  # checked once
+        self.check_numerics()
         title = getattr(shards[0], "title", "shards") if shards else "shards"
         progress.start(f"{title} on {self.n_workers} workers", sum(map(_n_items, shards)))
         try:
@@ -430,33 +425,25 @@ class WarmModels:
     workers. Only one model is held, as it may fill all devices."""
 
     def __init__(self) -> None:
-        self._held: dict[Any, Any] = {}
+        self._held: dict[tuple[Choice, WorkerJob], Executor] = {}
 
-    def load(self, job: WorkerJob, progress: Progress) -> tuple[LanguageModel, Description]:
-        """The model in this process, described right after it was loaded."""
-
-        def load_model() -> tuple[LanguageModel, Description]:
-            lm = job.load(progress)
-            return lm, describe(lm)
-
-        return self._hold(job, load_model)
-
-    def workers(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> RayExecutor:
-        """The workers that run this model this way."""
-        return self._hold((choice, job), lambda: RayExecutor(choice, job, tell))
-
-    def _hold(self, key: Any, make: Callable[[], T]) -> T:
-        if key not in self._held:
+    def executor(self, choice: Choice, job: WorkerJob, progress: Progress) -> Executor:
+        """Runs this model this way."""
+        if (choice, job) not in self._held:
             self.close()
-            self._held[key] = make()
-        value: T = self._held[key]
-        return value
+            made = (
+                LocalExecutor(lambda: job.load(progress))
+                if choice.is_local
+                else RayExecutor(choice, job, progress.note)
+            )
+            made.mixed = choice.mixed
+            self._held[choice, job] = made
+        return self._held[choice, job]
 
     def close(self) -> None:
         """Ends all workers, and lets the model go."""
-        for value in self._held.values():
-            if isinstance(value, RayExecutor):
-                value.close()
+        for executor in self._held.values():
+            executor.close()
         if self._held:
             self._held.clear()
             free_memory()

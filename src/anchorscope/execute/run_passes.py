@@ -4,7 +4,7 @@ Only then is it checked that no cut passed in silence. Where memory runs out, on
 planned again with half the tokens and run from its beginning, so that its numbers do not depend on where it happened.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,7 @@ from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.execute.worker import Pass
-from anchorscope.plan.passes import (
-    AnswersPass,
-    ChoicesPass,
-    DecodePass,
-    SaliencyPass,
-    SamplesPass,
-    StatesPass,
-    plan_decoding,
-)
+from anchorscope.plan.passes import AnswersPass, ChoicesPass, DecodePass, SaliencyPass, StatesPass, plan_decoding
 from anchorscope.plan.state_files import file_of
 from anchorscope.progress import Progress
 
@@ -88,39 +80,23 @@ def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
 
 
 def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> list[Answer]:
-    """Answers to all questions of a pass; nothing is run where all are known."""
-    asked = work.asked
-    prompts = [work.prompts[index].ids for index in asked]
-    spoken = _spoken(
-        executor, work, prompts, lambda which, long: work.decoding([asked[at] for at in which], long), progress
-    )
-    found = {**work.known, **dict(zip(asked, spoken, strict=True))}
-    return [found[index] for index in range(len(work.prompts))]
+    """Answers to all questions of a pass; nothing is run where all are known.
 
-
-def run_samples(executor: Executor, work: SamplesPass, progress: Progress) -> list[list[Answer]]:
-    """Sampled answers to all questions of a pass, each one's together."""
-    spoken = _spoken(executor, work.asked, work.prompts, work.decoding, progress)
-    return [spoken[first : first + work.n_samples] for first in range(0, len(spoken), work.n_samples)]
-
-
-def _spoken(
-    executor: Executor,
-    asked: AnswersPass,
-    prompts: Sequence[tuple[int, ...]],
-    plan: Callable[[Sequence[int], bool], DecodePass],
-    progress: Progress,
-) -> list[Answer]:
-    """An answer to each prompt; few models think when told not to, so only theirs are asked again, with room for it."""
-    if not prompts:
-        return []
-    decoded = run_decoding(executor, plan(range(len(prompts)), False), progress)
-    if asked.template.kind == "chat":
-        again = thinkers(asked.tokenizer, prompts, decoded, asked.max_new_tokens, asked.context)
-        others = run_decoding(executor, plan(again, True), progress) if again else []
-        for at, one in zip(again, others, strict=True):
-            decoded[at] = one
-    return spoken_answers(asked.tokenizer, asked.template, decoded, asked.max_new_tokens)
+    Few models think when told not to, so only theirs are asked again, with room for it.
+    """
+    answers, asked = dict(work.known), work.asked
+    if asked:
+        decoded = run_decoding(executor, work.decoding(asked), progress)
+        if work.template.kind == "chat":
+            prompts = [work.prompts[index].ids for index in asked]
+            again = thinkers(work.tokenizer, prompts, decoded, work.max_new_tokens, work.context)
+            if again:
+                longer = run_decoding(executor, work.decoding([asked[at] for at in again], thinking=True), progress)
+                for at, text in zip(again, longer, strict=True):
+                    decoded[at] = text
+        spoken = spoken_answers(work.tokenizer, work.template, decoded, work.max_new_tokens)
+        answers |= zip(asked, spoken, strict=True)
+    return [answers[index] for index in range(len(work.prompts))]
 
 
 def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:

@@ -15,7 +15,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.execute import ray_executor
 from anchorscope.execute import worker as worker_module
-from anchorscope.execute.choose import choose
+from anchorscope.execute.choose import Choice, choose
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.numerics import numerics_of
 from anchorscope.execute.parts import StatesPart
@@ -282,12 +282,12 @@ def test_a_model_is_loaded_once_for_runs_that_follow_each_other(
     load = Counting(tiny_llama)
     monkeypatch.setattr(ray_executor, "load", lambda *options: load())
     warm, first, second = WarmModels(), WorkerJob("first"), WorkerJob("second")
-    lm, description = warm.load(first, Silent())
-    assert (lm, description.numerics) == (tiny_llama, numerics_of(tiny_llama))
-    assert warm.load(first, Silent())[1] is description
+    description = warm.executor(Choice(), first, Silent()).describe()
+    assert description.numerics == numerics_of(tiny_llama)
+    assert warm.executor(Choice(), first, Silent()).describe() is description
     assert load.loads == 1
-    warm.load(second, Silent())
-    warm.load(first, Silent())
+    for job in (second, first):
+        warm.executor(Choice(), job, Silent()).describe()
     assert load.loads == 3, "one model is held at a time"
 
 
