@@ -32,8 +32,7 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
 
     from anchorscope.models.loading import checked_device, choose_device, choose_dtype
 
-    _refuse_random_weights(recipe)
-    _check_plugins(recipe)
+    _check_choices(recipe)
     device = choose_device(recipe.device)
     if not elsewhere or recipe.device == "auto":
         checked_device(device)
@@ -64,8 +63,7 @@ def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = Fals
     A `dry` run reports too few questions itself. Datasets of the hub, and files of more than 100 MB, are left to the
     run.
     """
-    _refuse_random_weights(recipe)
-    _check_plugins(recipe)
+    _check_choices(recipe)
     if not model_elsewhere and not is_shape(recipe.model):
         locate(recipe.model)
     specs = [parse_spec(text) for text in recipe.datasets]
@@ -83,16 +81,14 @@ def _is_read_at_once(spec: DatasetSpec) -> bool:
         return True
 
 
-def _check_plugins(recipe: Recipe) -> None:
-    check(("families", "datasets"), (*recipe.evidence, recipe.grader))
-
-
-def _refuse_random_weights(recipe: Recipe) -> None:
+def _check_choices(recipe: Recipe) -> None:
+    """Refuses random weights that are not asked for, and plug-ins that cannot be used."""
     if is_shape(recipe.model) and not recipe.allow_random_weights:
         raise UserError(
             f"Model {recipe.model!r} has random weights and knows nothing: it is for tests and speed. To run it all "
             f"the same, on answers and labels from your dataset, add --allow-random-weights."
         )
+    check(("families", "datasets"), (*recipe.evidence, recipe.grader))
 
 
 def default_folder(recipe: Recipe) -> Path:

@@ -5,7 +5,8 @@ Prompts, exact tokens and probe positions come from the functions that a run use
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import pairwise
+from functools import partial
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
 class ShownToken(NamedTuple):
     id: int
     text: str
-    """The characters that it adds to the text; the token's name if none."""
+    """The characters that it adds to the text."""
     exact: str
     """`question` for a token of E_Q, `answer` for one of E_A, else empty."""
     reads: tuple[str, ...]
@@ -91,21 +92,15 @@ class Preview:
     datasets: tuple[ShownDataset, ...]
     passes: Mapping[str, str]
     """Every pass over the used items, and what it does."""
-    positions: tuple[str, ...]
-    probes: int
-    """Probes to fit per dataset: sites × positions × layers × folds × kinds."""
     cost: Cost | None = None
 
     def record(self) -> dict[str, Any]:
-        model = {name: value for name, value in vars(self.model).items() if name != "tokenizer"}
         return {
             "recipe": self.recipe.model_dump(mode="json"),
-            "model": model,
+            "model": {name: value for name, value in vars(self.model).items() if name != "tokenizer"},
             "prompt": self.prompt,
             "datasets": [asdict(dataset) for dataset in self.datasets],
-            "passes": dict(self.passes),
-            "positions": self.positions,
-            "probes": self.probes,
+            "passes": self.passes,
             "cost": None if self.cost is None else self.cost.record(),
         }
 
@@ -119,10 +114,8 @@ def build_preview(
 ) -> Preview:
     """The dry run of a recipe; `shown` items of each dataset."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
-    positions = tuple(dict.fromkeys(("final", recipe.position)))
     datasets = tuple(_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked)
-    probes = len(SITES) * len(positions) * facts.n_layers * recipe.folds * len(PROBES)
-    return Preview(recipe, facts, template.kind, datasets, _describe_passes(recipe), positions, probes, cost)
+    return Preview(recipe, facts, template.kind, datasets, _describe_passes(recipe), cost)
 
 
 def _describe_passes(recipe: Recipe) -> dict[str, str]:
@@ -177,16 +170,16 @@ def _item(
     marks = dict.fromkeys(question_tokens(words.spans, prompt), "question")
     reads: dict[int, tuple[str, ...]] = {}
     sources = tuple(prompt_sources(prompt))
-    ids, texts = prompt.ids, _prompt_texts(tokenizer, prompt)
+    ids = prompt.ids
     if answer.status == "answered":
         located = locate(tokenizer, question, words, prompt, answer)
-        ids, texts, sources = located.input_ids, texts + _answer_texts(tokenizer, answer.ids), located.sources
+        ids, sources = located.input_ids, located.sources
         marks |= dict.fromkeys(located.answer_tokens, "answer")
         for name, at in zip(POSITIONS, located.positions, strict=True):
             reads[at] = (*reads.get(at, ()), name)
     tokens = (
         ShownToken(token, text, marks.get(at, ""), reads.get(at, ()))
-        for at, (token, text) in enumerate(zip(ids, texts, strict=True))
+        for at, (token, text) in enumerate(zip(ids, _token_texts(tokenizer, ids), strict=True))
     )
     # No weights are loaded here: where the model itself is to choose the words, others stand in for it.
     stands_in = exact_tokens == "model" and words.rule != "own"
@@ -194,27 +187,18 @@ def _item(
     return ShownItem(question.item_id, rule, len(prompt.ids) - shared, tuple(tokens), sources)
 
 
-def _prompt_texts(tokenizer: Any, prompt: Prompt) -> list[str]:
-    """What each token adds to the prompt's text."""
-    texts, written = [], 0
-    for token, (start, end) in zip(prompt.ids, prompt.offsets, strict=True):
-        name = "" if end > start else str(tokenizer.convert_ids_to_tokens(token))
-        texts.append(name or prompt.text[written : max(written, end)])
-        written = max(written, end)
-    return texts
-
-
-def _answer_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    text, offsets = offsets_by_decoding(lambda part: decode_exactly(tokenizer, part), ids)
-    ends = [0]
-    for _, end in offsets:
-        ends.append(max(ends[-1], end))
+def _token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The characters that each token adds to the text."""
+    text, offsets = offsets_by_decoding(partial(decode_exactly, tokenizer), ids)
+    ends = accumulate((end for _, end in offsets), max, initial=0)
     return [text[start:end] for start, end in pairwise(ends)]
 
 
 def render_preview(preview: Preview) -> str:
     """A dry run as plain text: what would be run, then what the model would see."""
-    recipe, model, positions = preview.recipe, preview.model, preview.positions
+    recipe, model = preview.recipe, preview.model
+    positions = list(dict.fromkeys(("final", recipe.position)))
+    n_probes = len(SITES) * len(positions) * model.n_layers * recipe.folds * len(PROBES)
     size = f"{model.parameters:,} parameters" + (", RANDOM WEIGHTS" if model.random_weights else "")
     places = f"{len(SITES)} sites × {len(positions)} position{'s' * (len(positions) > 1)} × {model.n_layers} layers"
     lines = [
@@ -229,7 +213,7 @@ def render_preview(preview: Preview) -> str:
         f"  cut        in every layer; edges: {recipe.edges}",
         f"  read at    sites {', '.join(SITES)}; positions {', '.join(positions)}",
         f"  chart      site {recipe.site}, position {recipe.position}",
-        f"  probes     {places} × {recipe.folds} folds × {len(PROBES)} kinds = {preview.probes:,} for each dataset",
+        f"  probes     {places} × {recipe.folds} folds × {len(PROBES)} kinds = {n_probes:,} for each dataset",
         *(f"  {line}" for line in (preview.cost.sentence.splitlines() if preview.cost is not None else ())),
         "",
         "What the model would see: ⟦…⟧ is an exact token of the question (E_Q), ⟪…⟫ one of a given answer (E_A)",

@@ -49,8 +49,8 @@ from anchorscope.detectors.trained import (
 from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_states
+from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item

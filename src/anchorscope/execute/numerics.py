@@ -6,9 +6,7 @@ batch, the canary, and tells the hash of its states: a worker whose canary diffe
 """
 
 import hashlib
-import os
 import platform
-import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -75,9 +73,9 @@ def canary(lm: LanguageModel) -> str:
 
     def receive(variant: int, batch: list[int], states: Tensor) -> None:
         products = states.float() @ weight.to(states.device)  # as log-odds are made
-        for found in (states, products):
-            digest.update(f"{variant} {batch} {tuple(found.shape)} {found.dtype}".encode())
-            digest.update(found.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+        for numbers in (states, products):
+            digest.update(f"{variant} {batch} {tuple(numbers.shape)} {numbers.dtype}".encode())
+            digest.update(numbers.contiguous().cpu().view(torch.uint8).numpy().tobytes())
 
     def receive_answers(variant: int, batch: list[int], found: Tensor, lengths: list[int]) -> None:
         digest.update(f"answers of {variant} {batch} {lengths}".encode())
@@ -110,17 +108,8 @@ class WorkerFacts:
     pid: int
     code: str
     """sha256 of the package."""
-    files: Mapping[str, str]
-    """sha256 of the model's files."""
-    fingerprint: str
     description: Any
-    """`executor.Description`."""
-
-
-def own_facts(worker: str, files: Mapping[str, Any] | None, description: Any, fingerprint: str) -> WorkerFacts:
-    """Those of this process."""
-    hashes = {name: entry["sha256"] for name, entry in (files or {}).items()}
-    return WorkerFacts(worker, socket.gethostname(), os.getpid(), code_hash(), hashes, fingerprint, description)
+    """`executor.Description`, with the model's files."""
 
 
 def reason_to_refuse(
@@ -131,15 +120,14 @@ def reason_to_refuse(
     Another version, other code or other weights never may; another numerics class than the `first` worker's only where
     the user allows mixed ones. `files` are the model's on the machine that asks, where it has them.
     """
-    where = f"A worker on {facts.host} (process {facts.pid})"
+    where, model = f"A worker on {facts.host} (process {facts.pid})", facts.description
     if facts.code != code_hash():
         return f"{where} has another version of anchorscope; install the same one everywhere."
-    expected = {name: entry["sha256"] for name, entry in files.items()} if files else facts.files
-    if first is not None:
-        expected = first.files
-    wrong = [name for name in sorted({*facts.files, *expected}) if facts.files.get(name) != expected.get(name)]
-    if first is not None and not wrong and facts.fingerprint != first.fingerprint:
-        same_dtype = facts.description.numerics.dtype == first.description.numerics.dtype
+    expected = first.description.files if first is not None else files or model.files
+    hashes = [{name: entry["sha256"] for name, entry in listed.items()} for listed in (model.files, expected)]
+    wrong = sorted({name for name, _ in hashes[0].items() ^ hashes[1].items()})
+    if first is not None and not wrong and model.identity.fingerprint != first.description.identity.fingerprint:
+        same_dtype = model.numerics.dtype == first.description.numerics.dtype
         wrong = ["their fingerprint"] if same_dtype else []  # rounded weights have another one
     if wrong:
         return f"{where} has other weights ({wrong[0]} differs); give every machine the same files of the model."
@@ -203,8 +191,6 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    told = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    if "model name" in told:
-        return f"{_CPU}{told['model name']}"
-    arm = [told[key] for key in ("cpu implementer", "cpu part", "cpu variant") if key in told]
-    return f"{_CPU}{' '.join([platform.machine(), *arm])}"
+    entries = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    arm = (platform.machine(), *(entries.get(key, "") for key in ("cpu implementer", "cpu part", "cpu variant")))
+    return _CPU + (entries.get("model name") or " ".join(filter(None, arm)))

@@ -32,7 +32,7 @@ from torch import Tensor
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.executor import Description, Executor, LocalExecutor, describe
-from anchorscope.execute.numerics import NumericsClass, WorkerFacts, differences, own_facts, reason_to_refuse
+from anchorscope.execute.numerics import NumericsClass, WorkerFacts, code_hash, differences, reason_to_refuse
 from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.files import PARTIAL
 from anchorscope.models.devices import free_memory, is_device_lost
@@ -90,7 +90,8 @@ class RayWorker:
     def facts(self) -> WorkerFacts:
         """What this worker says of itself; the coordinator need not load the model."""
         lm = self._worker.lm
-        return own_facts(self._id, model_files(self._job.model), describe(lm), lm.fingerprint())
+        description = replace(describe(lm), files=model_files(self._job.model) or {})
+        return WorkerFacts(self._id, socket.gethostname(), os.getpid(), code_hash(), description)
 
     def run(self, packed: bytes, probes: Sequence[Any] = ()) -> tuple[str, bytes]:
         """This worker's id, new after a restart, and the packed part of a shard; `probes` refers to those of its

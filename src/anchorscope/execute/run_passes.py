@@ -20,8 +20,7 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.executor import Executor
-from anchorscope.execute.parts import StatesPart, VariantPart
-from anchorscope.execute.worker import Pass
+from anchorscope.execute.worker import Pass, StatesPart, VariantPart
 from anchorscope.plan.passes import AnswersPass, ChoicesPass, DecodePass, SaliencyPass, StatesPass, plan_decoding
 from anchorscope.plan.state_files import file_of
 from anchorscope.progress import Progress
@@ -119,13 +118,11 @@ def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
     """Saliency of all items of a pass."""
-    parts = [(shard.items, part) for shard, part in _run(executor, work, progress)]
-    if len(parts) == 1 and not parts[0][0]:
-        return refuse_no_gradient(parts[0][1])
+    parts = _run(executor, work, progress)
     first = parts[0][1]
     values = np.empty((len(work.sequences), *first.values.shape[1:]), dtype=first.values.dtype)
-    for items, found in parts:
-        values[list(items)] = found.values
+    for shard, part in parts:
+        values[list(shard.items or range(len(values)))] = part.values
     return refuse_no_gradient(Saliency(values, first.sets))
 
 

@@ -1,23 +1,24 @@
 """A worker owns a model and runs shards: planned passes go in, parts come out."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.answers.generate import Ending
 from anchorscope.engine.batching import MOST_AT_ONCE
-from anchorscope.engine.capture import STATISTICS, AnswerStats, AttentionSums, capture
+from anchorscope.engine.capture import STATISTICS, AnswerStats, AttentionMass, AttentionSums, EdgeCounts, capture
 from anchorscope.engine.decode import Decoded, choice_log_probs, decode
 from anchorscope.engine.forward import Prefix, compute_prefix
 from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import MemoryRanOut
-from anchorscope.execute.parts import ChoicesPart, StatesPart, VariantPart
 from anchorscope.models.devices import (
     Fetched,
     ToHost,
@@ -41,6 +42,43 @@ from anchorscope.plan.passes import (
 )
 from anchorscope.probes.crossfit import Scorer
 from anchorscope.progress import Progress
+
+
+@dataclass(frozen=True)
+class VariantPart:
+    """What one variant of a pass gave."""
+
+    items: Int[ndarray, " item"]
+    """Indices of the sequences that were run, in order."""
+    logits: Float[ndarray, "item position site probe layer"] | None
+    """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
+    states: Float[Tensor, "place layer item d_model"] | None
+    """States at the places that were to be kept, in host memory; those of all shards where they are in a file."""
+    answers: AnswerStats | None = None
+    """Statistics of the items' answer tokens, where they were wanted of all variants."""
+
+
+@dataclass(frozen=True)
+class StatesPart:
+    """What a shard of a pass gave."""
+
+    variants: tuple[VariantPart, ...]
+    edges: EdgeCounts
+    """How many attention edges every variant lost in every layer."""
+    log_probs: dict[int, tuple[float, ...]]
+    """Log-probabilities of the answer's tokens, by sequence, where they were wanted."""
+    attention: dict[int, AttentionMass] = field(default_factory=dict)
+    """The attention that tokens receive, by sequence, where it was wanted."""
+
+
+@dataclass(frozen=True)
+class ChoicesPart:
+    """How likely the chosen tokens are."""
+
+    prompts: Int[ndarray, " prompt"]
+    """Indices of the prompts that were run."""
+    log_probs: Float[ndarray, "prompt choice"]
+
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 

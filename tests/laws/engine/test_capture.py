@@ -11,8 +11,7 @@ from anchorscope.engine.capture import EdgeCounts
 from anchorscope.engine.forward import NO_PREFIX, compute_prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.execute.parts import StatesPart
-from anchorscope.execute.worker import Worker
+from anchorscope.execute.worker import StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import Planner

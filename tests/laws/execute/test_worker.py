@@ -18,10 +18,9 @@ from anchorscope.execute import worker as worker_module
 from anchorscope.execute.choose import Choice, choose
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.numerics import numerics_of
-from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.ray_executor import RayExecutor, WarmModels, WorkerJob, pack
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
-from anchorscope.execute.worker import Part, Shard, Worker
+from anchorscope.execute.worker import Part, Shard, StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_answers, plan_saliency

@@ -11,9 +11,8 @@ import torch
 
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.run_passes import run_states
-from anchorscope.execute.worker import Worker
+from anchorscope.execute.worker import StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import SaliencyPass
 from anchorscope.probes.crossfit import Scorer
