@@ -187,9 +187,7 @@ def run_recipe(
         folder.write_recipe(to_toml(recipe))
         if not any(name.endswith("/answers") for name in folder.steps):  # it begins: nothing is loaded yet
             listener.note(run_cost(recipe, job.model_size, sizes, asked).sentence)
-        template = job.template if recipe.keep else None
-        keys = [run.key for run in datasets], *([] if template is None else [template.key])
-        key = canonical_hash([recipe.model_dump(mode="json"), *keys])
+        key = canonical_hash([recipe.model_dump(mode="json"), [run.key for run in datasets]])
         if folder.is_published(key):
             return out
 
@@ -220,7 +218,7 @@ def run_recipe(
             {run.name: run.source.key for run in datasets if run.spec.path is not None},
             job.batch_tokens,
             time.monotonic() - began,
-            None if template is None else template.value,
+            job.writer().template if recipe.keep else None,
             executor.counts(sum(len(result.tables["items"]) for result in results)),
         )
         publish(folder, facts, results, left_out, key, listener, job.fits)

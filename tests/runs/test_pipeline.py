@@ -112,31 +112,10 @@ def test_large_steps_are_dropped_at_the_end_and_the_others_kept(out: Path) -> No
     assert folders == {name.removeprefix("facts/") for name in index if "/" in name} - large
 
 
-def test_items_have_the_contracts_columns_and_kinds(out: Path) -> None:
-    items = table(out, "items.parquet")
-    assert items.columns == ITEMS.split()
-    numbers, texts = pl.List(pl.Int64), pl.List(pl.String)
-    assert items.schema["answers"] == texts
-    assert [items.schema[name] for name in ("input_ids", "question_tokens", "answer_tokens")] == [numbers] * 3
-    assert items.schema["probe_positions"] == pl.Struct(
-        {"final": pl.Int64, "answer_end": pl.Int64, "answer_before": pl.Int64}
-    )
-    kinds = {
-        "truthful": pl.Boolean,
-        "weight": pl.Float64,
-        "fold": pl.Int64,
-        "group": pl.Int64,
-        "status": pl.String,
-        "confidence_mean": pl.Float64,
-        "confidence_min": pl.Float64,
-        "metadata": pl.String,
-    }
-    assert {name: items.schema[name] for name in kinds} == kinds
-
-
 def test_items_hold_every_question_that_was_asked_used_or_not(out: Path) -> None:
     items = table(out, "items.parquet")
     written = {row["id"]: row for row in rows() if row["id"] != "few-shot"}
+    assert items.columns == ITEMS.split()
     assert items["item_id"].to_list() == list(written)
     assert dict(items["status"].value_counts().rows()) == {"used": N_USED, "unbalanced": 2, "empty": 1}
     for item in items.iter_rows(named=True):
@@ -295,9 +274,6 @@ def test_the_manifest_tells_what_happened_and_not_what_was_asked_for(out: Path) 
     facts, (counts,) = manifest["facts"], manifest["counts"]
     assert (counts["supplied"], counts["supplied_labels"]) == (83, 82)  # one of the answers is empty
     assert (facts["answers"], facts["labels"]) == ("83 supplied", "82 supplied")
-    assert "greedy" not in " ".join(facts.values())
-    assert (manifest["balanced_by"], manifest["grouped_by"]) == ({"facts": "relation"}, {"facts": "subject"})
-    assert facts["balance"] == ("true and false answers balanced within each relation; folds and bootstrap by subject")
     supplied, few = manifest["warnings"]
     assert supplied.startswith("83 of 83 answers were supplied: the probe reads")
     assert few.startswith("80 answers used, fewer than 300")
@@ -308,15 +284,6 @@ def test_the_manifest_tells_what_happened_and_not_what_was_asked_for(out: Path) 
         {"facts": "subject"},
     )
     assert findings.warnings == (supplied, few)
-
-
-def test_observations_are_a_list_of_readings(out: Path) -> None:
-    readings = json.loads((out / "observations.json").read_text())
-    assert readings
-    for reading in readings:
-        assert {"id", "text", "value", "ci_low", "ci_high", "verdict"} <= set(reading)
-        built_in = reading["standing"] == "by construction"  # told, and not judged
-        assert reading["verdict"] in ((None,) if built_in else ("yes", "no", "inconclusive", "not measured"))
 
 
 # Again, and again.

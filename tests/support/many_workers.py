@@ -45,10 +45,6 @@ class ManyWorkers(Executor):
     def n_layers(self) -> int:
         return self.lm.n_layers
 
-    @property
-    def text_side(self) -> LanguageModel:
-        return self.lm
-
     def describe(self) -> Description:
         return describe(self.lm)
 

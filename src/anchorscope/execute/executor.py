@@ -1,7 +1,9 @@
 """An executor runs shards and gives their parts: in this process or on workers, with the same bits."""
 
 import shutil
+import uuid
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,8 +12,8 @@ from typing import Any
 
 from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
 from anchorscope.execute.worker import Part, Shard, Worker
+from anchorscope.files import PARTIAL
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
-from anchorscope.models.loading import ModelFacts
 from anchorscope.models.sources import ModelFiles
 from anchorscope.plan.passes import Planner, planner_for
 from anchorscope.progress import Progress
@@ -49,6 +51,8 @@ class Executor(ABC):
     lowered: Callable[[int], None] = staticmethod(lambda tokens: None)
     """Called where memory ran out: from now on this many tokens run together."""
     tell: Callable[[str], None] = staticmethod(lambda line: None)
+    count: Counter[str]
+    """Shards, workers and bytes of this run."""
     _begun_with: Callable[[], NumericsClass | None] = staticmethod(lambda: None)
 
     def begin_run(
@@ -58,8 +62,10 @@ class Executor(ABC):
         lowered: Callable[[int], None],
         begun_with: Callable[[], NumericsClass | None],
     ) -> None:
-        """What follows belongs to a run; `begun_with` is the numerics class of one that is resumed."""
-        self.tell, self.lowered, self._begun_with = tell, lowered, begun_with
+        """What follows belongs to a run, whose states go to a folder in `work`; `begun_with` is the numerics class of
+        one that is resumed."""
+        self.tell, self.lowered, self._begun_with, self.count = tell, lowered, begun_with, Counter[str]()
+        self.folder = None if self.is_local else work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
 
     def check_numerics(self) -> None:
         """Before the first shard of a run: it must have been begun with the same numerics."""
@@ -89,11 +95,6 @@ class Executor(ABC):
         """Lets the model go."""
         self.__dict__.pop("worker", None)
 
-    @property
-    @abstractmethod
-    def text_side(self) -> LanguageModel | ModelFacts:
-        """What knows the tokenizer."""
-
     @abstractmethod
     def describe(self) -> Description:
         """The model that shards run on; it is loaded if it has to be."""
@@ -115,11 +116,6 @@ class LocalExecutor(Executor):
     def worker(self) -> Worker:
         """The worker, with its model."""
         return Worker(self._load())
-
-    @property
-    def text_side(self) -> LanguageModel:
-        """The model has its tokenizer."""
-        return self.worker.lm
 
     @property
     def n_layers(self) -> int:

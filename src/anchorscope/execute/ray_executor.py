@@ -23,7 +23,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -32,12 +31,11 @@ from torch import Tensor
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.executor import Description, Executor, LocalExecutor, describe
-from anchorscope.execute.numerics import NumericsClass, WorkerFacts, code_hash, differences, reason_to_refuse
+from anchorscope.execute.numerics import WorkerFacts, code_hash, differences, reason_to_refuse
 from anchorscope.execute.worker import Part, Shard, Worker
-from anchorscope.files import PARTIAL
 from anchorscope.models.devices import free_memory, is_device_lost
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.loading import ModelFacts, load, read_facts
+from anchorscope.models.loading import load
 from anchorscope.models.sources import ModelFiles, model_files
 from anchorscope.plan.passes import StatesPass
 from anchorscope.plan.state_files import FileTensor, file_of
@@ -131,7 +129,7 @@ class RayExecutor(Executor):
         """Workers that Ray does not start again."""
         self.probes: tuple[Any, Any] = (None, None)
         """Those of the last pass that had some, and the one copy of them in Ray's object store."""
-        self.count: Counter[str] = Counter()
+        self.count = Counter()
         self._joined = False
         self._settings = contextlib.ExitStack()
 
@@ -215,18 +213,6 @@ class RayExecutor(Executor):
         facts = self._admit(actor.facts.remote())
         self.tell(f"a worker was lost and started again on {facts.host} (process {facts.pid}); its shard is repeated")
 
-    def begin_run(
-        self,
-        work: Path,
-        tell: Callable[[str], None],
-        lowered: Callable[[int], None],
-        begun_with: Callable[[], NumericsClass | None],
-    ) -> None:
-        """States go to a new folder in `work` from now on."""
-        super().begin_run(work, tell, lowered, begun_with)
-        self.count = Counter()
-        self.folder = work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
-
     @property
     def n_workers(self) -> int:  # type: ignore[override]
         """How many shards can run at the same time."""
@@ -239,11 +225,6 @@ class RayExecutor(Executor):
         self.folder.mkdir(parents=True, exist_ok=True)
         identity = self.describe().identity
         return work.writing_shards(self.folder, identity.d_model, identity.dtype, self.n_layers)
-
-    @cached_property
-    def text_side(self) -> ModelFacts:  # type: ignore[override]
-        """The model's files without the weights."""
-        return read_facts(self.job.model, self.job.trust_remote_code)
 
     def describe(self) -> Description:
         """The model that shards run on."""

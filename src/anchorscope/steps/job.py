@@ -5,17 +5,18 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
 
-from anchorscope.answers.template import Template, make_template
+from anchorscope.answers.template import make_template
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, StepResult
 from anchorscope.cost import ModelSize
 from anchorscope.engine.sequences import SITES
-from anchorscope.execute.executor import Description, Executor
+from anchorscope.execute.executor import Description, Executor, LocalExecutor
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.intervention import Writer
-from anchorscope.models.loading import read_facts
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.loading import ModelFacts, read_facts
 from anchorscope.models.sources import is_shape, model_files, source_signature
 from anchorscope.plan.passes import Place, Planner
 from anchorscope.prepare import solver_device
@@ -88,10 +89,21 @@ class Job:
         return Source("model", canonical_hash([identity, self.recipe.batch_tokens, self.recipe.threads]))
 
     @cached_property
+    def _facts(self) -> ModelFacts:
+        """What the model's files say; no weights are loaded."""
+        return read_facts(self.recipe.model, self.recipe.trust_remote_code)
+
+    @property
+    def text_side(self) -> LanguageModel | ModelFacts:
+        """What knows the tokenizer."""
+        if self.in_memory and isinstance(self.executor, LocalExecutor):
+            return self.executor.worker.lm
+        return self._facts
+
+    @property
     def model_size(self) -> ModelSize:
-        """What the cost of a run depends on; no weights are loaded for it."""
-        is_described = self.in_memory or self._record_step.is_kept
-        facts = self.record.identity if is_described else read_facts(self.recipe.model, self.recipe.trust_remote_code)
+        """What the cost of a run depends on."""
+        facts = self.record.identity if self.in_memory or self._record_step.is_kept else self._facts
         return ModelSize(facts.parameters, facts.n_layers, facts.d_model)
 
     @property
@@ -110,14 +122,8 @@ class Job:
 
     def writer(self) -> Writer:
         """The tokenizer and the template of the questions."""
-        text_side = self.executor.text_side
-        return Writer(text_side.tokenizer, make_template(self.recipe.prompt, text_side.tokenizer, text_side.needs_bos))
-
-    @cached_property
-    def template(self) -> StepResult:
-        """The text around every question; written down where states are kept, as a detector must know it."""
-        made_from, form = self.made_from(1, MODEL_LIBRARIES, ("prompt",)), records(Template)
-        return StepResult(self.folder, "template", (self.model,), made_from, form, lambda: self.writer().template)
+        tokenizer = self.text_side.tokenizer
+        return Writer(tokenizer, make_template(self.recipe.prompt, tokenizer, self.text_side.needs_bos))
 
     @property
     def fits(self) -> Solver:

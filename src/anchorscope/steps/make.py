@@ -73,7 +73,7 @@ def tokens(run: DatasetRun) -> list[ItemTokens | None]:
 
     def asker() -> Asker:
         write = key_word_writer(job.executor, job.planner.batch_tokens, job.progress)
-        return Asker(writer.tokenizer, job.executor.text_side.needs_bos, job.planner.context, write)
+        return Asker(writer.tokenizer, job.text_side.needs_bos, job.planner.context, write)
 
     def words(questions: Sequence[Question]) -> list[QuestionSpans]:
         return question_words(job.recipe.exact_tokens, questions, asker)

@@ -1,7 +1,5 @@
 """A worker: states and scores of every item in its own slot, and no model before it is due."""
 
-import copy
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_answers, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
-from made_items import no_model, planner_of
+from made_items import planner_of
 from small_shards import small_pass
 from tiny_models import byte_tokenizer, tiny_model
 
@@ -69,11 +67,6 @@ def run_part(worker: Worker, shard: Shard) -> StatesPart:
     part: Part = worker.run(shard, Silent())
     assert isinstance(part, StatesPart)
     return part
-
-
-@pytest.fixture
-def gpu_llama(tiny_llama: LanguageModel) -> LanguageModel:
-    return wrap(copy.deepcopy(tiny_llama.model).to("cuda"), tiny_llama.tokenizer, name="tiny llama")
 
 
 @pytest.fixture(scope="module")
@@ -234,12 +227,6 @@ def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageMo
     other = run_saliency(executor, replace(work, layers=(1, 2, 3, 1, 2, 3)).replanned(400, 4), Silent()).of("question")
     assert not np.allclose(other[0], whole[0])
     assert np.allclose(other[1], whole[1], atol=1e-5)
-
-
-def test_a_load_that_fails_is_not_hidden() -> None:
-    load: Callable[[], LanguageModel] = no_model
-    with pytest.raises(AssertionError, match="nobody was expected to need the model"):
-        _ = LocalExecutor(load).worker
 
 
 def test_a_shard_in_which_nobody_has_the_first_of_many_cuts_has_no_log_odds_of_it(tiny_llama: LanguageModel) -> None:

@@ -38,7 +38,7 @@ from hf_reference import eager, masked, watch
 from small_facts import rows
 from whole_runs import N_LAYERS, SmallRun, Stop, quick, stopping, watching
 
-OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states", "template"]
+OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states"]
 MLP = SITES.index("mlp")
 
 
