@@ -32,7 +32,7 @@ from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.process_settings import few_collections, threads
 from anchorscope.models.wrapping import wrap
 from anchorscope.plugins import packages_of
-from anchorscope.prepare import refuse_too_few, rehearse, resolve, with_sources
+from anchorscope.prepare import refuse_too_few, resolve, with_sources
 from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, publish
@@ -155,8 +155,6 @@ def run_recipe(
     if loaded is not None and not chosen.is_local:
         raise UserError("A model that is in memory runs in this process; leave the executor out, or name the model.")
     asked, recipe = recipe, resolve(recipe, elsewhere=not chosen.is_local)
-    if fresh:
-        rehearse(recipe, loaded is not None)
     with (
         contextlib.nullcontext() if chosen.is_local else full_disk_is_incomplete(),
         open_run(out, listener) as folder,
@@ -165,9 +163,8 @@ def run_recipe(
         contextlib.ExitStack() as held,
     ):
         # What is run: the recipe as this folder was begun with, who runs it, and every question, read before all else.
-        if fresh:
-            folder.forget_steps()
-        recipe = _with_earlier_choices(folder, recipe, asked, fresh)
+        if not fresh:
+            recipe = _with_earlier_choices(folder, recipe, asked)
         held.enter_context(threads(recipe.threads))
         if loaded is not None:
             executor = LocalExecutor(lambda: wrap(*loaded))
@@ -181,9 +178,13 @@ def run_recipe(
         job.recipe = recipe = with_sources(recipe, [run.asked for run in datasets])
         for run in datasets:
             run.steps = {step.name: step for step in steps_of(recipe)}
-        sizes = [dataset_size(run["questions"].questions, recipe) for run in datasets]
-        if recipe.random_cuts is None:
-            job.recipe = recipe = choose_random_cuts(recipe, job.model_size, sizes)
+        sizes = [dataset_size(run.asked.questions, recipe) for run in datasets]
+        job.recipe = recipe = choose_random_cuts(recipe, job.model_size, sizes)
+        if fresh:  # no mistake of the user's is left that could cost an earlier run its steps
+            folder.forget_steps()
+            job.forget_results()
+            for run in datasets:
+                run.forget_values()
         folder.write_recipe(to_toml(recipe))
         if not any(name.endswith("/answers") for name in folder.steps):  # it begins: nothing is loaded yet
             listener.note(run_cost(recipe, job.model_size, sizes, asked).sentence)
@@ -245,7 +246,7 @@ def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:
     return [*plan, PlannedStep(REPORT, "items", report_cost(datasets[0].job.recipe))]
 
 
-def _with_earlier_choices(folder: RunFolder, recipe: Recipe, asked: Recipe, fresh: bool) -> Recipe:
+def _with_earlier_choices(folder: RunFolder, recipe: Recipe, asked: Recipe) -> Recipe:
     """A resumed run keeps the experiments that it has made, and the threads and random cuts that it was begun with,
     unless others are asked for."""
     made = {name.partition("/")[2].removeprefix("effects-").removeprefix("experiment-") for name in folder.steps}
@@ -255,9 +256,8 @@ def _with_earlier_choices(folder: RunFolder, recipe: Recipe, asked: Recipe, fres
         folder.tell(f"experiments that are there already are kept: {', '.join(more)}")
     recipe = recipe.model_copy(update={"evidence": evidence})
     begun: dict[str, Any] = {}
-    if not fresh:
-        with contextlib.suppress(tomllib.TOMLDecodeError, TypeError):
-            begun = tomllib.loads(folder.notes.get("recipe", ""))
+    with contextlib.suppress(tomllib.TOMLDecodeError, TypeError):
+        begun = tomllib.loads(folder.notes.get("recipe", ""))
     cuts, number = begun.get("random_cuts"), begun.get("threads")
     if asked.random_cuts is None and isinstance(cuts, int) and 1 <= cuts <= 1_000:
         recipe = recipe.model_copy(update={"random_cuts": cuts})

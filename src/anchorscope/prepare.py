@@ -48,15 +48,6 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
     )
 
 
-def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
-    """Finds the user's mistakes before an earlier run is deleted: files are read, weights aren't."""
-    refuse_too_few(recipe, {spec.name: ask(recipe, spec) for spec in map(parse_spec, recipe.datasets)})
-    if not model_at_hand:
-        from anchorscope.models.loading import read_facts
-
-        read_facts(recipe.model, recipe.trust_remote_code)
-
-
 def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = False) -> None:
     """Finds mistakes in model, files and questions without torch.
 
@@ -161,17 +152,6 @@ def _make_absolute(model: str) -> str:
         return str(Path(model).resolve()) if Path(model).exists() else model
     except OSError:  # a name that no file system takes
         return model
-
-
-def solver_device(device: str) -> str:
-    """Where probes are fitted without a model; for a model on all GPUs, the first one."""
-    import torch
-
-    from anchorscope.models.loading import BALANCED
-
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        return "cpu"  # other machines run the model
-    return "cuda" if device == BALANCED else device
 
 
 def ask(recipe: Recipe, spec: DatasetSpec, sha256: str | None = None) -> QuestionSample:

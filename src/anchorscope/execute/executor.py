@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
+from anchorscope.errors import UserError
+from anchorscope.execute.numerics import NumericsClass, differences, numerics_of
 from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.files import PARTIAL
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
@@ -68,10 +69,17 @@ class Executor(ABC):
         self.folder = None if self.is_local else work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
 
     def check_numerics(self) -> None:
-        """Before the first shard of a run: it must have been begun with the same numerics."""
+        """Before the first shard: refuses to resume a run that was begun with other numerics, unless `mixed` allows it;
+        then it is reported."""
         begun_with, self._begun_with = self._begun_with(), lambda: None
-        if begun_with is not None:
-            refuse_other_class(self.describe().numerics, begun_with, self.mixed, self.tell)
+        other = "" if begun_with is None else differences(self.describe().numerics, begun_with)
+        if other and not self.mixed:
+            raise UserError(
+                f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Go on where it "
+                f"was begun, start over with --fresh, or allow it with --mixed."
+            )
+        if other:
+            self.tell(f"the run goes on with another numerics class (--mixed): {other}; last digits may differ")
 
     def divide(self, work: Any) -> Sequence[Any]:
         """The shards of a pass: its batches; one process runs it whole, which gives the same bits."""

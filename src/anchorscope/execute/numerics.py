@@ -8,7 +8,7 @@ batch, the canary, and tells the hash of its states: a worker whose canary diffe
 import hashlib
 import platform
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -21,7 +21,6 @@ from torch import Tensor
 from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 
 LIBRARIES = ("torch", "transformers", "numpy")
@@ -150,20 +149,6 @@ def differences(found: NumericsClass, expected: NumericsClass) -> str:
     if found.canary != expected.canary and not lines:
         return "the same small batch gives other bits"
     return ", ".join(lines)
-
-
-def refuse_other_class(
-    found: NumericsClass, expected: NumericsClass | None, mixed: bool, tell: Callable[[str], None]
-) -> None:
-    """Refuses to resume a run whose numbers were begun elsewhere, unless that is allowed; then it is reported."""
-    other = "" if expected is None else differences(found, expected)
-    if other and not mixed:
-        raise UserError(
-            f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Go on where it was "
-            f"begun, start over with --fresh, or allow it with --mixed."
-        )
-    if other:
-        tell(f"the run goes on with another numerics class (--mixed): {other}; last digits may differ")
 
 
 @cache

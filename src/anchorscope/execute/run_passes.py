@@ -4,9 +4,9 @@ Only then is it checked that no cut passed in silence. Where memory runs out, on
 planned again with half the tokens and run from its beginning, so that its numbers do not depend on where it happened.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,13 +25,9 @@ from anchorscope.plan.passes import AnswersPass, ChoicesPass, DecodePass, Salien
 from anchorscope.plan.state_files import file_of
 from anchorscope.progress import Progress
 
-if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
-    from anchorscope.spans.question_spans import Write
-
 
 def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
     """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
-
     return merge_states([placed(shard.items, part) for shard, part in _run(executor, work, progress)])
 
 
@@ -106,7 +102,7 @@ def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> li
     return [found[index] for index in range(len(work.prompts))]
 
 
-def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> "Write":
+def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> Callable[..., list[Decoded]]:
     """Lets the model name key words."""
 
     def write(prompts: Sequence[tuple[int, ...]], prefix: tuple[int, ...], longest: int) -> list[Decoded]:

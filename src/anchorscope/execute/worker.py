@@ -15,7 +15,7 @@ from anchorscope.answers.generate import Ending
 from anchorscope.engine.batching import MOST_AT_ONCE
 from anchorscope.engine.capture import STATISTICS, AnswerStats, AttentionMass, AttentionSums, EdgeCounts, capture
 from anchorscope.engine.decode import Decoded, choice_log_probs, decode
-from anchorscope.engine.forward import Prefix, compute_prefix
+from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import MemoryRanOut
@@ -95,7 +95,8 @@ class Worker:
 
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
-        self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
+        self.prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
+        """Keys and values of shared leading tokens."""
         self._scorer_of: tuple[Any, Scorer | None] = (None, None)
 
     @cached_property
@@ -124,10 +125,6 @@ class Worker:
                 raise
         free_memory()  # outside the handler: the exception held on to every tensor of the pass
         raise MemoryRanOut
-
-    def prefix(self, ids: tuple[int, ...]) -> Prefix:
-        """Keys and values of shared leading tokens; the last few are remembered."""
-        return self._prefix(ids)
 
     def _scorer(self, probes: OutOfFoldProbes) -> Scorer:
         """Probes go to the device once: all shards of a pass bring the same ones."""

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
 
+import torch
+
 from anchorscope.answers.template import make_template
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, StepResult
@@ -16,10 +18,9 @@ from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.loading import ModelFacts, read_facts
+from anchorscope.models.loading import BALANCED, ModelFacts, read_facts
 from anchorscope.models.sources import is_shape, model_files, source_signature
 from anchorscope.plan.passes import Place, Planner
-from anchorscope.prepare import solver_device
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 from anchorscope.results import FirstChart
@@ -75,6 +76,10 @@ class Job:
             weights = source_signature(self.recipe.model, files)
         made_from = replace(chosen, options={**chosen.options, "files": weights})
         return StepResult(self.folder, "model", (), made_from, records(Description), describe_model)
+
+    def forget_results(self) -> None:
+        """The model is described again."""
+        self.__dict__.pop("_record_step", None)
 
     def _begun_with(self) -> NumericsClass | None:
         """What the run was begun with; None where it begins now."""
@@ -165,7 +170,10 @@ class Job:
     @property
     def solver(self) -> str:
         """Where this process computes what is not a pass."""
-        return solver_device(self.recipe.device)
+        device = self.recipe.device
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            return "cpu"  # other machines run the model
+        return "cuda" if device == BALANCED else device
 
     @property
     def fit_device(self) -> str:
