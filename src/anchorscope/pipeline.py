@@ -26,7 +26,7 @@ from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.ray_executor import WarmModels, WorkerJob, full_disk_is_incomplete
-from anchorscope.experiments.experiment import chosen_experiments
+from anchorscope.experiments.experiment import Experiment, chosen_experiments
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.process_settings import few_collections, threads
@@ -129,10 +129,10 @@ def _effects(experiment: str) -> Step:
     return Step(f"effects-{experiment}", tuple(needs), tuple(options), made, 2, libraries=libraries)
 
 
-def _experiment(experiment: Any) -> Step:
+def _experiment(experiment: Experiment) -> Step:
     """What an experiment beyond interventions finds."""
-    name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL)
-    needs += ("source-terms",) if experiment.name == "sources" else ()
+    measured = ("source-terms",) if experiment.name == "sources" else ()
+    name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL, *measured)
     libraries = (*TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
     return Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), 2, libraries=libraries)
 
@@ -166,11 +166,11 @@ def run_recipe(
         if not fresh:
             recipe = _with_earlier_choices(folder, recipe, asked)
         held.enter_context(threads(recipe.threads))
-        if loaded is not None:
-            executor = LocalExecutor(lambda: wrap(*loaded))
-        else:
+        if loaded is None:
             options = recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0
             executor = models.executor(chosen, WorkerJob(*options), listener)
+        else:
+            executor = LocalExecutor(lambda: wrap(*loaded))
         job = Job(folder, recipe, executor, listener, loaded is not None, first_chart(folder, recipe))
         held.callback(executor.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]

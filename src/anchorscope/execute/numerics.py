@@ -76,9 +76,9 @@ def canary(lm: LanguageModel) -> str:
             digest.update(f"{variant} {batch} {tuple(numbers.shape)} {numbers.dtype}".encode())
             digest.update(numbers.contiguous().cpu().view(torch.uint8).numpy().tobytes())
 
-    def receive_answers(variant: int, batch: list[int], found: Tensor, lengths: list[int]) -> None:
+    def receive_answers(variant: int, batch: list[int], statistics: Tensor, lengths: list[int]) -> None:
         digest.update(f"answers of {variant} {batch} {lengths}".encode())
-        digest.update(found.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+        digest.update(statistics.contiguous().cpu().view(torch.uint8).numpy().tobytes())
 
     variants, batches = (CLEAN, Variant(cuts)), [range(len(sequences))]
     capture(lm, sequences, prefix, batches, receive, variants, answers_of=(0,), receive_answers=receive_answers)()
@@ -92,7 +92,7 @@ def _canary_sequences(vocabulary: int) -> tuple[list[TokenSequence], dict[int, C
         own = range(_SHARED, length)
         ids = [*range(1, _SHARED + 1), *(1 + (position * 37 + number * 101) % 251 for position in own)]
         start = length - 4
-        sequences.append(TokenSequence(tuple(one % vocabulary for one in ids), start, (start, length - 1)))
+        sequences.append(TokenSequence(tuple(token % vocabulary for token in ids), start, (start, length - 1)))
     cut = Cut(keys=(_SHARED, _SHARED + 1))
     return sequences, dict.fromkeys(range(len(sequences)), cut)
 
@@ -136,17 +136,17 @@ def reason_to_refuse(
     return None
 
 
-def differences(found: NumericsClass, expected: NumericsClass) -> str:
+def differences(actual: NumericsClass, expected: NumericsClass) -> str:
     """How two numerics classes differ, in plain words; empty where they do not."""
     pairs = [
-        ("device", found.device, expected.device),
-        ("dtype", found.dtype, expected.dtype),
-        ("processor", found.machine, expected.machine),
-        ("threads", found.threads, expected.threads),
-        *((name, found.versions.get(name), expected.versions.get(name)) for name in LIBRARIES),
+        ("device", actual.device, expected.device),
+        ("dtype", actual.dtype, expected.dtype),
+        ("processor", actual.machine, expected.machine),
+        ("threads", actual.threads, expected.threads),
+        *((name, actual.versions.get(name), expected.versions.get(name)) for name in LIBRARIES),
     ]
     lines = [f"{name} {value} instead of {wanted}" for name, value, wanted in pairs if value != wanted]
-    if found.canary != expected.canary and not lines:
+    if actual.canary != expected.canary and not lines:
         return "the same small batch gives other bits"
     return ", ".join(lines)
 

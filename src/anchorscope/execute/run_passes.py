@@ -38,7 +38,7 @@ def merge_states(parts: Sequence[StatesPart]) -> StatesPart:
     if len(parts) == 1:
         return parts[0]
     variants = tuple(map(_merge_variant, zip(*(part.variants for part in parts), strict=True)))
-    log_probs = {item: found for part in parts for item, found in part.log_probs.items()}
+    log_probs = {item: numbers for part in parts for item, numbers in part.log_probs.items()}
     attention = {item: mass for part in parts for item, mass in part.attention.items()}
     return StatesPart(variants, edges, log_probs, attention)
 
@@ -68,9 +68,9 @@ def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
     if not items:
         return part
     names = np.array(items, dtype=np.int64)
-    variants = tuple(replace(one, items=names[one.items]) for one in part.variants)
-    log_probs = {items[item]: found for item, found in part.log_probs.items()}
-    attention = {items[item]: found for item, found in part.attention.items()}
+    variants = tuple(replace(variant, items=names[variant.items]) for variant in part.variants)
+    log_probs = {items[item]: numbers for item, numbers in part.log_probs.items()}
+    attention = {items[item]: mass for item, mass in part.attention.items()}
     return StatesPart(variants, part.edges, log_probs, attention)
 
 
@@ -96,10 +96,10 @@ def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> li
 
 def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:
     """What the model writes after each prompt."""
-    found: dict[int, Decoded] = {}
+    decoded: dict[int, Decoded] = {}
     for shard, texts in _run(executor, work, progress):
-        found.update(zip(shard.items or range(len(texts)), texts, strict=True))
-    return [found[index] for index in range(len(work.prompts))]
+        decoded.update(zip(shard.items or range(len(texts)), texts, strict=True))
+    return [decoded[index] for index in range(len(work.prompts))]
 
 
 def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> Callable[..., list[Decoded]]:
@@ -124,10 +124,10 @@ def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> 
 
 def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
     """Log-probabilities of the chosen tokens after every prompt, in the order of the prompts."""
-    found = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
+    log_probs = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
     for shard, part in _run(executor, work, progress):
-        found[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
-    return found
+        log_probs[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
+    return log_probs
 
 
 def _run(executor: Executor, work: Any, progress: Progress) -> list[tuple[Any, Any]]:

@@ -275,8 +275,8 @@ class DatasetRun:
         inner = self.headline_probes.inner_auc[0].mean(axis=0)
         position, site = self.job.headline
         best = self["clean-scores"][:, position, site, 0, int(inner.argmax())]
-        drawn = areas(best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights))[0, 1:]
-        return layer_band(inner, float(np.nanstd(drawn.cpu().numpy())))
+        resampled = areas(best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights))[0, 1:]
+        return layer_band(inner, float(np.nanstd(resampled.cpu().numpy())))
 
     def directions_of(self, n_items: int) -> int:
         """Principal directions that a view of some items is reduced to."""

@@ -65,9 +65,9 @@ class Job:
         files = None if self.in_memory else model_files(self.recipe.model)  # hashed before they are loaded
 
         def describe_model() -> Description:
-            found = self.executor.describe()
+            described = self.executor.describe()
             fetched = files is None and not self.in_memory  # a hub's id
-            return replace(found, files=(model_files(self.recipe.model) if fetched else files) or {})
+            return replace(described, files=(model_files(self.recipe.model) if fetched else files) or {})
 
         chosen = self.made_from(3, MODEL_LIBRARIES, ("model", "dtype", "device", "trust_remote_code"))
         if self.in_memory:

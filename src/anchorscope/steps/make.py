@@ -99,8 +99,8 @@ def _clean_pass(run: DatasetRun) -> CleanRun:
 
 def clean_states(run: DatasetRun) -> Tensor:
     """States of the clean pass, [position, site, layer, item, d_model]."""
-    kept = run.kept_states(CLEAN, "clean-states")
-    return _clean_pass(run).clean.states if kept is None else kept
+    earlier = run.kept_states(CLEAN, "clean-states")
+    return _clean_pass(run).clean.states if earlier is None else earlier
 
 
 def log_probs(run: DatasetRun) -> list[tuple[float, ...]]:
@@ -153,9 +153,9 @@ def effects_of(experiment: str) -> Callable[[DatasetRun], Measurements]:
 def cut_states(run: DatasetRun) -> dict[str, Tensor]:
     """States under the cuts where they are kept, [place, layer, item, d_model]."""
     names = [intervention.draw_name for intervention in run.keeping_states]
-    kept = {name: run.kept_states(name, "cut-states") for name in names}
-    if all(states is not None for states in kept.values()):
-        return {name: states.flatten(0, 1) for name, states in kept.items() if states is not None}
+    earlier = {name: run.kept_states(name, "cut-states") for name in names}
+    if all(states is not None for states in earlier.values()):
+        return {name: states.flatten(0, 1) for name, states in earlier.items() if states is not None}
     n_places, headline = len(run.job.cut_places), run.headline_index
     return {
         name: states[headline : headline + 1] if len(states) > n_places else states
@@ -396,9 +396,9 @@ def detection_columns(run: DatasetRun) -> Arrays:
 
 def detection_states(run: DatasetRun) -> dict[str, Tensor]:
     """States at the headline place in the runs of `DETECTION_RUNS`, [layer, item, d_model]."""
-    kept = {name: run.kept_states(name, "detection-states") for name in DETECTION_RUNS}
-    if all(states is not None for states in kept.values()):
-        return {name: states[0, 0] for name, states in kept.items() if states is not None}
+    earlier = {name: run.kept_states(name, "detection-states") for name in DETECTION_RUNS}
+    if all(states is not None for states in earlier.values()):
+        return {name: states[0, 0] for name, states in earlier.items() if states is not None}
     job = run.job
     states = {"answer-only": run["answer-alone"], "question-only": run["before-answer"]}
     states |= further_runs.boosted_states(*run.headline_pass, run.is_compiled, job.progress)
@@ -502,7 +502,7 @@ def dataset_result(run: DatasetRun) -> DatasetResult:
         reference_layers=tuple(run.headline_probes.reference[0].tolist()),
         balanced_by=balanced_by(asked, recipe.balance),
         grouped_by=grouped_by(asked, recipe.group_by),
-        kept=_kept(run),
+        kept=_states_to_keep(run),
         features=_features(run) if "detection" in recipe.keep else None,
         notes=(
             *(f"probe not converged: {name}" for probe_set in fitted.values() for name in probe_set.unconverged),
@@ -518,7 +518,7 @@ def _features(run: DatasetRun) -> pl.DataFrame:
     return pl.DataFrame({name: columns[name] for name in FEATURE_SCHEMA}, schema=FEATURE_SCHEMA)
 
 
-def _kept(run: DatasetRun) -> list[KeptStates]:
+def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
     """The states that the run keeps."""
     job, keep, ids = run.job, run.job.recipe.keep, tuple(run.item_ids)
     layers = parse_layers(job.recipe.keep_layers, job.record.identity.n_layers)
@@ -526,15 +526,15 @@ def _kept(run: DatasetRun) -> list[KeptStates]:
     if "states-cut" in keep:
         by_place = len(job.positions), len(SITES)
         states |= {("cut-states", name): cut.unflatten(0, by_place) for name, cut in run["cut-states"].items()}
-    kept = [
+    to_keep = [
         KeptStates(run.name, name, tensor, job.positions, layers, ids, run.result(step).key)
         for (step, name), tensor in states.items()
     ]
     if "detection" in keep:
         key, headline = run.result("detection-states").key, ((job.recipe.position,), (job.recipe.site,))
         for name, tensor in run["detection-states"].items():
-            kept.append(KeptStates(run.name, name, tensor[None, None], headline[0], layers, ids, key, headline[1]))
-    return kept
+            to_keep.append(KeptStates(run.name, name, tensor[None, None], headline[0], layers, ids, key, headline[1]))
+    return to_keep
 
 
 def left_out(run: DatasetRun, reason: TooFewAnswers) -> LeftOut:
