@@ -85,18 +85,11 @@ def read_whole(path: Path, key: str, n_layers: int) -> Float[Tensor, "position s
     header = read_header(path)
     if header["key"] != key or header["layers"] != list(range(n_layers)):
         return None
+    positions, sites = header["positions"], header.get("sites", SITES)
+    names = [f"{site}/{position}/{layer}" for position in positions for site in sites for layer in range(n_layers)]
     with safe_open(path, "pt") as handle:
-        return torch.stack(
-            [
-                torch.stack(
-                    [
-                        torch.stack([handle.get_tensor(f"{site}/{position}/{layer}") for layer in range(n_layers)])
-                        for site in header.get("sites", SITES)
-                    ]
-                )
-                for position in header["positions"]
-            ]
-        )
+        stacked = torch.stack([handle.get_tensor(name) for name in names])
+    return stacked.unflatten(0, (len(positions), len(sites), n_layers))
 
 
 def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:
