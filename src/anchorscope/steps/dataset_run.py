@@ -109,12 +109,18 @@ class DatasetRun:
         """Whether the folder holds a step's result."""
         return f"{self.name}/{name}" in self.job.folder.steps and self.result(name).is_kept
 
+    @property
+    def steps_to_keep(self) -> set[str]:
+        """Large steps whose results the user wants to keep."""
+        return {_KEPT_STEPS[name] for name in self.job.recipe.keep}
+
     def missing(self) -> list[Step]:
         """The steps that the run's results need and the folder lacks, in order."""
-        wanted, missing = {_KEPT_STEPS[name] for name in self.job.recipe.keep}, list[Step]()
+        missing: list[Step] = []
+        wanted = self.steps_to_keep
         for step in reversed(self.steps.values()):
             if (not step.large or step.name in wanted) and not self.is_kept(step.name):
-                wanted |= {*step.needs}
+                wanted = wanted | set(step.needs)
                 missing.insert(0, step)
         return missing
 
@@ -126,8 +132,7 @@ class DatasetRun:
             self.splits  # noqa: B018 - too few groups
         if any(step.large for step in missing):
             self.check_room()
-        wanted = {_KEPT_STEPS[name] for name in self.job.recipe.keep}
-        wanted |= {need for step in missing if not step.large for need in step.needs}
+        wanted = self.steps_to_keep | {need for step in missing if not step.large for need in step.needs}
         return [step for step in missing if not step.large or step.name in wanted]
 
     @property
@@ -254,9 +259,7 @@ class DatasetRun:
 
     def interventions(self, experiment: str) -> list[Intervention]:
         """The interventions of an experiment, every draw of a random one."""
-        number = self.job.recipe.random_cuts
-        assert number is not None, "the number of random cuts is chosen before any is made"
-        return with_draws(of_experiments([experiment]), number)
+        return with_draws(of_experiments([experiment]), self.job.recipe.random_cuts or 1)
 
     @property
     def keeping_states(self) -> list[Intervention]:
