@@ -39,32 +39,19 @@ class KeptStates:
     """Of the step that made them."""
     sites: tuple[str, ...] = SITES
 
-    @property
-    def place(self) -> str:
-        return place_of(self.dataset, self.intervention)
 
-    def write(self, folder: Path) -> None:
-        tensors = {
-            f"{site}/{position}/{layer}": self.states[q, s, layer].contiguous()
-            for q, position in enumerate(self.positions)
-            for s, site in enumerate(self.sites)
-            for layer in self.layers
-        }
-        header = {
-            "key": self.key,
-            "item_ids": self.item_ids,
-            "positions": self.positions,
-            "layers": self.layers,
-            "sites": self.sites,
-        }
-        path = folder / self.place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
-
-
-def write_states(kept: KeptStates, folder: Path, device: str, progress: Progress) -> None:
+def write_states(kept: KeptStates, folder: Path, device: str = "cpu", progress: Progress | None = None) -> None:
     """Writes the file; a worker does it where workers made the states."""
-    kept.write(folder)
+    tensors = {
+        f"{site}/{position}/{layer}": kept.states[q, s, layer].contiguous()
+        for q, position in enumerate(kept.positions)
+        for s, site in enumerate(kept.sites)
+        for layer in kept.layers
+    }
+    header = {name: getattr(kept, name) for name in ("key", "item_ids", "positions", "layers", "sites")}
+    path = folder / place_of(kept.dataset, kept.intervention)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
 
 
 def place_of(dataset: str, intervention: str) -> str:
@@ -98,18 +85,11 @@ def read_whole(path: Path, key: str, n_layers: int) -> Float[Tensor, "position s
     header = read_header(path)
     if header["key"] != key or header["layers"] != list(range(n_layers)):
         return None
+    positions, sites = header["positions"], header.get("sites", SITES)
+    names = [f"{site}/{position}/{layer}" for position in positions for site in sites for layer in range(n_layers)]
     with safe_open(path, "pt") as handle:
-        return torch.stack(
-            [
-                torch.stack(
-                    [
-                        torch.stack([handle.get_tensor(f"{site}/{position}/{layer}") for layer in range(n_layers)])
-                        for site in header.get("sites", SITES)
-                    ]
-                )
-                for position in header["positions"]
-            ]
-        )
+        stacked = torch.stack([handle.get_tensor(name) for name in names])
+    return stacked.unflatten(0, (len(positions), len(sites), n_layers))
 
 
 def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:

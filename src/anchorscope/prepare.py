@@ -32,8 +32,7 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
 
     from anchorscope.models.loading import checked_device, choose_device, choose_dtype
 
-    _refuse_random_weights(recipe)
-    _check_plugins(recipe)
+    _check_choices(recipe)
     device = choose_device(recipe.device)
     if not elsewhere or recipe.device == "auto":
         checked_device(device)
@@ -49,23 +48,13 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
     )
 
 
-def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
-    """Finds the user's mistakes before an earlier run is deleted: files are read, weights aren't."""
-    refuse_too_few(recipe, {spec.name: ask(recipe, spec) for spec in map(parse_spec, recipe.datasets)})
-    if not model_at_hand:
-        from anchorscope.models.loading import read_facts
-
-        read_facts(recipe.model, recipe.trust_remote_code)
-
-
 def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = False) -> None:
     """Finds mistakes in model, files and questions without torch.
 
     A `dry` run reports too few questions itself. Datasets of the hub, and files of more than 100 MB, are left to the
     run.
     """
-    _refuse_random_weights(recipe)
-    _check_plugins(recipe)
+    _check_choices(recipe)
     if not model_elsewhere and not is_shape(recipe.model):
         locate(recipe.model)
     specs = [parse_spec(text) for text in recipe.datasets]
@@ -83,16 +72,14 @@ def _is_read_at_once(spec: DatasetSpec) -> bool:
         return True
 
 
-def _check_plugins(recipe: Recipe) -> None:
-    check(("families", "datasets"), (*recipe.evidence, recipe.grader))
-
-
-def _refuse_random_weights(recipe: Recipe) -> None:
+def _check_choices(recipe: Recipe) -> None:
+    """Refuses random weights that are not asked for, and plug-ins that cannot be used."""
     if is_shape(recipe.model) and not recipe.allow_random_weights:
         raise UserError(
             f"Model {recipe.model!r} has random weights and knows nothing: it is for tests and speed. To run it all "
             f"the same, on answers and labels from your dataset, add --allow-random-weights."
         )
+    check(("families", "datasets"), (*recipe.evidence, recipe.grader))
 
 
 def default_folder(recipe: Recipe) -> Path:
@@ -165,17 +152,6 @@ def _make_absolute(model: str) -> str:
         return str(Path(model).resolve()) if Path(model).exists() else model
     except OSError:  # a name that no file system takes
         return model
-
-
-def solver_device(device: str) -> str:
-    """Where probes are fitted without a model; for a model on all GPUs, the first one."""
-    import torch
-
-    from anchorscope.models.loading import BALANCED
-
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        return "cpu"  # other machines run the model
-    return "cuda" if device == BALANCED else device
 
 
 def ask(recipe: Recipe, spec: DatasetSpec, sha256: str | None = None) -> QuestionSample:

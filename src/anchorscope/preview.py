@@ -1,15 +1,17 @@
 """The dry run: what the model would see, token by token, and what would be run. No weights are loaded.
 
 Prompts, exact tokens and probe positions come from the functions that a run uses. Answers are shown only if supplied.
+A dry run is a plain record, as `--json` prints it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any
 
-from anchorscope.answers.choose import NEEDED, LabelCounter, QuestionSample
+from anchorscope.answers.choose import LabelCounter, QuestionSample
 from anchorscope.answers.generate import TOO_LONG, Answer, do_not_fit, known_answers
 from anchorscope.answers.template import Prompt, Template, build_prompts, decode_exactly, make_template, prefix_length
 from anchorscope.catalogue import POSITIONS
@@ -27,8 +29,10 @@ from anchorscope.spans.locate import locate, offsets_by_decoding, prompt_sources
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.stats.streams import drawn, priorities
 
+Record = dict[str, Any]
 
-def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
+
+def preview_recipe(recipe: Recipe, shown: int = 3) -> Record:
     """The dry run of a recipe: reads its questions and loads its tokenizer."""
     written, recipe = recipe, resolve(recipe)
     asked = [(spec.name, ask(recipe, spec)) for spec in map(parse_spec, recipe.datasets)]
@@ -37,92 +41,34 @@ def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
     sizes = [dataset_size(sample.questions, recipe) for _, sample in asked]
     model = ModelSize(facts.parameters, facts.n_layers, facts.d_model)
     recipe = choose_random_cuts(recipe, model, sizes)
-    return replace(build_preview(recipe, facts, asked, shown), cost=run_cost(recipe, model, sizes, written))
-
-
-@dataclass(frozen=True)
-class ShownToken:
-    id: int
-    text: str
-    """The characters that it adds to the text; the token's name if none."""
-    exact: str
-    """`question` for a token of E_Q, `answer` for one of E_A, else empty."""
-    reads: tuple[str, ...]
-    """The probe positions at this token."""
-
-
-@dataclass(frozen=True)
-class ShownItem:
-    item_id: str
-    rule: str
-    shared: int
-    """Leading tokens shared by all questions of the dataset."""
-    own: int
-    """Further tokens, up to the answer."""
-    tokens: tuple[ShownToken, ...]
-    """With a supplied answer's."""
-    sources: tuple[tuple[str, int, int], ...] = ()
-    """Name, first token and the token after the last of every source."""
-
-
-@dataclass(frozen=True)
-class ShownDataset:
-    name: str
-    questions: int
-    counts: Mapping[str, int]
-    """Rows read and left out, by reason."""
-    given_answers: int
-    given_labels: int
-    shared: int
-    """Leading tokens shared by all prompts: their keys and values are computed once."""
-    own: tuple[int, float, int]
-    """Shortest, median and longest prompt after them, in tokens."""
-    too_long: str
-    """How many questions don't fit the model's context; empty if all fit."""
-    enough: bool
-    """Whether a run is possible with these questions and labels."""
-    needed: int
-    outlook: str
-    """A warning, or empty."""
-    items: tuple[ShownItem, ...]
-
-
-@dataclass(frozen=True)
-class Preview:
-    model: str
-    n_layers: int
-    d_model: int
-    parameters: int
-    random_weights: bool
-    prompt: str
-    max_new_tokens: int
-    context: int | None
-    """Tokens that the model reads at once; None for no limit."""
-    datasets: tuple[ShownDataset, ...]
-    passes: Mapping[str, str]
-    """Every pass over the used items, and what it does."""
-    most_items: int
-    """Most items of a dataset that are used."""
-    balance: str
-    sites: tuple[str, ...]
-    positions: tuple[str, ...]
-    headline: tuple[str, str]
-    edges: str
-    folds: int
-    probes: int
-    """Probes to fit per dataset: sites × positions × layers × folds × kinds."""
-    cost: Cost | None = None
-
-    def record(self) -> dict[str, Any]:
-        return asdict(self)
+    return build_preview(recipe, facts, asked, shown, run_cost(recipe, model, sizes, written))
 
 
 def build_preview(
-    recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, QuestionSample]], shown: int = 3
-) -> Preview:
+    recipe: Recipe,
+    facts: ModelFacts,
+    asked: Sequence[tuple[str, QuestionSample]],
+    shown: int = 3,
+    cost: Cost | None = None,
+) -> Record:
     """The dry run of a recipe; `shown` items of each dataset."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
-    positions = tuple(dict.fromkeys(("final", recipe.position)))
+    positions = list(dict.fromkeys(("final", recipe.position)))
+    return {
+        "model": {name: value for name, value in vars(facts).items() if name != "tokenizer"},
+        "recipe": recipe.model_dump(mode="json"),
+        "prompt": template.kind,
+        "datasets": [_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked],
+        "passes": _describe_passes(recipe),
+        "sites": list(SITES),
+        "positions": positions,
+        "probes": len(SITES) * len(positions) * facts.n_layers * recipe.folds * len(PROBES),
+        "cost": None if cost is None else {**cost.record(), "sentence": cost.sentence},
+    }
+
+
+def _describe_passes(recipe: Recipe) -> dict[str, str]:
+    """Every pass over the used items, and what it does."""
     passes = {"clean": "states at every site and position are kept, to train the probes"}
     for intervention in of_experiments(recipe.evidence):
         if intervention.edges == recipe.edges:
@@ -133,32 +79,12 @@ def build_preview(
         draws = f", {recipe.random_cuts} times" if intervention.repeats and (recipe.random_cuts or 1) > 1 else ""
         refit = "; probes are also fitted on its states" if intervention.keeps_states else ""
         passes[intervention.name] = intervention.entry.label + draws + fewer + refit
-    passes |= {experiment.name: experiment.about for experiment in chosen_experiments(recipe.evidence)}
-    return Preview(
-        model=facts.name,
-        n_layers=facts.n_layers,
-        d_model=facts.d_model,
-        parameters=facts.parameters,
-        random_weights=facts.random_weights,
-        prompt=template.kind,
-        max_new_tokens=recipe.max_new_tokens,
-        context=facts.context,
-        datasets=tuple(_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked),
-        passes=passes,
-        most_items=2 * recipe.max_per_class,
-        balance=recipe.balance,
-        sites=SITES,
-        positions=positions,
-        headline=(recipe.site, recipe.position),
-        edges=recipe.edges,
-        folds=recipe.folds,
-        probes=len(SITES) * len(positions) * facts.n_layers * recipe.folds * len(PROBES),
-    )
+    return passes | {experiment.name: experiment.about for experiment in chosen_experiments(recipe.evidence)}
 
 
 def _show_dataset(
     name: str, asked: QuestionSample, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
-) -> ShownDataset:
+) -> Record:
     questions, tokenizer, context = asked.questions, facts.tokenizer, facts.context
     prompts = build_prompts(tokenizer, questions, template, context)
     answers = known_answers(tokenizer, template, questions, prompts, recipe.max_new_tokens, context)
@@ -166,121 +92,103 @@ def _show_dataset(
     shared = prefix_length([prompts[index] for index in fitting]) if fitting else 0
     own = [len(prompts[index].ids) - shared for index in fitting] or [0]
     chosen = drawn(priorities(recipe.seed, "preview", [questions[index].item_id for index in fitting]), shown)
-    nothing = Answer("", (), None, "")  # not known yet
+    unknown = Answer("", (), None, "")
     outlook = LabelCounter(questions[index] for index in fitting).outlook(recipe.balance)
-    counts = {field.name: value for field in fields(asked) if isinstance(value := getattr(asked, field.name), int)}
-    return ShownDataset(
-        name=name,
-        questions=len(questions),
-        counts=counts,
-        given_answers=sum(question.model_answer is not None for question in questions),
-        given_labels=sum(question.truthful is not None for question in questions),
-        shared=shared,
-        own=(min(own), float(median(own)), max(own)),
-        too_long=do_not_fit((answers.get(index, nothing) for index in range(len(questions))), context),
-        enough=outlook.is_enough,
-        needed=NEEDED,
-        outlook=outlook.sentence,
-        items=tuple(
-            _item(questions[i], prompts[i], answers.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
+    return {
+        "name": name,
+        "questions": len(questions),
+        "counts": {field.name: n for field in fields(asked) if isinstance(n := getattr(asked, field.name), int)},
+        "given_answers": sum(question.model_answer is not None for question in questions),
+        "given_labels": sum(question.truthful is not None for question in questions),
+        "shared": shared,  # leading tokens that all prompts share: their keys and values are computed once
+        "own": [min(own), float(median(own)), max(own)],  # tokens of a prompt after them
+        "too_long": do_not_fit((answers.get(index, unknown) for index in range(len(questions))), context),
+        "enough": outlook.is_enough,  # whether a run is possible with these questions and labels
+        "outlook": outlook.sentence,  # a warning, or empty
+        "items": [
+            _show_item(questions[i], prompts[i], answers.get(i, unknown), tokenizer, shared, recipe.exact_tokens)
             for i in (fitting[row] for row in chosen)
-        ),
-    )
+        ],
+    }
 
 
-def _item(
+def _show_item(
     question: Question, prompt: Prompt, answer: Answer, tokenizer: Any, shared: int, exact_tokens: str
-) -> ShownItem:
+) -> Record:
     words = locate_question_words(question, use_metadata=exact_tokens != "rules")
     marks = dict.fromkeys(question_tokens(words.spans, prompt), "question")
-    reads: dict[int, tuple[str, ...]] = {}
-    sources = tuple(prompt_sources(prompt))
-    ids, texts = prompt.ids, _prompt_texts(tokenizer, prompt)
+    reads: dict[str, int] = {}
+    sources, ids = tuple(prompt_sources(prompt)), prompt.ids
     if answer.status == "answered":
         located = locate(tokenizer, question, words, prompt, answer)
-        ids, texts, sources = located.input_ids, texts + _answer_texts(tokenizer, answer.ids), located.sources
+        ids, sources = located.input_ids, located.sources
         marks |= dict.fromkeys(located.answer_tokens, "answer")
-        for name, at in zip(POSITIONS, located.positions, strict=True):
-            reads[at] = (*reads.get(at, ()), name)
-    tokens = (
-        ShownToken(token, text, marks.get(at, ""), reads.get(at, ()))
-        for at, (token, text) in enumerate(zip(ids, texts, strict=True))
-    )
-    return ShownItem(question.item_id, words.rule, shared, len(prompt.ids) - shared, tuple(tokens), sources)
+        reads = dict(zip(POSITIONS, located.positions, strict=True))
+    text, offsets = offsets_by_decoding(partial(decode_exactly, tokenizer), ids)
+    ends = accumulate((end for _, end in offsets), max, initial=0)
+    return {
+        "item_id": question.item_id,
+        "rule": words.rule,
+        "own": len(prompt.ids) - shared,
+        "tokens": [  # with a supplied answer's; `exact` is `question` for a token of E_Q, `answer` for one of E_A
+            {"id": token, "text": text[start:end], "exact": marks.get(at, "")}
+            for at, (token, (start, end)) in enumerate(zip(ids, pairwise(ends), strict=True))
+        ],
+        "reads": reads,  # the token that is read at each probe position
+        "sources": [list(source) for source in sources],  # name, first token and the token after the last
+    }
 
 
-def _prompt_texts(tokenizer: Any, prompt: Prompt) -> list[str]:
-    """What each token adds to the prompt's text."""
-    texts, written = [], 0
-    for token, (start, end) in zip(prompt.ids, prompt.offsets, strict=True):
-        name = "" if end > start else str(tokenizer.convert_ids_to_tokens(token))
-        texts.append(name or prompt.text[written : max(written, end)])
-        written = max(written, end)
-    return texts
-
-
-def _answer_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    text, offsets = offsets_by_decoding(lambda part: decode_exactly(tokenizer, part), ids)
-    ends = [0]
-    for _, end in offsets:
-        ends.append(max(ends[-1], end))
-    return [text[start:end] for start, end in pairwise(ends)]
-
-
-def render_preview(preview: Preview) -> str:
+def render_preview(preview: Record) -> str:
     """A dry run as plain text: what would be run, then what the model would see."""
-    size = f"{preview.parameters:,} parameters" + (", RANDOM WEIGHTS" if preview.random_weights else "")
-    count, layers = len(preview.positions), preview.n_layers
-    how = f"{len(preview.sites)} sites × {count} position{'s' * (count > 1)} × {layers} layers × {preview.folds} folds"
+    recipe, model, datasets, positions = (preview[name] for name in ("recipe", "model", "datasets", "positions"))
+    size = f"{model['parameters']:,} parameters" + (", RANDOM WEIGHTS" if model["random_weights"] else "")
+    places = f"{len(SITES)} sites × {len(positions)} position{'s' * (len(positions) > 1)} × {model['n_layers']} layers"
+    kinds = f"{recipe['folds']} folds × {len(PROBES)} kinds"
+    cost = [] if preview["cost"] is None else preview["cost"]["sentence"].splitlines()
     lines = [
         "What would be run",
-        f"  model      {preview.model}: {layers} layers of width {preview.d_model}, {size}",
-        f"  prompt     {preview.prompt}; greedy answers of at most {preview.max_new_tokens} tokens",
-        *(f"  dataset    {_describe_counts(dataset)}" for dataset in preview.datasets),
-        *(f"  enough?    {dataset.name}: {dataset.outlook}" for dataset in preview.datasets if dataset.outlook),
-        *(f"  too long   {dataset.name}: {dataset.too_long}" for dataset in preview.datasets if dataset.too_long),
-        f"  items      at most {preview.most_items:,} of each dataset, once answered; balance: {preview.balance}",
-        *(f"  pass       {name}: {about}" for name, about in preview.passes.items()),
-        f"  cut        in every layer; edges: {preview.edges}",
-        f"  read at    sites {', '.join(preview.sites)}; positions {', '.join(preview.positions)}",
-        f"  chart      site {preview.headline[0]}, position {preview.headline[1]}",
-        f"  probes     {how} × {len(PROBES)} kinds = {preview.probes:,} for each dataset",
-        *(f"  {line}" for line in (preview.cost.sentence.splitlines() if preview.cost is not None else ())),
+        f"  model      {model['name']}: {model['n_layers']} layers of width {model['d_model']}, {size}",
+        f"  prompt     {preview['prompt']}; greedy answers of at most {recipe['max_new_tokens']} tokens",
+        *(f"  dataset    {_describe_counts(dataset)}" for dataset in datasets),
+        *(f"  enough?    {dataset['name']}: {dataset['outlook']}" for dataset in datasets if dataset["outlook"]),
+        *(f"  too long   {dataset['name']}: {dataset['too_long']}" for dataset in datasets if dataset["too_long"]),
+        f"  items      at most {2 * recipe['max_per_class']:,} of each dataset, once answered; "
+        f"balance: {recipe['balance']}",
+        *(f"  pass       {name}: {about}" for name, about in preview["passes"].items()),
+        f"  cut        in every layer; edges: {recipe['edges']}",
+        f"  read at    sites {', '.join(SITES)}; positions {', '.join(positions)}",
+        f"  chart      site {recipe['site']}, position {recipe['position']}",
+        f"  probes     {places} × {kinds} = {preview['probes']:,} for each dataset",
+        *(f"  {line}" for line in cost),
         "",
         "What the model would see: ⟦…⟧ is an exact token of the question (E_Q), ⟪…⟫ one of a given answer (E_A)",
     ]
-    whole = True  # the shared beginning is shown once
-    for dataset in preview.datasets:
-        for item in dataset.items:
-            about = f"E_Q by {item.rule}; {item.shared} shared and {item.own} own tokens"
-            lines += ["", f"{dataset.name}, item {item.item_id} ({about})", *_quoted(item, whole)]
-            lines += [f"  reads {name} at token {at} {token.text!r}" for name, at, token in _reading_places(item)]
-            if any(name not in ("question", "answer") for name, _, _ in item.sources):
-                spans = (f"{name} tokens {start}–{end - 1}" for name, start, end in item.sources)
+    brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
+    is_first = True  # the shared beginning is shown once
+    for dataset in datasets:
+        for item in dataset["items"]:
+            tokens = item["tokens"] if is_first else item["tokens"][dataset["shared"] :]
+            about = f"E_Q by {item['rule']}; {dataset['shared']} shared and {item['own']} own tokens"
+            text = "".join(token["text"].join(brackets[token["exact"]]) for token in tokens)
+            lines += ["", f"{dataset['name']}, item {item['item_id']} ({about})"]
+            lines += [f"  | {line}" for line in text.split("\n")]
+            lines += [
+                f"  reads {name} at token {at} {item['tokens'][at]['text']!r}" for name, at in item["reads"].items()
+            ]
+            if any(name not in ("question", "answer") for name, _, _ in item["sources"]):
+                spans = (f"{name} tokens {start}–{end - 1}" for name, start, end in item["sources"])
                 lines.append(f"  sources: {', '.join(spans)}")
-            whole = False
+            is_first = False
     return "\n".join([*lines, "", "Nothing was run: no weights were loaded and no file was written."])
 
 
-def _describe_counts(dataset: ShownDataset) -> str:
-    left_out = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in dataset.counts.items() if count)
-    given = f"; {dataset.given_answers:,} answers and {dataset.given_labels:,} labels are given"
-    low, middle, high = dataset.own
+def _describe_counts(dataset: Record) -> str:
+    left_out = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in dataset["counts"].items() if count)
+    given = f"; {dataset['given_answers']:,} answers and {dataset['given_labels']:,} labels are given"
+    low, middle, high = dataset["own"]
     return (
-        f"{dataset.name}: {dataset.questions:,} questions ({left_out})"
-        f"{given if dataset.given_answers or dataset.given_labels else ''}; "
-        f"{dataset.shared} shared tokens, then {low} to {high} own ones (median {middle:g})"
+        f"{dataset['name']}: {dataset['questions']:,} questions ({left_out})"
+        f"{given if dataset['given_answers'] or dataset['given_labels'] else ''}; "
+        f"{dataset['shared']} shared tokens, then {low} to {high} own ones (median {middle:g})"
     )
-
-
-def _quoted(item: ShownItem, whole: bool) -> list[str]:
-    """The text with its marks, every line after a bar."""
-    brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
-    tokens = item.tokens if whole else item.tokens[item.shared :]
-    text = "".join(token.text.join(brackets[token.exact]) for token in tokens)
-    return [f"  | {line}" for line in text.split("\n")]
-
-
-def _reading_places(item: ShownItem) -> list[tuple[str, int, ShownToken]]:
-    places = [(name, at, token) for at, token in enumerate(item.tokens) for name in token.reads]
-    return sorted(places, key=lambda row: POSITIONS.index(row[0]))

@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -23,14 +22,12 @@ from anchorscope.artefacts.schema import (
     UNAVAILABLE_SCHEMA,
 )
 from anchorscope.catalogue import POSITIONS
-from anchorscope.datasets.text import Span
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
 from anchorscope.experiments.experiment import Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import FinalProbe, ProbeSet
-from anchorscope.spans.locate import ItemTokens
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
@@ -38,21 +35,6 @@ def confidence(answer: Answer) -> tuple[float | None, float | None]:
     if not answer.log_probs:
         return None, None
     return float(np.mean(answer.log_probs)), float(np.min(answer.log_probs))
-
-
-def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[float | None]]:
-    """`confidence` of many answers at once, one array per length."""
-    means: list[float | None] = [None] * len(answers)
-    least: list[float | None] = [None] * len(answers)
-    by_length: dict[int, list[int]] = defaultdict(list)
-    for index, answer in enumerate(answers):
-        by_length[len(answer.log_probs or ())].append(index)
-    for length, places in by_length.items():
-        if length:
-            rows = np.array([answers[index].log_probs for index in places], dtype=np.float64)
-            for index, mean, low in zip(places, rows.mean(1).tolist(), rows.min(1).tolist(), strict=True):
-                means[index], least[index] = mean, low
-    return means, least
 
 
 def items_frame(
@@ -67,73 +49,50 @@ def items_frame(
         name: dict(headline_pathways.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
         for name in ("plain", "corrected")
     }
-    means, least = _confidences(answers)
+    sure = [confidence(answer) for answer in answers]
     to_json = json.JSONEncoder(ensure_ascii=False).encode
-    columns: dict[str, Any] = {
+    columns: dict[str, Sequence[Any]] = {
         "dataset": [question.dataset for question in questions],
         "item_id": [question.item_id for question in questions],
         "question": [question.question for question in questions],
-        "answers": _list_column([question.answers for question in questions], _text_series),
+        "answers": [question.answers for question in questions],
         "subject": [question.subject for question in questions],
         "relation": [question.relation for question in questions],
-        "property_words": _list_column([question.property_words for question in questions], _text_series),
-        "exact_question": _span_column([question.exact_spans for question in questions]),
-        "question_words": _span_column([tokens.words.spans if tokens and tokens.words else () for tokens in located]),
+        "property_words": [question.property_words for question in questions],
+        "exact_question": [question.exact_spans for question in questions],
+        "question_words": [tokens.words.spans if tokens and tokens.words else () for tokens in located],
         "group": [label.group for label in labels],
         "model_answer": [answer.text for answer in answers],
         "truthful": [label.truthful for label in labels],
-        "confidence_mean": means,
-        "confidence_min": least,
+        "confidence_mean": [mean for mean, _ in sure],
+        "confidence_min": [least for _, least in sure],
         "status": [label.status for label in labels],
         "weight": [label.weight for label in labels],
         "fold": [folds.get(index) for index in range(len(questions))],
-        "input_ids": _list_column([tokens.input_ids if tokens else () for tokens in located], _integer_series),
-        "question_tokens": _list_column(
-            [tokens.question_tokens if tokens else () for tokens in located], _integer_series
-        ),
-        "answer_tokens": _list_column([tokens.answer_tokens if tokens else () for tokens in located], _integer_series),
-        "probe_positions": _position_column(located),
+        "input_ids": [tokens.input_ids if tokens else () for tokens in located],
+        "question_tokens": [tokens.question_tokens if tokens else () for tokens in located],
+        "answer_tokens": [tokens.answer_tokens if tokens else () for tokens in located],
+        "probe_positions": [
+            dict(zip(POSITIONS, tokens.positions, strict=True)) if tokens else None for tokens in located
+        ],
         "pathway": [assigned["plain"].get(question.item_id) for question in questions],
         "pathway_corrected": [assigned["corrected"].get(question.item_id) for question in questions],
         "metadata": [to_json(dict(question.metadata)) for question in questions],
         "context": [list(question.context) or None for question in questions],
         "thinking": [question.thinking for question in questions],
     }
-    return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
+    return pl.DataFrame([_column(columns[name], kind).alias(name) for name, kind in ITEM_SCHEMA.items()])
 
 
-def _list_column(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Series]) -> pl.Series:
-    """A column of lists; `column` makes one series of all entries, far faster than one per list."""
-    sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-    entries = column(list(chain.from_iterable(rows))).alias("entry")
-    filled = pl.DataFrame([pl.Series("row", np.repeat(np.arange(len(rows)), sizes)), entries])
-    lists = filled.group_by("row", maintain_order=True).agg("entry")
-    every = pl.DataFrame({"row": np.arange(len(rows))}).join(lists, on="row", how="left", maintain_order="left")
+def _column(values: Sequence[Any], kind: Any) -> pl.Series:
+    """A column; lists are made from one series of all entries, far faster than one series per list."""
+    if not isinstance(kind, pl.List) or None in values:
+        return pl.Series(values, dtype=kind)
+    rows = np.repeat(np.arange(len(values)), [len(entries) for entries in values])
+    entries = _column(list(chain.from_iterable(values)), kind.inner).alias("entry")
+    lists = pl.DataFrame([pl.Series("row", rows), entries]).group_by("row", maintain_order=True).agg("entry")
+    every = pl.DataFrame({"row": np.arange(len(values))}).join(lists, on="row", how="left", maintain_order="left")
     return every["entry"].fill_null([]).rechunk()
-
-
-def _span_column(rows: Sequence[Sequence[Span]]) -> pl.Series:
-    return _list_column(rows, lambda spans: _list_column(spans, _integer_series))
-
-
-def _text_series(entries: list[Any]) -> pl.Series:
-    return pl.Series(entries, dtype=pl.String)
-
-
-def _integer_series(entries: list[Any]) -> pl.Series:
-    return pl.Series(entries, dtype=pl.Int64)
-
-
-def _position_column(located: Sequence[ItemTokens | None]) -> pl.Series:
-    """The column of probe positions; null if nothing was located."""
-    there = pl.Series([tokens is not None for tokens in located], dtype=pl.Boolean)
-    fields = pl.DataFrame(
-        {
-            name: pl.Series([tokens.positions[at] if tokens else None for tokens in located], dtype=pl.Int64)
-            for at, name in enumerate(POSITIONS)
-        }
-    )
-    return fields.select(pl.when(there).then(pl.struct(POSITIONS))).to_series()
 
 
 def unused_frames(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -258,24 +217,9 @@ def experiments_frame(
 
 
 def _statistic_row(statistic: Statistic) -> dict[str, object]:
-    estimate = statistic.estimate
-    return {
-        "variant": statistic.variant,
-        "against": statistic.against,
-        "assignment": statistic.assignment,
-        "group": statistic.group,
-        "truth": statistic.truth,
-        "layer": statistic.layer,
-        "probe_layer": statistic.probe_layer,
-        "quantity": statistic.quantity,
-        "value": _finite_or_none(estimate.value),
-        "ci_low": _finite_or_none(estimate.ci_low),
-        "ci_high": _finite_or_none(estimate.ci_high),
-        "n": estimate.n,
-        "p_value": _finite_or_none(statistic.p_value),
-        "q_value": _finite_or_none(statistic.q_value),
-        "method": estimate.method,
-    }
+    values = {**vars(statistic), **vars(statistic.estimate)}
+    del values["estimate"]
+    return {name: _finite_or_none(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def experiment_items_frame(dataset: str, item_ids: Sequence[str], results: Mapping[str, Found]) -> pl.DataFrame:

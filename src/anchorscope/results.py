@@ -26,18 +26,20 @@ from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
+from anchorscope.errors import TooFewAnswers
+from anchorscope.execute.executor import Description
 from anchorscope.execute.solver import Solver
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FinishedRun
 from anchorscope.kept_states import KeptStates, features_place, write_states
-from anchorscope.models.language_model import ModelIdentity
-from anchorscope.models.sources import MARK, ModelFiles
+from anchorscope.models.sources import MARK
 from anchorscope.plugins import installed
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.report.render import write_all
 
-_OF_EXPERIMENTS = ("experiments", "experiment_items", "unavailable")
+_PARQUET = ("items", "effects", "pathways", "curve_samples", "experiment_items", "evidence_items")
+_CSV = ("curves", "reference_curves", "probe_scores", "summary", "experiments", "evidence_parts", "evidence_tests")
 _NAMED_VERSIONS = ("anchorscope", "torch", "transformers", "numpy", "polars", "scikit-learn", "safetensors")
 _BALANCED = {
     "relation": "true and false answers balanced within each relation",
@@ -60,11 +62,8 @@ class DatasetResult:
     """What one dataset contributes to the result files."""
 
     name: str
-    items: pl.DataFrame
-    effects: pl.DataFrame
-    counts: pl.DataFrame
     tables: Mapping[str, pl.DataFrame]
-    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, evidence_parts, _items and _tests."""
+    """Those of `_PARQUET` and `_CSV`, the counts of its questions, and what is unavailable on it, with the reason."""
     probes: Mapping[str, Tensor]
     reference_layers: tuple[int, ...]
     """l* of each fold at the headline site and position."""
@@ -72,30 +71,25 @@ class DatasetResult:
     """Where true and false answers were actually balanced: within each `relation`, the `dataset`, or `none`."""
     grouped_by: str
     """What actually kept items in one fold: `subject`, `question` (only itself) or `answer`."""
-    unconverged: tuple[str, ...]
-    experiments: pl.DataFrame
-    experiment_items: pl.DataFrame
-    """Their per-item results."""
-    unavailable: pl.DataFrame
-    """What can't be done on this dataset, with the reason."""
     kept: Sequence[KeptStates] = ()
     features: pl.DataFrame | None = None
     """What detectors read beside the states, if kept."""
     notes: tuple[str, ...] = ()
-    """Events: questions that are too long, memory that ran out."""
+    """Events: probes that did not converge, questions that are too long, memory that ran out."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    name: str
-    reason: str
+    """A dataset with too few answers."""
+
+    reason: TooFewAnswers
     items: pl.DataFrame
     counts: pl.DataFrame
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    identity: ModelIdentity
+    model: Description
     recipe: Recipe
     inputs: Mapping[str, str]
     """sha256 of every question file, as read."""
@@ -105,10 +99,6 @@ class RunFacts:
     """Since the command began."""
     template: Template | None = None
     """The text around every question, if states are kept."""
-    model_files: ModelFiles = field(default_factory=dict)
-    """Size and sha256 of the files that the model was loaded from."""
-    numerics: Mapping[str, Any] = field(default_factory=dict)
-    """What the last digits depend on: device, precision, threads, versions, and the hash of a small fixed batch."""
     workers: Mapping[str, Any] | None = None
     """Shards and workers, where passes ran in several processes."""
 
@@ -124,101 +114,79 @@ def publish(
 ) -> None:
     """Writes the run's results, reads them back for the report, and moves all into place at once."""
     progress.begin(REPORT)
+    began = time.monotonic()
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
-        _publish(made, folder, run, results, left_out, key, progress, fits)
+        tables = {name: pl.concat([dataset.tables[name] for dataset in results]) for name in results[0].tables}
+        tables["items"] = pl.concat([tables["items"], *(dataset.items for dataset in left_out)])
+        tables["counts"] = pl.concat([tables["counts"], *(dataset.counts for dataset in left_out)])
+        _write_files(made, tables, results, fits)
+        (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
+        manifest = _manifest(folder, run, results, left_out, tables)
+        findings = FinishedRun(made, manifest, run.recipe, folder.path).findings
+        write_all(findings, made, progress, run.recipe.report)
+        seconds = time.monotonic() - began
+        manifest["steps"].append(_step_entry(REPORT, seconds, peak_memory_mb(), key))
+        manifest["elapsed_seconds"] = round(run.seconds + seconds, 3)
+        folder.publish(made, manifest, key)
     progress.done(REPORT)
 
 
-def _publish(
-    made: Path,
-    folder: RunFolder,
-    run: RunFacts,
-    results: Sequence[DatasetResult],
-    left_out: Sequence[LeftOut],
-    key: str,
-    progress: Progress,
-    fits: Solver,
+def _write_files(
+    made: Path, tables: Mapping[str, pl.DataFrame], results: Sequence[DatasetResult], fits: Solver
 ) -> None:
-    began = time.monotonic()
-    frames = {
-        "items": pl.concat([*(dataset.items for dataset in results), *(dataset.items for dataset in left_out)]),
-        "effects": pl.concat([dataset.effects for dataset in results]),
-        **{name: pl.concat([dataset.tables[name] for dataset in results]) for name in results[0].tables},
-        **{name: pl.concat([getattr(dataset, name) for dataset in results]) for name in _OF_EXPERIMENTS},
-    }
-    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "evidence_items"):
-        frames[name].write_parquet(made / f"{name}.parquet")
-    for name in (
-        "curves",
-        "reference_curves",
-        "probe_scores",
-        "summary",
-        "experiments",
-        "evidence_parts",
-        "evidence_tests",
-    ):
-        frames[name].write_csv(made / f"{name}.csv")
+    for name in _PARQUET:
+        tables[name].write_parquet(made / f"{name}.parquet")
+    for name in _CSV:
+        tables[name].write_csv(made / f"{name}.csv")
     save_file(
         {name: tensor for dataset in results for name, tensor in dataset.probes.items()}, made / "probes.safetensors"
     )
-    for states in (states for dataset in results for states in dataset.kept):
-        fits(write_states, states, made, title="states")
     for dataset in results:
+        for states in dataset.kept:
+            fits(write_states, states, made, title="states")
         if dataset.features is not None:
             path = made / features_place(dataset.name)
             path.parent.mkdir(parents=True, exist_ok=True)
             dataset.features.write_parquet(path)
-    (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
-    steps = [
-        {
-            "step": name,
-            "seconds": step.seconds,
-            "peak_memory_mb": max(step.peak_memory_mb.values()),
-            "peaks": step.peak_memory_mb,
-            "key": step.key,
-        }
-        for name, step in folder.steps.items()
-    ]
-    counts = pl.concat([*(dataset.counts for dataset in results), *(dataset.counts for dataset in left_out)])
-    manifest: dict[str, Any] = {
+
+
+def _manifest(
+    folder: RunFolder,
+    run: RunFacts,
+    results: Sequence[DatasetResult],
+    left_out: Sequence[LeftOut],
+    tables: Mapping[str, pl.DataFrame],
+) -> dict[str, Any]:
+    return {
         "versions": versions(),
         "seed": run.recipe.seed,
-        "model": {**asdict(run.identity), "files": dict(run.model_files)},
+        "model": {**asdict(run.model.identity), "files": dict(run.model.files)},
         **({} if run.template is None else {"template": asdict(run.template)}),
         "inputs": dict(run.inputs),
-        "counts": counts.to_dicts(),
+        "counts": tables["counts"].to_dicts(),
         "facts": facts_in_words(run, results),
         "balanced_by": {dataset.name: dataset.balanced_by for dataset in results},
         "grouped_by": {dataset.name: dataset.grouped_by for dataset in results},
         "reference_layers": {dataset.name: list(dataset.reference_layers) for dataset in results},
-        "unavailable": frames["unavailable"].to_dicts(),
+        "unavailable": tables["unavailable"].to_dicts(),
         "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
-        "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_warn_of_mixed_workers(run)],
+        "warnings": run_warnings(run, results, left_out),
         "events": list(folder.events),
-        "numerics": dict(run.numerics),
+        "numerics": asdict(run.model.numerics),
         **({} if run.workers is None else {"workers": dict(run.workers)}),
-        "steps": steps,
+        "steps": [
+            _step_entry(name, step.seconds, step.peak_memory_mb, step.key) for name, step in folder.steps.items()
+        ],
     }
-    findings = FinishedRun(made, manifest, run.recipe, folder.path).findings
-    write_all(findings, made, progress, run.recipe.report)
-    report = {"step": REPORT, "seconds": round(time.monotonic() - began, 3), "key": key}
-    peaks = peak_memory_mb()
-    manifest["steps"] = [*steps, {**report, "peak_memory_mb": max(peaks.values()), "peaks": peaks}]
-    manifest["elapsed_seconds"] = round(run.seconds + time.monotonic() - began, 3)
-    folder.publish(made, manifest, key)
 
 
-def _warn_of_mixed_workers(run: RunFacts) -> list[str]:
-    """Warns of workers of different numerics classes, where the user allowed them."""
-    others = () if run.workers is None else run.workers["other_classes"]
-    return [
-        f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits depend on "
-        f"which of them ran what"
-    ] * bool(others)
+def _step_entry(name: str, seconds: float, peaks: Mapping[str, float], key: str) -> dict[str, Any]:
+    peak = max(peaks.values())
+    return {"step": name, "seconds": round(seconds, 3), "peak_memory_mb": peak, "peaks": peaks, "key": key}
 
 
 def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str, str]:
-    recipe, identity, (first, final) = run.recipe, run.identity, run.batch_tokens
+    recipe, identity, (first, final) = run.recipe, run.model.identity, run.batch_tokens
     lowered = f", lowered to {final} when memory ran out" if final != first else ""
     return {
         "model": f"{identity.name} ({identity.architecture}, {identity.n_layers} layers, {identity.d_model} wide, "
@@ -247,14 +215,14 @@ def _describe_examples(prompt: str) -> str:
 
 def _answers(dataset: DatasetResult, longest: int) -> str:
     """How many answers were generated, and how many supplied."""
-    (asked,), (supplied,) = dataset.counts["asked"], dataset.counts["supplied"]
+    (asked,), (supplied,) = dataset.tables["counts"]["asked"], dataset.tables["counts"]["supplied"]
     generated = f"{asked - supplied:,} generated (greedy, at most {longest} tokens)" if asked > supplied else ""
     return ", ".join(filter(None, (generated, f"{supplied:,} supplied" if supplied else "")))
 
 
 def _describe_labels(dataset: DatasetResult) -> str:
     """How many answers were graded, and how many labels supplied."""
-    counts = dataset.counts.row(0, named=True)
+    counts = dataset.tables["counts"].row(0, named=True)
     graded = counts["true"] + counts["false"] - counts["supplied_labels"]
     counted = {"graded against the accepted answers": graded, "supplied": counts["supplied_labels"]}
     return ", ".join(f"{count:,} {how}" for how, count in counted.items() if count)
@@ -263,7 +231,9 @@ def _describe_labels(dataset: DatasetResult) -> str:
 def _describe_exact_tokens(results: Sequence[DatasetResult]) -> str:
     """How many questions' key words were found in which way."""
     names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules"}
-    totals = {name: sum(int(dataset.counts[f"words_by_{name}"].sum()) for dataset in results) for name in names}
+    totals = {
+        name: sum(int(dataset.tables["counts"][f"words_by_{name}"].sum()) for dataset in results) for name in names
+    }
     return ", ".join(f"{count:,} questions by {names[name]}" for name, count in totals.items() if count)
 
 
@@ -284,19 +254,22 @@ def versions() -> dict[str, str]:
     return found_versions | {plugin.package: plugin.version for plugin in installed()}
 
 
-def run_warnings(
-    identity: ModelIdentity, balance: str, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]
-) -> list[str]:
-    """Every warning of a run; `balance` is the recipe's."""
+def run_warnings(run: RunFacts, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]) -> list[str]:
+    """Every warning of a run."""
+    identity, others = run.model.identity, () if run.workers is None else run.workers["other_classes"]
     warnings = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
     warnings += [f"not measured: {dataset.reason}" for dataset in left_out]
     for dataset in results:
         named = f"{dataset.name}: " if len(results) > 1 else ""
-        warnings += [named + text for text in _warn_of_data(dataset, balance)]
+        warnings += [named + text for text in _warn_of_data(dataset, run.recipe.balance)]
     for dataset in results:
         warnings += _warn_of_unavailable(dataset)
-        warnings += [f"probe not converged: {name}" for name in dataset.unconverged]
         warnings += dataset.notes
+    if others:
+        warnings.append(
+            f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits depend "
+            f"on which of them ran what"
+        )
     return warnings
 
 
@@ -306,8 +279,8 @@ def _have(n: int) -> str:
 
 def _warn_of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
     """What a dataset's questions and answers don't allow."""
-    (supplied,), (asked,) = dataset.counts["supplied"], dataset.counts["asked"]
-    used = dataset.items.filter(pl.col("status") == "used")
+    (supplied,), (asked,) = dataset.tables["counts"]["supplied"], dataset.tables["counts"]["asked"]
+    used = dataset.tables["items"].filter(pl.col("status") == "used")
     if supplied:
         yield (
             f"{supplied:,} of {asked:,} answers were supplied: the probe reads the model's states on texts that it did "
@@ -349,7 +322,7 @@ def _warn_of_thin_folds(used: pl.DataFrame) -> Iterator[str]:
 
 
 def _warn_of_unavailable(dataset: DatasetResult) -> Iterator[str]:
-    for (experiment,), rows in dataset.unavailable.group_by("experiment", maintain_order=True):
+    for (experiment,), rows in dataset.tables["unavailable"].group_by("experiment", maintain_order=True):
         more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
         reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")
         yield f"not available on {dataset.name}, {experiment}: {reason}{more}"

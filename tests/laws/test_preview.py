@@ -1,5 +1,6 @@
 """The dry run: exactly the prompts of a run, with the exact tokens marked one by one, and what would be run."""
 
+import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -12,7 +13,7 @@ from anchorscope.answers.template import build_prompts, make_template, prefix_le
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import ModelFacts
-from anchorscope.preview import ShownItem, build_preview, preview_recipe, render_preview
+from anchorscope.preview import Record, build_preview, preview_recipe, render_preview
 from anchorscope.recipe import Recipe, make_recipe
 
 TEMPLATE = "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}[assistant]"
@@ -39,40 +40,35 @@ def recipe(prompt: str, **options: Any) -> Recipe:
     return make_recipe({"prompt": prompt, "random_cuts": 5, "position": "answer_end", **options})
 
 
-def joined(item: ShownItem) -> str:
-    return "".join(token.text for token in item.tokens)
-
-
-def marked(item: ShownItem, kind: str) -> str:
-    return "".join(token.text for token in item.tokens if token.exact == kind)
+def marked(item: Record, kind: str) -> str:
+    return "".join(token["text"] for token in item["tokens"] if token["exact"] == kind)
 
 
 @pytest.mark.parametrize("kind", ["few-shot", "chat"])
 def test_what_is_shown_is_what_a_run_would_feed(tiny_llama: LanguageModel, kind: str) -> None:
     known = facts(tiny_llama)
-    (shown,) = build_preview(recipe(kind), known, [("here", asked(PERU, NIL, MUTE))]).datasets
+    (shown,) = build_preview(recipe(kind), known, [("here", asked(PERU, NIL, MUTE))])["datasets"]
     prompts = build_prompts(known.tokenizer, [PERU, NIL, MUTE], make_template(kind, known.tokenizer))
-    assert shown.shared == prefix_length(prompts)
-    lengths = [len(prompt.ids) - shown.shared for prompt in prompts]
-    assert shown.own == (min(lengths), sorted(lengths)[1], max(lengths))
+    assert shown["shared"] == prefix_length(prompts)
+    lengths = [len(prompt.ids) - shown["shared"] for prompt in prompts]
+    assert shown["own"] == [min(lengths), sorted(lengths)[1], max(lengths)]
     given = {"few-shot": " Africa.", "chat": "Africa."}[kind]
-    for item, prompt, answer in zip(shown.items, prompts, ("", given, ""), strict=True):
-        assert joined(item) == prompt.text + answer
-        ids = [token.id for token in item.tokens]
-        assert tuple(ids[: len(prompt.ids)]) == prompt.ids
-        assert item.own == len(prompt.ids) - shown.shared
-    assert [marked(item, "question") for item in shown.items] == ["WherePeru", "WhereNile", "WhereOz"]
-    assert [marked(item, "answer") for item in shown.items] == ["", "Africa", ""]
-    assert (shown.questions, shown.given_answers, shown.given_labels) == (3, 2, 1)
+    for item, prompt, answer in zip(shown["items"], prompts, ("", given, ""), strict=True):
+        assert "".join(token["text"] for token in item["tokens"]) == prompt.text + answer
+        assert tuple(token["id"] for token in item["tokens"])[: len(prompt.ids)] == prompt.ids
+        assert item["own"] == len(prompt.ids) - shown["shared"]
+    assert [marked(item, "question") for item in shown["items"]] == ["WherePeru", "WhereNile", "WhereOz"]
+    assert [marked(item, "answer") for item in shown["items"]] == ["", "Africa", ""]
+    assert (shown["questions"], shown["given_answers"], shown["given_labels"]) == (3, 2, 1)
 
 
 def test_rules_alone_may_choose_the_exact_tokens(tiny_llama: LanguageModel) -> None:
-    def first(exact_tokens: str) -> ShownItem:
+    def first(exact_tokens: str) -> Record:
         wanted = recipe("few-shot", exact_tokens=exact_tokens)
-        return build_preview(wanted, facts(tiny_llama), [("here", asked(PERU))]).datasets[0].items[0]
+        return build_preview(wanted, facts(tiny_llama), [("here", asked(PERU))])["datasets"][0]["items"][0]
 
-    assert (first("auto").rule, marked(first("auto"), "question")) == ("metadata", "WherePeru")
-    assert first("rules").rule == "rules"
+    assert (first("auto")["rule"], marked(first("auto"), "question")) == ("metadata", "WherePeru")
+    assert first("rules")["rule"] == "rules"
     assert marked(first("rules"), "question") == "Peru"
 
 
@@ -86,21 +82,21 @@ def test_a_recipe_is_shown_without_its_weights(tmp_path: Path, save_tiny: Callab
     questions.write_text("question,answers\nWho wrote Dracula?,Bram Stoker\n", encoding="utf-8")
     preview = preview_recipe(recipe("few-shot", model=str(folder), datasets=(f"file:{questions}",)), shown=1)
     assert "⟦D⟧⟦r⟧⟦a⟧⟦c⟧⟦u⟧⟦l⟧⟦a⟧?" in render_preview(preview)
-    assert (preview.n_layers, preview.d_model, preview.datasets[0].questions) == (4, 32, 1)
-    (record,) = preview.record()["datasets"]
-    assert (record["enough"], record["needed"]) == (False, 60)
-    assert record["outlook"].startswith("1 question: too few for a run")
+    (dataset,) = json.loads(json.dumps(preview))["datasets"]
+    assert (preview["model"]["n_layers"], preview["model"]["d_model"], dataset["questions"]) == (4, 32, 1)
+    assert not dataset["enough"]
+    assert dataset["outlook"].startswith("1 question: too few for a run")
 
 
 def test_supplied_labels_are_counted_before_anything_is_run(tiny_llama: LanguageModel) -> None:
-    def known(number: int, truthful: bool) -> Question:
-        where = f"Where is place {number}?"
-        return Question("d", str(number), where, ("x",), model_answer="here", truthful=truthful)
+    def shown(n_true: int) -> Record:
+        questions = [
+            Question("d", str(at), f"Where is place {at}?", ("x",), model_answer="there", truthful=at < n_true)
+            for at in range(400)
+        ]
+        (dataset,) = build_preview(recipe("few-shot"), facts(tiny_llama), [("d", asked(*questions))], 1)["datasets"]
+        return dataset
 
-    mostly_false = [known(number, number < 20) for number in range(400)]
-    (shown,) = build_preview(recipe("few-shot"), facts(tiny_llama), [("d", asked(*mostly_false))], 1).datasets
-    assert not shown.enough
-    assert "by their labels at most 20 true answers: too few for a run" in shown.outlook
-    even = [known(number, number < 200) for number in range(400)]
-    (shown,) = build_preview(recipe("few-shot"), facts(tiny_llama), [("d", asked(*even))], 1).datasets
-    assert (shown.enough, shown.outlook) == (True, "")
+    assert not shown(20)["enough"]
+    assert "by their labels at most 20 true answers: too few for a run" in shown(20)["outlook"]
+    assert (shown(200)["enough"], shown(200)["outlook"]) == (True, "")

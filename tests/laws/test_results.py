@@ -1,7 +1,5 @@
 """Facts and warnings say what happened to a dataset: whose answers, whose labels, balanced and grouped by what."""
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 
@@ -10,12 +8,13 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import balanced_by, grouped_by, label_answers
 from anchorscope.artefacts.schema import PATHWAY_COLUMNS, UNAVAILABLE_SCHEMA, empty
 from anchorscope.datasets.question import Question
+from anchorscope.execute.executor import Description
 from anchorscope.items import Item
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.recipe import make_recipe
 from anchorscope.result_tables import counts_frame, items_frame
-from anchorscope.results import DatasetResult, LeftOut, RunFacts, facts_in_words, run_warnings
+from anchorscope.results import DatasetResult, RunFacts, facts_in_words, run_warnings
 from anchorscope.stats.streams import priorities
 
 MODEL = ModelIdentity("small", "small", "LlamaForCausalLM", 4, 32, 1_000_000, "cpu", "float32", "f" * 64, "t" * 64)
@@ -33,7 +32,6 @@ def dataset(
     group_by: str = "subject",
     folds: int = 5,
     without: int = 0,
-    **others: Any,
 ) -> DatasetResult:
     """What a dataset hands over, labelled, drawn, grouped and split as in a run; every second answer is right."""
     questions = [
@@ -59,29 +57,23 @@ def dataset(
     fold = grouped_folds(np.array([labels[index].group for index in used]), strata, folds, order)
     sample = QuestionSample(questions, n, 0, 0, 0)
     asked = [questions[index] for index in used]
-    known: dict[str, Any] = {
+    tables = {
         "items": items_frame(items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", "")),
         "counts": counts_frame(name, sample, items),
-        "effects": pl.DataFrame(),
-        "tables": {},
-        "probes": {},
-        "reference_layers": (1,),
-        "balanced_by": balanced_by(asked, balance),
-        "grouped_by": grouped_by(asked, group_by),
-        "unconverged": (),
-        "experiments": pl.DataFrame(),
-        "experiment_items": pl.DataFrame(),
         "unavailable": empty(UNAVAILABLE_SCHEMA),
     }
-    return DatasetResult(name, **{**known, **others})
+    return DatasetResult(name, tables, {}, (1,), balanced_by(asked, balance), grouped_by(asked, group_by))
 
 
-def facts(*results: DatasetResult, **options: Any) -> dict[str, str]:
-    return facts_in_words(RunFacts(MODEL, make_recipe(options), {}, (64, 64), 1.0), results)
+RUN = RunFacts(Description(MODEL, None, None), make_recipe({}), {}, (64, 64), 1.0)  # type: ignore[arg-type]
 
 
-def warnings(*results: DatasetResult, balance: str = "relation", left_out: tuple[LeftOut, ...] = ()) -> list[str]:
-    return run_warnings(MODEL, balance, results, left_out)
+def facts(*results: DatasetResult) -> dict[str, str]:
+    return facts_in_words(RUN, results)
+
+
+def warnings(*results: DatasetResult) -> list[str]:
+    return run_warnings(RUN, results, ())
 
 
 def test_a_run_in_which_all_is_as_it_should_be_has_no_warning() -> None:

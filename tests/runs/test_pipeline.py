@@ -11,9 +11,9 @@ import torch
 from transformers import AutoTokenizer
 
 from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.execute import ray_executor
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe
-from anchorscope.steps import job
 from pipeline_fixtures import *  # noqa: F403
 from pipeline_fixtures import table
 from small_facts import rows, unlabelled, write_questions
@@ -250,7 +250,7 @@ def test_the_recipe_that_a_run_wrote_is_its_own(recipe: Recipe, written: Recipe)
 def test_too_few_questions_are_refused_before_a_model_is_loaded_and_nothing_is_written(
     recipe: Recipe, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job.WarmModels, "load", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(ray_executor.WorkerJob, "load", lambda *_: pytest.fail("a model was loaded"))
     few = write_questions(tmp_path / "few.jsonl", rows()[:40])
     small = recipe.model_copy(update={"datasets": (f"file:{few}",)})
     with pytest.raises(TooFewAnswers, match=r"'few' has too few questions: 40 questions: too few for a run, which"):

@@ -18,6 +18,8 @@ NAME = "Accelerator 3000"
 class Accelerated(LocalExecutor):
     """Shards and parts travel as they do between machines; work on the accelerator is done on the processor."""
 
+    is_local = False
+
     def divide(self, work: Any) -> Sequence[Any]:
         return work.shards()
 
@@ -40,20 +42,13 @@ class Accelerated(LocalExecutor):
             parts.append(pickle.loads(pickle.dumps(self.worker.run(came, progress))))
         return parts
 
-    def begin_run(self, work: Any, tell: Any, lowered: Callable[[int], None], begun_with: Any) -> None:
-        """States are handed back, so there is no folder."""
-        self.lowered = lowered
-
-    def counts(self, n_items: int) -> None:
-        """Nothing is counted."""
-
 
 class AcceleratedModels(WarmModels):
     """One group of such workers."""
 
     def __init__(self, load: Callable[[], LanguageModel]) -> None:
         super().__init__()
-        self.executor = Accelerated(load)
+        self.accelerated = Accelerated(load)
 
-    def workers(self, choice: Any, job: Any, tell: Any) -> Any:
-        return self.executor
+    def executor(self, choice: Any, job: Any, progress: Any) -> Accelerated:
+        return self.accelerated

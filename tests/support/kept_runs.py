@@ -15,7 +15,7 @@ from anchorscope.artefacts.schema import FEATURE_SCHEMA, ITEM_SCHEMA, SCHEMA_VER
 from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.files import canonical_hash, sha256
-from anchorscope.kept_states import KeptStates
+from anchorscope.kept_states import KeptStates, write_states
 from anchorscope.recipe import make_recipe, to_toml
 from made_detection import LAYERS, RUNS, WIDTH, made_dataset
 
@@ -128,4 +128,5 @@ def _write_states(folder: Path, data: Dataset, run: str, broken: bool) -> None:
     if broken:
         states[0, 0, 1, 3, 5] = torch.nan
     ids = tuple(data.item_ids)
-    KeptStates(data.name, run, states, (POSITION,), tuple(range(len(LAYERS))), ids, "key", sites).write(folder)
+    kept = KeptStates(data.name, run, states, (POSITION,), tuple(range(len(LAYERS))), ids, "key", sites)
+    write_states(kept, folder)

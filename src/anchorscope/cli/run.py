@@ -162,7 +162,7 @@ def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
 
     preview = preview_recipe(recipe)
     if as_json:
-        emit_json(preview.record())
+        emit_json(preview)
     else:
         emit_text(render_preview(preview))
 

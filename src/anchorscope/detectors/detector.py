@@ -46,8 +46,8 @@ from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import run_answers, run_states
+from anchorscope.execute.worker import VariantPart
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.loading import choose_device

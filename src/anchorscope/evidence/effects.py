@@ -24,8 +24,8 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.measured import Measured
 from anchorscope.execute.executor import Executor
-from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import run_states
+from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing, PlannedPass, PlannedRuns

@@ -1,16 +1,21 @@
 """An executor runs shards and gives their parts: in this process or on workers, with the same bits."""
 
 import shutil
+import uuid
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from anchorscope.execute.numerics import NumericsClass, numerics_of
+from anchorscope.errors import UserError
+from anchorscope.execute.numerics import NumericsClass, differences, numerics_of
 from anchorscope.execute.worker import Part, Shard, Worker
+from anchorscope.files import PARTIAL
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
+from anchorscope.models.sources import ModelFiles
 from anchorscope.plan.passes import Planner, planner_for
 from anchorscope.progress import Progress
 
@@ -24,6 +29,8 @@ class Description:
     """With the number of tokens that its memory suggests."""
     numerics: NumericsClass
     """What the last digits depend on."""
+    files: ModelFiles = field(default_factory=dict)
+    """The files that it was loaded from; none where it was given in memory, or drawn at random."""
 
 
 def describe(lm: LanguageModel) -> Description:
@@ -34,12 +41,45 @@ def describe(lm: LanguageModel) -> Description:
 class Executor(ABC):
     """Runs shards. The defaults are those of one process, which hands states over in memory."""
 
+    is_local: bool = False
+    """Whether shards run in this process."""
+    mixed: bool = False
+    """Whether a run may be resumed with another numerics class than it was begun with."""
     folder: Path | None = None
     """Where workers write states and other large tensors; None where they are handed back."""
     n_workers: int = 1
     """How many shards can run at the same time."""
     lowered: Callable[[int], None] = staticmethod(lambda tokens: None)
     """Called where memory ran out: from now on this many tokens run together."""
+    tell: Callable[[str], None] = staticmethod(lambda line: None)
+    count: Counter[str]
+    """Shards, workers and bytes of this run."""
+    _begun_with: Callable[[], NumericsClass | None] = staticmethod(lambda: None)
+
+    def begin_run(
+        self,
+        work: Path,
+        tell: Callable[[str], None],
+        lowered: Callable[[int], None],
+        begun_with: Callable[[], NumericsClass | None],
+    ) -> None:
+        """What follows belongs to a run, whose states go to a folder in `work`; `begun_with` is the numerics class of
+        one that is resumed."""
+        self.tell, self.lowered, self._begun_with, self.count = tell, lowered, begun_with, Counter[str]()
+        self.folder = None if self.is_local else work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
+
+    def check_numerics(self) -> None:
+        """Before the first shard: refuses to resume a run that was begun with other numerics, unless `mixed` allows it;
+        then it is reported."""
+        begun_with, self._begun_with = self._begun_with(), lambda: None
+        other = "" if begun_with is None else differences(self.describe().numerics, begun_with)
+        if other and not self.mixed:
+            raise UserError(
+                f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Go on where it "
+                f"was begun, start over with --fresh, or allow it with --mixed."
+            )
+        if other:
+            self.tell(f"the run goes on with another numerics class (--mixed): {other}; last digits may differ")
 
     def divide(self, work: Any) -> Sequence[Any]:
         """The shards of a pass: its batches; one process runs it whole, which gives the same bits."""
@@ -55,6 +95,14 @@ class Executor(ABC):
         """How many blocks the model has."""
         return self.describe().planner.n_layers
 
+    def counts(self, n_items: int) -> dict[str, Any] | None:
+        """What became of shards, workers and bytes, for the manifest; None where no worker was needed."""
+        return None
+
+    def close(self) -> None:
+        """Lets the model go."""
+        self.__dict__.pop("worker", None)
+
     @abstractmethod
     def describe(self) -> Description:
         """The model that shards run on; it is loaded if it has to be."""
@@ -66,6 +114,8 @@ class Executor(ABC):
 
 class LocalExecutor(Executor):
     """One worker in this process; the model is loaded when the first shard comes."""
+
+    is_local = True
 
     def __init__(self, load: Callable[[], LanguageModel], lowered: Callable[[int], None] = lambda tokens: None) -> None:
         self._load, self.lowered = load, lowered
@@ -80,10 +130,15 @@ class LocalExecutor(Executor):
         """How many blocks the model has."""
         return self.worker.lm.n_layers
 
+    @cached_property
+    def _description(self) -> Description:
+        return describe(self.worker.lm)
+
     def describe(self) -> Description:
         """The model that shards run on."""
-        return describe(self.worker.lm)
+        return self._description
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
         """The part of each shard, in their order."""
+        self.check_numerics()
         return [self.worker.run(shard, progress) for shard in shards]

@@ -6,11 +6,9 @@ batch, the canary, and tells the hash of its states: a worker whose canary diffe
 """
 
 import hashlib
-import os
 import platform
-import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -23,7 +21,6 @@ from torch import Tensor
 from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 
 LIBRARIES = ("torch", "transformers", "numpy")
@@ -75,13 +72,13 @@ def canary(lm: LanguageModel) -> str:
 
     def receive(variant: int, batch: list[int], states: Tensor) -> None:
         products = states.float() @ weight.to(states.device)  # as log-odds are made
-        for found in (states, products):
-            digest.update(f"{variant} {batch} {tuple(found.shape)} {found.dtype}".encode())
-            digest.update(found.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+        for numbers in (states, products):
+            digest.update(f"{variant} {batch} {tuple(numbers.shape)} {numbers.dtype}".encode())
+            digest.update(numbers.contiguous().cpu().view(torch.uint8).numpy().tobytes())
 
-    def receive_answers(variant: int, batch: list[int], found: Tensor, lengths: list[int]) -> None:
+    def receive_answers(variant: int, batch: list[int], statistics: Tensor, lengths: list[int]) -> None:
         digest.update(f"answers of {variant} {batch} {lengths}".encode())
-        digest.update(found.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+        digest.update(statistics.contiguous().cpu().view(torch.uint8).numpy().tobytes())
 
     variants, batches = (CLEAN, Variant(cuts)), [range(len(sequences))]
     capture(lm, sequences, prefix, batches, receive, variants, answers_of=(0,), receive_answers=receive_answers)()
@@ -95,7 +92,7 @@ def _canary_sequences(vocabulary: int) -> tuple[list[TokenSequence], dict[int, C
         own = range(_SHARED, length)
         ids = [*range(1, _SHARED + 1), *(1 + (position * 37 + number * 101) % 251 for position in own)]
         start = length - 4
-        sequences.append(TokenSequence(tuple(one % vocabulary for one in ids), start, (start, length - 1)))
+        sequences.append(TokenSequence(tuple(token % vocabulary for token in ids), start, (start, length - 1)))
     cut = Cut(keys=(_SHARED, _SHARED + 1))
     return sequences, dict.fromkeys(range(len(sequences)), cut)
 
@@ -110,17 +107,8 @@ class WorkerFacts:
     pid: int
     code: str
     """sha256 of the package."""
-    files: Mapping[str, str]
-    """sha256 of the model's files."""
-    fingerprint: str
     description: Any
-    """`executor.Description`."""
-
-
-def own_facts(worker: str, files: Mapping[str, Any] | None, description: Any, fingerprint: str) -> WorkerFacts:
-    """Those of this process."""
-    hashes = {name: entry["sha256"] for name, entry in (files or {}).items()}
-    return WorkerFacts(worker, socket.gethostname(), os.getpid(), code_hash(), hashes, fingerprint, description)
+    """`executor.Description`, with the model's files."""
 
 
 def reason_to_refuse(
@@ -131,15 +119,14 @@ def reason_to_refuse(
     Another version, other code or other weights never may; another numerics class than the `first` worker's only where
     the user allows mixed ones. `files` are the model's on the machine that asks, where it has them.
     """
-    where = f"A worker on {facts.host} (process {facts.pid})"
+    where, model = f"A worker on {facts.host} (process {facts.pid})", facts.description
     if facts.code != code_hash():
         return f"{where} has another version of anchorscope; install the same one everywhere."
-    expected = {name: entry["sha256"] for name, entry in files.items()} if files else facts.files
-    if first is not None:
-        expected = first.files
-    wrong = [name for name in sorted({*facts.files, *expected}) if facts.files.get(name) != expected.get(name)]
-    if first is not None and not wrong and facts.fingerprint != first.fingerprint:
-        same_dtype = facts.description.numerics.dtype == first.description.numerics.dtype
+    expected = first.description.files if first is not None else files or model.files
+    hashes = [{name: entry["sha256"] for name, entry in listed.items()} for listed in (model.files, expected)]
+    wrong = sorted({name for name, _ in hashes[0].items() ^ hashes[1].items()})
+    if first is not None and not wrong and model.identity.fingerprint != first.description.identity.fingerprint:
+        same_dtype = model.numerics.dtype == first.description.numerics.dtype
         wrong = ["their fingerprint"] if same_dtype else []  # rounded weights have another one
     if wrong:
         return f"{where} has other weights ({wrong[0]} differs); give every machine the same files of the model."
@@ -149,33 +136,19 @@ def reason_to_refuse(
     return None
 
 
-def differences(found: NumericsClass, expected: NumericsClass) -> str:
+def differences(actual: NumericsClass, expected: NumericsClass) -> str:
     """How two numerics classes differ, in plain words; empty where they do not."""
     pairs = [
-        ("device", found.device, expected.device),
-        ("dtype", found.dtype, expected.dtype),
-        ("processor", found.machine, expected.machine),
-        ("threads", found.threads, expected.threads),
-        *((name, found.versions.get(name), expected.versions.get(name)) for name in LIBRARIES),
+        ("device", actual.device, expected.device),
+        ("dtype", actual.dtype, expected.dtype),
+        ("processor", actual.machine, expected.machine),
+        ("threads", actual.threads, expected.threads),
+        *((name, actual.versions.get(name), expected.versions.get(name)) for name in LIBRARIES),
     ]
     lines = [f"{name} {value} instead of {wanted}" for name, value, wanted in pairs if value != wanted]
-    if found.canary != expected.canary and not lines:
+    if actual.canary != expected.canary and not lines:
         return "the same small batch gives other bits"
     return ", ".join(lines)
-
-
-def refuse_other_class(
-    found: NumericsClass, expected: NumericsClass | None, mixed: bool, tell: Callable[[str], None]
-) -> None:
-    """Refuses to resume a run whose numbers were begun elsewhere, unless that is allowed; then it is reported."""
-    other = "" if expected is None else differences(found, expected)
-    if other and not mixed:
-        raise UserError(
-            f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Go on where it was "
-            f"begun, start over with --fresh, or allow it with --mixed."
-        )
-    if other:
-        tell(f"the run goes on with another numerics class (--mixed): {other}; last digits may differ")
 
 
 @cache
@@ -203,8 +176,6 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    told = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    if "model name" in told:
-        return f"{_CPU}{told['model name']}"
-    arm = [told[key] for key in ("cpu implementer", "cpu part", "cpu variant") if key in told]
-    return f"{_CPU}{' '.join([platform.machine(), *arm])}"
+    entries = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    arm = (platform.machine(), *(entries.get(key, "") for key in ("cpu implementer", "cpu part", "cpu variant")))
+    return _CPU + (entries.get("model name") or " ".join(filter(None, arm)))

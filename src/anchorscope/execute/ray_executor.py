@@ -23,25 +23,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.executor import Description, Executor, describe
-from anchorscope.execute.numerics import (
-    NumericsClass,
-    WorkerFacts,
-    differences,
-    own_facts,
-    reason_to_refuse,
-    refuse_other_class,
-)
+from anchorscope.execute.executor import Description, Executor, LocalExecutor, describe
+from anchorscope.execute.numerics import WorkerFacts, code_hash, differences, reason_to_refuse
 from anchorscope.execute.worker import Part, Shard, Worker
-from anchorscope.files import PARTIAL
 from anchorscope.models.devices import free_memory, is_device_lost
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
@@ -49,8 +40,6 @@ from anchorscope.models.sources import ModelFiles, model_files
 from anchorscope.plan.passes import StatesPass
 from anchorscope.plan.state_files import FileTensor, file_of
 from anchorscope.progress import Progress, Silent
-
-T = TypeVar("T")
 
 PATIENCE = 1800.0
 """Seconds without any answer, or without a worker, after which a run gives up; what is done is kept."""
@@ -99,7 +88,8 @@ class RayWorker:
     def facts(self) -> WorkerFacts:
         """What this worker says of itself; the coordinator need not load the model."""
         lm = self._worker.lm
-        return own_facts(self._id, model_files(self._job.model), describe(lm), lm.fingerprint())
+        description = replace(describe(lm), files=model_files(self._job.model) or {})
+        return WorkerFacts(self._id, socket.gethostname(), os.getpid(), code_hash(), description)
 
     def run(self, packed: bytes, probes: Sequence[Any] = ()) -> tuple[str, bytes]:
         """This worker's id, new after a restart, and the packed part of a shard; `probes` refers to those of its
@@ -129,7 +119,6 @@ class RayExecutor(Executor):
 
     def __init__(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> None:
         self.choice, self.job, self.tell = choice, job, tell
-        self._begun_with: Callable[[], NumericsClass | None] = lambda: None
         self.files: ModelFiles | None = model_files(job.model)
         self.admitted: dict[str, WorkerFacts] = {}
         """By the workers' ids."""
@@ -140,7 +129,7 @@ class RayExecutor(Executor):
         """Workers that Ray does not start again."""
         self.probes: tuple[Any, Any] = (None, None)
         """Those of the last pass that had some, and the one copy of them in Ray's object store."""
-        self.count: Counter[str] = Counter()
+        self.count = Counter()
         self._joined = False
         self._settings = contextlib.ExitStack()
 
@@ -224,17 +213,6 @@ class RayExecutor(Executor):
         facts = self._admit(actor.facts.remote())
         self.tell(f"a worker was lost and started again on {facts.host} (process {facts.pid}); its shard is repeated")
 
-    def begin_run(
-        self,
-        work: Path,
-        tell: Callable[[str], None],
-        lowered: Callable[[int], None],
-        begun_with: Callable[[], NumericsClass | None],
-    ) -> None:
-        """States go to a new folder in `work` from now on; `begun_with` is the numerics class of a resumed run."""
-        self.tell, self.lowered, self._begun_with, self.count = tell, lowered, begun_with, Counter()
-        self.folder = work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
-
     @property
     def n_workers(self) -> int:  # type: ignore[override]
         """How many shards can run at the same time."""
@@ -255,8 +233,7 @@ class RayExecutor(Executor):
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
         """The part of each shard, in their order."""
-        refuse_other_class(self.describe().numerics, self._begun_with(), self.choice.mixed, self.tell)
-        self._begun_with = lambda: None  # checked once
+        self.check_numerics()
         title = getattr(shards[0], "title", "shards") if shards else "shards"
         progress.start(f"{title} on {self.n_workers} workers", sum(map(_n_items, shards)))
         try:
@@ -430,33 +407,25 @@ class WarmModels:
     workers. Only one model is held, as it may fill all devices."""
 
     def __init__(self) -> None:
-        self._held: dict[Any, Any] = {}
+        self._held: dict[tuple[Choice, WorkerJob], Executor] = {}
 
-    def load(self, job: WorkerJob, progress: Progress) -> tuple[LanguageModel, Description]:
-        """The model in this process, described right after it was loaded."""
-
-        def load_model() -> tuple[LanguageModel, Description]:
-            lm = job.load(progress)
-            return lm, describe(lm)
-
-        return self._hold(job, load_model)
-
-    def workers(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> RayExecutor:
-        """The workers that run this model this way."""
-        return self._hold((choice, job), lambda: RayExecutor(choice, job, tell))
-
-    def _hold(self, key: Any, make: Callable[[], T]) -> T:
-        if key not in self._held:
+    def executor(self, choice: Choice, job: WorkerJob, progress: Progress) -> Executor:
+        """Runs this model this way."""
+        if (choice, job) not in self._held:
             self.close()
-            self._held[key] = make()
-        value: T = self._held[key]
-        return value
+            made = (
+                LocalExecutor(lambda: job.load(progress))
+                if choice.is_local
+                else RayExecutor(choice, job, progress.note)
+            )
+            made.mixed = choice.mixed
+            self._held[choice, job] = made
+        return self._held[choice, job]
 
     def close(self) -> None:
         """Ends all workers, and lets the model go."""
-        for value in self._held.values():
-            if isinstance(value, RayExecutor):
-                value.close()
+        for executor in self._held.values():
+            executor.close()
         if self._held:
             self._held.clear()
             free_memory()

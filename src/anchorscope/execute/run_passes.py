@@ -4,7 +4,7 @@ Only then is it checked that no cut passed in silence. Where memory runs out, on
 planned again with half the tokens and run from its beginning, so that its numbers do not depend on where it happened.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,16 +20,14 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.errors import MemoryRanOut
 from anchorscope.execute.executor import Executor
-from anchorscope.execute.parts import StatesPart, VariantPart
-from anchorscope.execute.worker import Pass
-from anchorscope.plan.passes import AnswersPass, ChoicesPass, DecodePass, SaliencyPass, SamplesPass, StatesPass
+from anchorscope.execute.worker import Pass, StatesPart, VariantPart
+from anchorscope.plan.passes import AnswersPass, ChoicesPass, DecodePass, SaliencyPass, StatesPass
 from anchorscope.plan.state_files import file_of
 from anchorscope.progress import Progress
 
 
 def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
     """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
-
     return merge_states([placed(shard.items, part) for shard, part in _run(executor, work, progress)])
 
 
@@ -40,7 +38,7 @@ def merge_states(parts: Sequence[StatesPart]) -> StatesPart:
     if len(parts) == 1:
         return parts[0]
     variants = tuple(map(_merge_variant, zip(*(part.variants for part in parts), strict=True)))
-    log_probs = {item: found for part in parts for item, found in part.log_probs.items()}
+    log_probs = {item: numbers for part in parts for item, numbers in part.log_probs.items()}
     attention = {item: mass for part in parts for item, mass in part.attention.items()}
     return StatesPart(variants, edges, log_probs, attention)
 
@@ -70,74 +68,56 @@ def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
     if not items:
         return part
     names = np.array(items, dtype=np.int64)
-    variants = tuple(replace(one, items=names[one.items]) for one in part.variants)
-    log_probs = {items[item]: found for item, found in part.log_probs.items()}
-    attention = {items[item]: found for item, found in part.attention.items()}
+    variants = tuple(replace(variant, items=names[variant.items]) for variant in part.variants)
+    log_probs = {items[item]: numbers for item, numbers in part.log_probs.items()}
+    attention = {items[item]: mass for item, mass in part.attention.items()}
     return StatesPart(variants, part.edges, log_probs, attention)
 
 
 def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> list[Answer]:
-    """Answers to all questions of a pass; nothing is run where all are known."""
-    asked = work.asked
-    prompts = [work.prompts[index].ids for index in asked]
-    spoken = _spoken(
-        executor, work, prompts, lambda which, long: work.decoding([asked[at] for at in which], long), progress
-    )
-    found = {**work.known, **dict(zip(asked, spoken, strict=True))}
-    return [found[index] for index in range(len(work.prompts))]
+    """Answers to all questions of a pass; nothing is run where all are known.
 
-
-def run_samples(executor: Executor, work: SamplesPass, progress: Progress) -> list[list[Answer]]:
-    """Sampled answers to all questions of a pass, each one's together."""
-    spoken = _spoken(executor, work.asked, work.prompts, work.decoding, progress)
-    return [spoken[first : first + work.n_samples] for first in range(0, len(spoken), work.n_samples)]
-
-
-def _spoken(
-    executor: Executor,
-    asked: AnswersPass,
-    prompts: Sequence[tuple[int, ...]],
-    plan: Callable[[Sequence[int], bool], DecodePass],
-    progress: Progress,
-) -> list[Answer]:
-    """An answer to each prompt; few models think when told not to, so only theirs are asked again, with room for it."""
-    if not prompts:
-        return []
-    decoded = run_decoding(executor, plan(range(len(prompts)), False), progress)
-    if asked.template.kind == "chat":
-        again = thinkers(asked.tokenizer, prompts, decoded, asked.max_new_tokens, asked.context)
-        others = run_decoding(executor, plan(again, True), progress) if again else []
-        for at, one in zip(again, others, strict=True):
-            decoded[at] = one
-    return spoken_answers(asked.tokenizer, asked.template, decoded, asked.max_new_tokens)
+    Few models think when told not to, so only theirs are asked again, with room for it.
+    """
+    answers, asked = dict(work.known), work.asked
+    if asked:
+        decoded = run_decoding(executor, work.decoding(asked), progress)
+        if work.template.kind == "chat":
+            prompts = [work.prompts[index].ids for index in asked]
+            again = thinkers(work.tokenizer, prompts, decoded, work.max_new_tokens, work.context)
+            if again:
+                longer = run_decoding(executor, work.decoding([asked[at] for at in again], thinking=True), progress)
+                for at, text in zip(again, longer, strict=True):
+                    decoded[at] = text
+        spoken = spoken_answers(work.tokenizer, work.template, decoded, work.max_new_tokens)
+        answers |= zip(asked, spoken, strict=True)
+    return [answers[index] for index in range(len(work.prompts))]
 
 
 def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:
     """What the model writes after each prompt."""
-    found: dict[int, Decoded] = {}
+    decoded: dict[int, Decoded] = {}
     for shard, texts in _run(executor, work, progress):
-        found.update(zip(shard.items or range(len(texts)), texts, strict=True))
-    return [found[index] for index in range(len(work.prompts))]
+        decoded.update(zip(shard.items or range(len(texts)), texts, strict=True))
+    return [decoded[index] for index in range(len(work.prompts))]
 
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
     """Saliency of all items of a pass."""
-    parts = [(shard.items, part) for shard, part in _run(executor, work, progress)]
-    if len(parts) == 1 and not parts[0][0]:
-        return refuse_no_gradient(parts[0][1])
+    parts = _run(executor, work, progress)
     first = parts[0][1]
     values = np.empty((len(work.sequences), *first.values.shape[1:]), dtype=first.values.dtype)
-    for items, found in parts:
-        values[list(items)] = found.values
+    for shard, part in parts:
+        values[list(shard.items or range(len(values)))] = part.values
     return refuse_no_gradient(Saliency(values, first.sets))
 
 
 def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
     """Log-probabilities of the chosen tokens after every prompt, in the order of the prompts."""
-    found = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
+    log_probs = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
     for shard, part in _run(executor, work, progress):
-        found[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
-    return found
+        log_probs[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
+    return log_probs
 
 
 def _run(executor: Executor, work: Any, progress: Progress) -> list[tuple[Any, Any]]:

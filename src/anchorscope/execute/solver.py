@@ -25,9 +25,9 @@ ACCELERATOR = "cuda"
 """What every worker calls its device, or the first of several, where it is no CPU."""
 
 
-def fit_device(here: str, workers: NumericsClass | None) -> str:
-    """Where that is done: `here`, the device of this process, or an accelerator that only the workers have."""
-    return ACCELERATOR if workers is not None and workers.on_accelerator and here == "cpu" else here
+def fit_device(own_device: str, workers: NumericsClass | None) -> str:
+    """Where that is done: `own_device`, the device of this process, or an accelerator that only the workers have."""
+    return ACCELERATOR if workers is not None and workers.on_accelerator and own_device == "cpu" else own_device
 
 
 @dataclass(frozen=True)

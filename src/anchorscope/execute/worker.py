@@ -1,23 +1,24 @@
 """A worker owns a model and runs shards: planned passes go in, parts come out."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.answers.generate import Ending
 from anchorscope.engine.batching import MOST_AT_ONCE
-from anchorscope.engine.capture import STATISTICS, AnswerStats, AttentionSums, capture
+from anchorscope.engine.capture import STATISTICS, AnswerStats, AttentionMass, AttentionSums, EdgeCounts, capture
 from anchorscope.engine.decode import Decoded, choice_log_probs, decode
-from anchorscope.engine.forward import Prefix, compute_prefix
+from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import MemoryRanOut
-from anchorscope.execute.parts import ChoicesPart, StatesPart, VariantPart
 from anchorscope.models.devices import (
     Fetched,
     ToHost,
@@ -42,6 +43,43 @@ from anchorscope.plan.passes import (
 from anchorscope.probes.crossfit import Scorer
 from anchorscope.progress import Progress
 
+
+@dataclass(frozen=True)
+class VariantPart:
+    """What one variant of a pass gave."""
+
+    items: Int[ndarray, " item"]
+    """Indices of the sequences that were run, in order."""
+    logits: Float[ndarray, "item position site probe layer"] | None
+    """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
+    states: Float[Tensor, "place layer item d_model"] | None
+    """States at the places that were to be kept, in host memory; those of all shards where they are in a file."""
+    answers: AnswerStats | None = None
+    """Statistics of the items' answer tokens, where they were wanted of all variants."""
+
+
+@dataclass(frozen=True)
+class StatesPart:
+    """What a shard of a pass gave."""
+
+    variants: tuple[VariantPart, ...]
+    edges: EdgeCounts
+    """How many attention edges every variant lost in every layer."""
+    log_probs: dict[int, tuple[float, ...]]
+    """Log-probabilities of the answer's tokens, by sequence, where they were wanted."""
+    attention: dict[int, AttentionMass] = field(default_factory=dict)
+    """The attention that tokens receive, by sequence, where it was wanted."""
+
+
+@dataclass(frozen=True)
+class ChoicesPart:
+    """How likely the chosen tokens are."""
+
+    prompts: Int[ndarray, " prompt"]
+    """Indices of the prompts that were run."""
+    log_probs: Float[ndarray, "prompt choice"]
+
+
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
 Pass = StatesPass | DecodePass | SaliencyPass | ChoicesPass
@@ -57,7 +95,8 @@ class Worker:
 
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
-        self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
+        self.prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
+        """Keys and values of shared leading tokens."""
         self._scorer_of: tuple[Any, Scorer | None] = (None, None)
 
     @cached_property
@@ -87,10 +126,6 @@ class Worker:
         free_memory()  # outside the handler: the exception held on to every tensor of the pass
         raise MemoryRanOut
 
-    def prefix(self, ids: tuple[int, ...]) -> Prefix:
-        """Keys and values of shared leading tokens; the last few are remembered."""
-        return self._prefix(ids)
-
     def _scorer(self, probes: OutOfFoldProbes) -> Scorer:
         """Probes go to the device once: all shards of a pass bring the same ones."""
         sets, scorer = self._scorer_of
@@ -117,27 +152,27 @@ class Worker:
             shard.n_layers,
             shard.compiled,
             answers_of=scored,
-            receive_answers=lambda variant, *found: collected[variant].receive_answers(*found),
+            receive_answers=lambda variant, *statistics: collected[variant].receive_answers(*statistics),
             attention=shard.attention,
             receive_attention=weighed.append,
             progress=progress,
             title=shard.title,
         )
-        for one in collected:
-            one.fetch()
+        for of_variant in collected:
+            of_variant.fetch()
         counts = edges()
-        answers = [one.answers() for one in collected[: len(scored)]]
+        answers = [of_variant.answers() for of_variant in collected[: len(scored)]]
         log_probs = {}
         if shard.log_probs:
             statistics = zip(collected[0].items.tolist(), answers[0].by_item(), strict=True)
             log_probs = {item: tuple(of_item[0].tolist()) for item, of_item in statistics}
         wanted = answers if shard.answer_stats else [None] * len(collected)
-        parts = [one.part(stats) for one, stats in zip(collected, wanted, strict=True)]
+        parts = [of_variant.part(stats) for of_variant, stats in zip(collected, wanted, strict=True)]
         for variant, rows in enumerate(shard.into):
             states = parts[variant].states
             if rows is not None and states is not None:
                 parts[variant] = replace(parts[variant], states=rows.write(states))
-        attention = {item: mass for one in weighed for item, mass in one.masses(shard.sequences).items()}
+        attention = {item: mass for sums in weighed for item, mass in sums.masses(shard.sequences).items()}
         return StatesPart(tuple(parts), counts, log_probs, attention)
 
     def _decode(self, shard: DecodePass, progress: Progress) -> list[Decoded]:
@@ -156,11 +191,11 @@ class Worker:
         )
 
     def _choices(self, shard: ChoicesPass, progress: Progress) -> ChoicesPart:
-        found = choice_log_probs(
+        log_probs = choice_log_probs(
             self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.choices, progress, shard.title
         )
         run = sorted(prompt for batch in shard.batches for prompt in batch)
-        return ChoicesPart(np.array(run, dtype=np.int64), found[run].numpy())
+        return ChoicesPart(np.array(run, dtype=np.int64), log_probs[run].numpy())
 
     def _saliency(self, shard: SaliencyPass, progress: Progress) -> Saliency:
         device, site = self.lm.device, SITES.index(shard.site)
@@ -214,7 +249,7 @@ class Collected:
         if self._scorer is not None:
             scores = self._scorer.score(batch, states)
             if self._only is not None:
-                position, site, probe = (slice(one, one + 1) for one in self._only)
+                position, site, probe = (slice(index, index + 1) for index in self._only)
                 scores = scores[:, position, site, probe]
             if self._logits is None:
                 self._logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
@@ -224,9 +259,9 @@ class Collected:
         rows = [states[:, position, site].transpose(0, 1) for position, site in self._places]
         self._to_host.put(slots, torch.stack(rows))  # a copy, turned by the device
 
-    def receive_answers(self, batch: list[int], found: Tensor, lengths: list[int]) -> None:
+    def receive_answers(self, batch: list[int], statistics: Tensor, lengths: list[int]) -> None:
         """The statistics of the answers of a batch."""
-        self._answers.append(found)
+        self._answers.append(statistics)
         self._answered += batch
         self._lengths += lengths
 
@@ -239,9 +274,9 @@ class Collected:
 
     def answers(self) -> AnswerStats:
         """The statistics of all items' answers, in their order; waits for the device."""
-        found = AnswerStats(np.array(self._lengths, dtype=np.int64), *self._fetched.get()[0].numpy())
-        place = {item: index for index, item in enumerate(self._answered)}
-        return found.take([place[item] for item in self.items.tolist()])
+        statistics = AnswerStats(np.array(self._lengths, dtype=np.int64), *self._fetched.get()[0].numpy())
+        index_of = {item: index for index, item in enumerate(self._answered)}
+        return statistics.take([index_of[item] for item in self.items.tolist()])
 
     def part(self, answers: AnswerStats | None) -> VariantPart:
         """All of it, with the statistics of answers where they are wanted; waits for the device."""

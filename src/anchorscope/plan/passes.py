@@ -344,7 +344,7 @@ def plan_decoding(
 
 @dataclass(frozen=True)
 class AnswersPass:
-    """Questions to answer, greedily up to the end of the line."""
+    """Questions to answer, up to the end of the line."""
 
     questions: tuple[Question, ...]
     prompts: tuple[Prompt, ...]
@@ -358,51 +358,33 @@ class AnswersPass:
     tokenizer: Any
     """Decodes what the model writes; stays with the planner."""
     context: int | None = None
+    sampling: Sampling | None = None
+    """How each prompt's answer is drawn; None for greedy ones."""
 
     @property
     def asked(self) -> list[int]:
         return [index for index in range(len(self.prompts)) if index not in self.known]
 
+    def sampled(self, n_samples: int, seed: int, temperature: float = 1.0, top_p: float = 1.0) -> "AnswersPass":
+        """Every question this many times in turn, answered at random, supplied answers too; draws depend on seed,
+        `item_id` and the sample's number alone."""
+        if n_samples < 1:
+            raise ValueError(f"{n_samples} samples of each answer are asked for; at least one is wanted")
+        names = [question.item_id for question in self.questions]
+        seeds = [priorities(seed, f"sampled answer {sample}", names) for sample in range(n_samples)]
+        sampling = Sampling(np.stack(seeds, axis=1).reshape(-1), temperature, top_p)
+        questions = tuple(question for question in self.questions for _ in range(n_samples))
+        prompts = tuple(prompt for prompt in self.prompts for _ in range(n_samples))
+        return replace(self, questions=questions, prompts=prompts, known={}, sampling=sampling)
+
     def decoding(self, which: Sequence[int], thinking: bool = False) -> DecodePass:
         """The pass that answers some of the questions; with room for a thinking block where asked for."""
-        return self._decoding("answers", [self.prompts[index].ids for index in which], None, thinking)
-
-    def _decoding(
-        self, title: str, prompts: Sequence[tuple[int, ...]], sampling: Sampling | None, thinking: bool
-    ) -> DecodePass:
         most = with_thinking(self.max_new_tokens) if thinking else longest_answer(self.template, self.max_new_tokens)
         ending = CHAT if self.template.kind == "chat" else LINE
+        sampling = None if self.sampling is None else self.sampling.take(which)
+        title = "answers" if sampling is None else "sampled answers"
+        prompts = [self.prompts[index].ids for index in which]
         return plan_decoding(title, prompts, self.prefix, most, ending, self.batch_tokens, sampling)
-
-
-@dataclass(frozen=True)
-class SamplesPass:
-    """Questions to answer several times; draws depend on seed, `item_id` and the sample's number alone."""
-
-    asked: AnswersPass
-    n_samples: int
-    seed: int
-    temperature: float = 1.0
-    top_p: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.n_samples < 1:
-            raise ValueError(f"{self.n_samples} samples of each answer are asked for; at least one is wanted")
-
-    @property
-    def prompts(self) -> list[tuple[int, ...]]:
-        """Every question's, once per sample, side by side."""
-        return [prompt.ids for prompt in self.asked.prompts for _ in range(self.n_samples)]
-
-    def decoding(self, which: Sequence[int] | None = None, thinking: bool = False) -> DecodePass:
-        """The pass that draws the samples of these numbers, all where none are given."""
-        names = [question.item_id for question in self.asked.questions]
-        seeds = [priorities(self.seed, f"sampled answer {sample}", names) for sample in range(self.n_samples)]
-        sampling = Sampling(np.stack(seeds, axis=1).reshape(-1), self.temperature, self.top_p)
-        prompts = self.prompts
-        if which is not None:
-            prompts, sampling = [prompts[index] for index in which], sampling.take(which)
-        return self.asked._decoding("sampled answers", prompts, sampling, thinking)
 
 
 def plan_answers(

@@ -19,16 +19,17 @@ from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.evidence.draws import Draws, areas
-from anchorscope.evidence.effects import Scoring, measured_places, with_log_probs
+from anchorscope.evidence.effects import Effect, Scoring, measured_places, with_log_probs
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
 from anchorscope.evidence_parts.principal import default_directions
+from anchorscope.execute.executor import Executor
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.items import Item
 from anchorscope.kept_states import kept_bytes, parse_layers, place_of, read_whole, refuse_full_disk
-from anchorscope.plan.passes import Place
+from anchorscope.plan.passes import Place, Planner
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
@@ -39,6 +40,7 @@ from anchorscope.steps.job import Job
 
 FILE, MODEL = "file", "model"
 """What steps need that no step makes: the question file and the model."""
+_KEPT_STEPS = {"states": "clean-states", "states-cut": "cut-states", "detection": "detection-states"}
 
 
 @dataclass(frozen=True)
@@ -79,42 +81,59 @@ class DatasetRun:
     def result(self, name: str) -> StepResult:
         """A step's key, and its value once it is asked for."""
         if name not in self._results:
-            step, sources = self.steps[name], {FILE: self.source}
+            job, step = self.job, self.steps[name]
             needs = [
-                sources.get(need) or (self.job.model if need == MODEL else self.result(need)) for need in step.needs
+                self.source if need == FILE else job.model if need == MODEL else self.result(need)
+                for need in step.needs
             ]
-            made_from = self.job.made_from(step.epoch, step.libraries, step.options)
+            made_from = job.made_from(step.epoch, step.libraries, step.options)
             form, full_name = format_for(step.make), f"{self.name}/{name}"
-            stored = self.job.workers is None or not step.large  # workers' states are in files already
+            stored = job.executor.is_local or not step.large  # workers' states are in files already
             self._results[name] = StepResult(
-                self.job.folder, full_name, needs, made_from, form, partial(step.make, self), step.large, stored
+                job.folder, full_name, needs, made_from, form, partial(step.make, self), step.large, stored
             )
         return self._results[name]
+
+    def made(self, name: str) -> Any:
+        """The result of a step that only some recipes have; empty without it."""
+        return self[name] if name in self.steps else {}
 
     def forget_values(self) -> None:
         """Frees the memory of all results; they can still be read from the folder."""
         self._results.clear()
         self.passes.clear()
         if not self.job.recipe.keep:  # what is kept is written with the results
-            self.job.forget_states()
+            self.job.executor.forget_states()
 
     def is_kept(self, name: str) -> bool:
         """Whether the folder holds a step's result."""
         return f"{self.name}/{name}" in self.job.folder.steps and self.result(name).is_kept
 
+    @property
+    def steps_to_keep(self) -> set[str]:
+        """Large steps whose results the user wants to keep."""
+        return {_KEPT_STEPS[name] for name in self.job.recipe.keep}
+
     def missing(self) -> list[Step]:
         """The steps that the run's results need and the folder lacks, in order."""
-        wanted: set[str] = set()
+        missing: list[Step] = []
+        wanted = self.steps_to_keep
         for step in reversed(self.steps.values()):
-            if (not step.large or step.name in wanted | self.kept_steps) and not self.is_kept(step.name):
-                wanted |= {step.name, *step.needs}
-        return [step for step in self.steps.values() if step.name in wanted and not self.is_kept(step.name)]
+            if (not step.large or step.name in wanted) and not self.is_kept(step.name):
+                wanted = wanted | set(step.needs)
+                missing.insert(0, step)
+        return missing
 
-    @property
-    def kept_steps(self) -> set[str]:
-        """Large steps whose results the user wants to keep."""
-        steps = {"states": "clean-states", "states-cut": "cut-states", "detection": "detection-states"}
-        return {steps[name] for name in self.job.recipe.keep}
+    def steps_to_make(self) -> list[Step]:
+        """Those of them that are made in turn; other large ones are made, or read from kept states, where a step asks
+        for them. What cannot be done is refused before anything slow."""
+        missing = self.missing()
+        if any(step.name == "probes" for step in missing):
+            self.splits  # noqa: B018 - too few groups
+        if any(step.large for step in missing):
+            self.check_room()
+        wanted = self.steps_to_keep | {need for step in missing if not step.large for need in step.needs}
+        return [step for step in missing if not step.large or step.name in wanted]
 
     @property
     def key(self) -> str:
@@ -131,8 +150,7 @@ class DatasetRun:
     @cached_property
     def read_questions(self) -> QuestionSample:
         """The questions, read from their file."""
-        expected = None if self.spec.path is None else self.source.key
-        return ask(self.job.recipe, self.spec, expected)
+        return ask(self.job.recipe, self.spec, None if self.spec.path is None else self.source.key)
 
     @cached_property
     def items(self) -> list[Item]:
@@ -147,21 +165,24 @@ class DatasetRun:
 
     @cached_property
     def used_items(self) -> list[Item]:
-        """The used items."""
         return [self.items[index] for index in self.used]
 
     @cached_property
     def item_ids(self) -> list[str]:
-        """Their ids."""
         return [item.item_id for item in self.used_items]
 
     @cached_property
-    def items_with_log_probs(self) -> list[Item]:
-        """All items; supplied answers have the log-probabilities of the clean pass."""
+    def scored_items(self) -> list[Item]:
+        """The used items; supplied answers have the log-probabilities of the clean pass."""
         answers = with_log_probs([item.answer for item in self.used_items], self["log-probs"])
+        return [replace(item, answer=answer) for item, answer in zip(self.used_items, answers, strict=True)]
+
+    @cached_property
+    def items_with_log_probs(self) -> list[Item]:
+        """All items, the used ones as above."""
         items = list(self.items)
-        for index, answer in zip(self.used, answers, strict=True):
-            items[index] = replace(items[index], answer=answer)
+        for index, item in zip(self.used, self.scored_items, strict=True):
+            items[index] = item
         return items
 
     @cached_property
@@ -170,20 +191,22 @@ class DatasetRun:
         return np.array([item.label.group for item in self.used_items], dtype=np.int64)
 
     @cached_property
+    def relations(self) -> list[str | None]:
+        return [item.question.relation for item in self.used_items]
+
+    @cached_property
     def splits(self) -> Splits:
         """Folds, halves and inner folds of the used items."""
         recipe, ids = self.job.recipe, self.item_ids
         truth = np.array([item.label.truthful for item in self.used_items], dtype=bool)
-        relations = [item.question.relation for item in self.used_items]
         order = priorities(recipe.seed, "folds", ids)
-        folds = grouped_folds(self.groups, truth_strata(truth, relations), recipe.folds, order)
-        return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids, relations=relations)
+        folds = grouped_folds(self.groups, truth_strata(truth, self.relations), recipe.folds, order)
+        return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids, relations=self.relations)
 
     @cached_property
     def evidence_items(self) -> EvidenceItems:
         """The used items, for the parts of the evidence."""
-        relations = [item.question.relation for item in self.used_items]
-        return EvidenceItems(self.splits.labels, self.groups, relations, self.item_ids, self.job.recipe.seed)
+        return EvidenceItems(self.splits.labels, self.groups, self.relations, self.item_ids, self.job.recipe.seed)
 
     @cached_property
     def weights(self) -> NDArray[np.float32]:
@@ -196,14 +219,24 @@ class DatasetRun:
     @property
     def probe_names(self) -> list[str]:
         """Every site and position, as probes are named."""
-        return [f"{site}/{position}" for position in self.job.positions for site in SITES]
+        return [f"{SITES[site]}/{self.job.positions[position]}" for position, site in self.job.places]
+
+    @property
+    def headline_index(self) -> int:
+        """The headline's number among all places."""
+        return self.job.places.index(self.job.headline)
+
+    @property
+    def headline_probes(self) -> Any:
+        """The `ProbeSet` at the headline site and position."""
+        return self["probes"][self.probe_names[self.headline_index]]
 
     @cached_property
     def scoring(self) -> Scoring:
         """The probes in the order of positions and sites."""
-        probes = self["probes"]
-        in_order = [tuple(probes[f"{site}/{position}"] for site in SITES) for position in self.job.positions]
-        return Scoring(tuple(in_order), self.splits.folds)
+        sets = [self["probes"][name] for name in self.probe_names]
+        by_position = [tuple(sets[at : at + len(SITES)]) for at in range(0, len(sets), len(SITES))]
+        return Scoring(tuple(by_position), self.splits.folds)
 
     @cached_property
     def setting(self) -> Setting:
@@ -219,11 +252,14 @@ class DatasetRun:
             lambda: dict(zip(self.item_ids, self["attention-mass"], strict=True)),
         )
 
+    @property
+    def headline_pass(self) -> tuple[Executor, Planner, list[Item], Setting, Place]:
+        """What passes over the used items that read the headline's states are given."""
+        return self.job.executor, self.job.planner, self.used_items, self.setting, self.job.headline
+
     def interventions(self, experiment: str) -> list[Intervention]:
         """The interventions of an experiment, every draw of a random one."""
-        number = self.job.recipe.random_cuts
-        assert number is not None, "the number of random cuts is chosen before any is made"
-        return with_draws(of_experiments([experiment]), number)
+        return with_draws(of_experiments([experiment]), self.job.recipe.random_cuts or 1)
 
     @property
     def keeping_states(self) -> list[Intervention]:
@@ -232,65 +268,45 @@ class DatasetRun:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether so much is run that compiling the model pays."""
+        """Whether enough is run that compiling the model pays."""
         own = sum(len(item.located.input_ids) - item.located.prefix_length for item in self.used_items)
         return self.job.planner.worth_compiling(own * (1 + len(self.interventions("knockout"))))
-
-    @property
-    def all_places(self) -> list[Place]:
-        """Every position and site."""
-        return [(position, site) for position in range(len(self.job.positions)) for site in range(len(SITES))]
-
-    @property
-    def headline_index(self) -> int:
-        """The headline's number among all places."""
-        return self.all_places.index(self.job.headline)
 
     @cached_property
     def headline_band(self) -> list[int]:
         """Layers whose inner folds' AUC is within one standard error of the best; no share plays a part in it."""
-        probes = self["probes"]["/".join((self.job.recipe.site, self.job.recipe.position))]
-        inner = probes.inner_auc[0].mean(axis=0)
+        inner = self.headline_probes.inner_auc[0].mean(axis=0)
         position, site = self.job.headline
         best = self["clean-scores"][:, position, site, 0, int(inner.argmax())]
-        drawn = areas(best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights))[0, 1:]
-        return layer_band(inner, float(np.nanstd(drawn.cpu().numpy())))
-
-    @property
-    def n_directions(self) -> int:
-        """Principal directions that every view of all used items is reduced to."""
-        return self.directions_of(len(self.used_items))
+        resampled = areas(best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights))[0, 1:]
+        return layer_band(inner, float(np.nanstd(resampled.cpu().numpy())))
 
     def directions_of(self, n_items: int) -> int:
         """Principal directions that a view of some items is reduced to."""
         width = self.job.record.identity.d_model
-        asked = self.job.recipe.directions or default_directions(n_items, width)
-        return min(asked, n_items - 1, width)
+        return min(self.job.recipe.directions or default_directions(n_items, width), n_items - 1, width)
 
     def headline_cut_states(self) -> dict[str, Tensor]:
         """States under the cuts at the headline, [layer, item, d_model] each."""
         index = self.job.cut_places.index(self.job.headline)
         return {name: states[index] for name, states in self["cut-states"].items()}
 
+    @property
+    def effects(self) -> list[Effect]:
+        """What every experiment's interventions did."""
+        return [effect for name in self.steps if name.startswith("effects-") for effect in self[name].effects]
+
+    def measured_at_places(self, effects: Sequence[Effect]) -> dict[tuple[str, str], Measured]:
+        """Log-odds before and after interventions, per (site, position)."""
+        fitted, scores = self["probes"], self["clean-scores"]
+        return measured_places(self.splits, self.groups, self.job.positions, fitted, scores, effects)
+
     @cached_property
     def measured(self) -> dict[tuple[str, str], Measured]:
-        """Log-odds before and after every intervention, per (site, position)."""
-        effects = [effect for measurements in self.effects for effect in measurements.effects]
-        return measured_places(
-            self.splits, self.groups, self.job.positions, self["probes"], self["clean-scores"], effects
-        )
-
-    @property
-    def effects(self) -> list[Any]:
-        """What every experiment's interventions did (`Measurements`)."""
-        return [self[name] for name in self.steps if name.startswith("effects-")]
+        """Those of all interventions."""
+        return self.measured_at_places(self.effects)
 
     # Kept states.
-
-    @property
-    def kept_layers(self) -> tuple[int, ...]:
-        """The layers whose states are kept, where any are."""
-        return parse_layers(self.job.recipe.keep_layers, self.job.record.identity.n_layers)
 
     def kept_states(self, intervention: str, step: str) -> Tensor | None:
         """States that an earlier run in this folder kept, if they are whole and those of this step."""
@@ -302,14 +318,12 @@ class DatasetRun:
 
     def check_room(self) -> None:
         """Refuses a disk that is too small for the states, and says how much those that are kept will take."""
-        job, keep = self.job, self.job.recipe.keep
+        job, keep, identity, n_items = self.job, self.job.recipe.keep, self.job.record.identity, len(self.used_items)
         n_files = ("states" in keep) + len(self.keeping_states) * ("states-cut" in keep)
-        n_places = n_files * len(self.all_places) + len(DETECTION_RUNS) * ("detection" in keep)
-        identity, n_items = job.record.identity, len(self.used_items)
+        n_places = n_files * len(job.places) + len(DETECTION_RUNS) * ("detection" in keep)
         width = identity.d_model, getattr(torch, identity.dtype).itemsize
-        size = kept_bytes(n_places, len(self.kept_layers), n_items, *width)
-        passing = kept_bytes(len(self.all_places), identity.n_layers, n_items, *width)
-        refuse_full_disk(job.folder.path, passing, size)
+        size = kept_bytes(n_places, len(parse_layers(job.recipe.keep_layers, identity.n_layers)), n_items, *width)
+        refuse_full_disk(job.folder.path, kept_bytes(len(job.places), identity.n_layers, n_items, *width), size)
         if size:
             states = f"{', '.join(keep)} of {n_items} items"
             job.progress.note(f"{self.name}: {states} take {size / 1e6:,.1f} MB in the run folder")

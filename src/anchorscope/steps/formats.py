@@ -1,17 +1,20 @@
-"""How the result of each step is written into a folder of its own and read back: the same numbers, to the last bit."""
+"""How the result of each step is written into a folder of its own and read back: the same numbers, to the last bit.
+
+Records are JSON that is checked when it is read. Anything with tensors, arrays or tables is JSON that names them; the
+tensors are in one file beside it, every table in its own.
+"""
 
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from pydantic import ConfigDict, TypeAdapter
-from safetensors import safe_open
+from pydantic import TypeAdapter
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -20,9 +23,18 @@ from anchorscope.evidence.effects import Effect, Measurements
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import FinalProbe, ProbeSet
+from anchorscope.stats.estimate import Estimate
 
+Arrays = dict[str, NDArray[np.floating]]
 _TENSORS, _RECORDS = "tensors.safetensors", "records.json"
-_NOTES = "anchorscope"
+_WITH_TENSORS = (
+    *(Tensor, dict[str, Tensor], NDArray[np.float32], Arrays, dict[str, pl.DataFrame]),
+    *(dict[str, ProbeSet], dict[str, FinalProbe], Measurements, Found),
+)
+_CLASSES = {
+    kind.__name__: kind
+    for kind in (ProbeSet, FinalProbe, Measurements, Effect, Missing, Found, Statistic, Estimate, ItemValues)
+}
 
 
 def records(kind: Any) -> Format:
@@ -35,155 +47,51 @@ def records(kind: Any) -> Format:
     return Format(write, lambda folder: adapter.validate_json((folder / _RECORDS).read_bytes()))
 
 
-def _save(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str, str]) -> None:
-    """Tensors with notes, which are one entry: safetensors writes several in any order, other bytes each time."""
-    save_file(dict(tensors), path, metadata={_NOTES: json.dumps(notes)})
-
-
-def _notes(path: Path) -> dict[str, str]:
-    """The notes, those of earlier versions too, which had an entry each."""
-    with safe_open(path, "pt") as handle:
-        found = handle.metadata()
-    return json.loads(found[_NOTES]) if _NOTES in found else found
-
-
-P = TypeVar("P", ProbeSet, FinalProbe)
-
-
-def _write_probes(probes: Mapping[str, ProbeSet] | Mapping[str, FinalProbe], folder: Path) -> None:
-    """Probes by name, with everything that a resumed run needs."""
+def _write(value: Any, folder: Path) -> None:
     tensors: dict[str, Tensor] = {}
-    for name, fitted in probes.items():
-        tensors[f"{name}/weight"], tensors[f"{name}/bias"] = fitted.weight.contiguous(), fitted.bias.contiguous()
-        tensors[f"{name}/strength"] = torch.as_tensor(fitted.strength)
-        tensors[f"{name}/inner_auc"] = torch.as_tensor(fitted.inner_auc)
-    notes = {name: json.dumps([fitted.unconverged, fitted.notes]) for name, fitted in probes.items()}
-    _save(tensors, folder / _TENSORS, notes)
+
+    def encode(part: Any, name: str) -> Any:
+        if isinstance(part, Tensor | np.ndarray):
+            tensors[name] = torch.as_tensor(part).contiguous()
+            return {"tensor" if isinstance(part, Tensor) else "array": name}
+        if isinstance(part, pl.DataFrame):
+            part.write_parquet(folder / f"{name}.parquet")
+            return {"table": name}
+        if isinstance(part, Mapping):
+            return {"dict": {key: encode(entry, f"{name}/{key}" if name else key) for key, entry in part.items()}}
+        kind = type(part).__name__
+        if kind in _CLASSES:
+            names = getattr(part, "_fields", None) or [field.name for field in fields(part)]
+            return {kind: {key: encode(getattr(part, key), f"{name}/{key}") for key in names}}
+        if isinstance(part, list | tuple):
+            return {kind: [encode(entry, f"{name}/{at}") for at, entry in enumerate(part)]}
+        return part
+
+    content = encode(value, "")
+    save_file(tensors, folder / _TENSORS)
+    (folder / _RECORDS).write_text(json.dumps(content, default=lambda number: number.item()), encoding="utf-8")
 
 
-def _read_probes(kind: type[P], folder: Path) -> dict[str, P]:
-    """The same, read back."""
-    tensors, probes = load_file(folder / _TENSORS), {}
-    for name, note in _notes(folder / _TENSORS).items():
-        unconverged, notes = json.loads(note)
-        weight, bias = tensors[f"{name}/weight"], tensors[f"{name}/bias"]
-        strength, inner_auc = tensors[f"{name}/strength"].numpy(), tensors[f"{name}/inner_auc"].numpy()
-        probes[name] = kind(weight, bias, strength, inner_auc, tuple(unconverged), tuple(notes))
-    return probes
+def _read(folder: Path) -> Any:
+    tensors = load_file(folder / _TENSORS)
 
+    def decode(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part
+        ((kind, content),) = part.items()
+        if kind in ("tensor", "array"):
+            return tensors[content] if kind == "tensor" else tensors[content].numpy()
+        if kind == "table":
+            return pl.read_parquet(folder / f"{content}.parquet")
+        if kind in ("list", "tuple"):
+            return (list if kind == "list" else tuple)(map(decode, content))
+        entries = {key: decode(entry) for key, entry in content.items()}
+        return entries if kind == "dict" else _CLASSES[kind](**entries)
 
-_OPTIONAL = ("run", "n_candidates", "attention_ratio")  # what not every intervention has
-
-
-def _write_effect(effect: Effect, path: Path) -> None:
-    """One intervention's log-odds."""
-    tensors = {name: torch.as_tensor(getattr(effect, name)) for name in ("items", "n_cut", "logits")}
-    tensors |= {name: torch.as_tensor(known) for name in _OPTIONAL if (known := getattr(effect, name)) is not None}
-    _save(tensors, path, {"intervention": effect.intervention, "variant": effect.variant})
-
-
-def _read_effect(path: Path) -> Effect:
-    """The same, read back."""
-    tensors = load_file(path)
-    notes = _notes(path)
-    return Effect(
-        notes["intervention"],
-        notes["variant"],
-        tensors["items"].numpy(),
-        tensors["n_cut"].numpy(),
-        tensors["logits"].numpy(),
-        **{name: tensors[name].numpy() for name in _OPTIONAL if name in tensors},
-    )
-
-
-def _write_measurements(measured: Measurements, folder: Path) -> None:
-    """The effects of all interventions, numbered in their order, and what could not be measured."""
-    for place, effect in enumerate(measured.effects):
-        _write_effect(effect, folder / f"{place:03d}-{effect.intervention}.safetensors")
-    (folder / "missing.json").write_text(json.dumps([one._asdict() for one in measured.missing]), encoding="utf-8")
-
-
-def _read_measurements(folder: Path) -> Measurements:
-    """The same, read back."""
-    missing = json.loads((folder / "missing.json").read_text(encoding="utf-8"))
-    effects = [_read_effect(path) for path in sorted(folder.glob("*.safetensors"))]
-    return Measurements(effects, [Missing(**one) for one in missing])
-
-
-def _write_tensors(tensors: Mapping[str, Tensor], folder: Path) -> None:
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / _TENSORS)
-
-
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    return load_file(folder / _TENSORS)
-
-
-def _write_arrays(arrays: Mapping[str, np.ndarray], folder: Path) -> None:
-    _write_tensors({name: torch.as_tensor(array) for name, array in arrays.items()}, folder)
-
-
-def _read_arrays(folder: Path) -> dict[str, np.ndarray]:
-    return {name: tensor.numpy() for name, tensor in _read_tensors(folder).items()}
-
-
-_STATISTICS = TypeAdapter(list[Statistic], config=ConfigDict(ser_json_inf_nan="constants"))
-
-
-def _write_found(found: Found, folder: Path) -> None:
-    """What an experiment found; numbers that are not defined stay so."""
-    values = [
-        {"quantity": one.quantity, "variant": one.variant, "items": one.items.tolist(), "values": one.values.tolist()}
-        for one in found.values
-    ]
-    statistics = _STATISTICS.dump_json(list(found.statistics)).decode()
-    (folder / _RECORDS).write_text(json.dumps([json.loads(statistics), values, found.missing]), encoding="utf-8")
-
-
-def _read_found(folder: Path) -> Found:
-    """The same, read back."""
-    statistics, values, missing = json.loads((folder / _RECORDS).read_text(encoding="utf-8"))
-    return Found(
-        tuple(_STATISTICS.validate_python(statistics)),
-        tuple(
-            ItemValues(
-                quantity=one["quantity"],
-                variant=one["variant"],
-                items=np.array(one["items"], np.int64),
-                values=np.array(one["values"], float),
-            )
-            for one in values
-        ),
-        tuple(missing),
-    )
-
-
-def _write_frames(frames: Mapping[str, pl.DataFrame], folder: Path) -> None:
-    """Several tables as one step's result."""
-    for name, frame in frames.items():
-        frame.write_parquet(folder / f"{name}.parquet")
-
-
-def _read_frames(folder: Path) -> dict[str, pl.DataFrame]:
-    """The same, read back."""
-    return {path.stem: pl.read_parquet(path) for path in sorted(folder.glob("*.parquet"))}
-
-
-_FORMATS: dict[Any, Format] = {
-    Tensor: Format(lambda value, folder: _write_tensors({"": value}, folder), lambda folder: _read_tensors(folder)[""]),
-    dict[str, Tensor]: Format(_write_tensors, _read_tensors),
-    NDArray[np.float32]: Format(
-        lambda value, folder: _write_arrays({"": value}, folder), lambda folder: _read_arrays(folder)[""]
-    ),
-    dict[str, NDArray[np.floating]]: Format(_write_arrays, _read_arrays),
-    dict[str, ProbeSet]: Format(_write_probes, partial(_read_probes, ProbeSet)),
-    dict[str, FinalProbe]: Format(_write_probes, partial(_read_probes, FinalProbe)),
-    Measurements: Format(_write_measurements, _read_measurements),
-    Found: Format(_write_found, _read_found),
-    dict[str, pl.DataFrame]: Format(_write_frames, _read_frames),
-}
+    return decode(json.loads((folder / _RECORDS).read_text(encoding="utf-8")))
 
 
 def format_for(make: Callable[..., Any]) -> Format:
-    """How the result of a function is written, by its return type; JSON where nothing else is said."""
+    """How the result of a function is written, by its return type."""
     kind = get_type_hints(make)["return"]
-    return _FORMATS[kind] if kind in _FORMATS else records(kind)
+    return Format(_write, _read) if kind in _WITH_TENSORS else records(kind)

@@ -16,10 +16,10 @@ from anchorscope.answers.generate import EXTRA_THINKING_TOKENS, Answer
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts, make_template
 from anchorscope.datasets.question import Question
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import run_answers, run_samples
+from anchorscope.execute.run_passes import run_answers
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import AnswersPass, SamplesPass, plan_answers
+from anchorscope.plan.passes import AnswersPass, plan_answers
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
@@ -142,13 +142,12 @@ QUESTIONS = [
 ]
 
 
-def planned(lm: LanguageModel, questions: Sequence[Question], n_samples: int, seed: int = 0) -> SamplesPass:
-    asked = plan_answers(questions, lm.tokenizer, FEW_SHOT_TEMPLATE, 6, 1000)
-    return SamplesPass(asked, n_samples, seed, temperature=0.7)
-
-
-def samples(lm: LanguageModel, work: SamplesPass) -> list[list[Answer]]:
-    return run_samples(LocalExecutor(lambda: lm), pickle.loads(pickle.dumps(work)), Silent())
+def samples(
+    lm: LanguageModel, questions: Sequence[Question], n: int, seed: int = 0, temperature: float = 0.7
+) -> list[list[Answer]]:
+    work = plan_answers(questions, lm.tokenizer, FEW_SHOT_TEMPLATE, 6, 1000).sampled(n, seed, temperature)
+    spoken = run_answers(LocalExecutor(lambda: lm), pickle.loads(pickle.dumps(work)), Silent())
+    return [spoken[first : first + n] for first in range(0, len(spoken), n)]
 
 
 def ids(answers: Sequence[Sequence[Answer]]) -> list[list[tuple[int, ...]]]:
@@ -157,22 +156,22 @@ def ids(answers: Sequence[Sequence[Answer]]) -> list[list[tuple[int, ...]]]:
 
 @pytest.fixture(scope="module")
 def sampled(tiny_llama: LanguageModel) -> list[list[Answer]]:
-    return samples(tiny_llama, planned(tiny_llama, QUESTIONS, 4))
+    return samples(tiny_llama, QUESTIONS, 4)
 
 
 def test_samples_hang_on_seed_item_and_number_only(tiny_llama: LanguageModel, sampled: list[list[Answer]]) -> None:
-    some = samples(tiny_llama, planned(tiny_llama, [QUESTIONS[2], QUESTIONS[0]], 2))
+    some = samples(tiny_llama, [QUESTIONS[2], QUESTIONS[0]], 2)
     assert ids(some) == [ids(sampled)[2][:2], ids(sampled)[0][:2]]  # fewer questions, another order, fewer samples
-    assert ids(samples(tiny_llama, planned(tiny_llama, QUESTIONS, 4, seed=1))) != ids(sampled)
+    assert ids(samples(tiny_llama, QUESTIONS, 4, seed=1)) != ids(sampled)
     other = replace(QUESTIONS[0], item_id="another")
-    assert ids(samples(tiny_llama, planned(tiny_llama, [other], 4)))[0] != ids(sampled)[0]
+    assert ids(samples(tiny_llama, [other], 4))[0] != ids(sampled)[0]
 
 
 def test_at_a_low_temperature_all_samples_are_the_greedy_answer(tiny_llama: LanguageModel) -> None:
     asked = [replace(question, model_answer=None) for question in QUESTIONS]
-    work = replace(planned(tiny_llama, asked, 2), temperature=1e-6)
-    greedy = run_answers(LocalExecutor(lambda: tiny_llama), work.asked, Silent())
-    for some, wanted in zip(samples(tiny_llama, work), greedy, strict=True):
+    work = plan_answers(asked, tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, 6, 1000)
+    greedy = run_answers(LocalExecutor(lambda: tiny_llama), work, Silent())
+    for some, wanted in zip(samples(tiny_llama, asked, 2, temperature=1e-6), greedy, strict=True):
         assert [(one.text, one.ids, one.status) for one in some] == [(wanted.text, wanted.ids, wanted.status)] * 2
 
 
@@ -239,13 +238,13 @@ def test_thinkers_are_asked_again_whoever_runs_the_shards(tiny_llama: LanguageMo
     with torch.no_grad():  # after the prompt, a thinking block or the answer at once
         lm.model.lm_head.weight[first, tilde] = lm.model.lm_head.weight[think, tilde]
     template = make_template("chat", lm.tokenizer, lm.needs_bos)
-    work = SamplesPass(plan_answers(CHAT_QUESTIONS, lm.tokenizer, template, 5, 60), n_samples=4, seed=0)
-    wanted = run_samples(LocalExecutor(lambda: lm), work, Silent())
-    thinks = [bool(one.before) for some in wanted for one in some]
+    work = plan_answers(CHAT_QUESTIONS, lm.tokenizer, template, 5, 60).sampled(4, seed=0)
+    wanted = run_answers(LocalExecutor(lambda: lm), work, Silent())
+    thinks = [bool(answer.before) for answer in wanted]
     assert 0 < sum(thinks) < 8
-    assert {one.text for some in wanted for one in some} == {"Paris"}
+    assert {answer.text for answer in wanted} == {"Paris"}
     executor = ManyWorkers(lm, "mixed")
-    assert run_samples(executor, work, Silent()) == wanted
+    assert run_answers(executor, work, Silent()) == wanted
     again = [shard for shard in executor.shards if shard.max_new_tokens > EXTRA_THINKING_TOKENS]
     assert sum(shard.n_items for shard in again) == sum(thinks)
     assert len(executor.shards) - len(again) > 2

@@ -16,6 +16,7 @@ from anchorscope.detectors.detector import Detector, ScoringSession, asked
 from anchorscope.detectors.features import ANSWER_TOKENS, CONFIDENCE, Needs
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
+from anchorscope.execute.executor import LocalExecutor
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
@@ -63,7 +64,7 @@ def test_scoring_reads_the_states_of_a_run(save_tiny: Callable[[str], Path], tmp
     needs = Needs((("clean", "mlp", 1), ("clean", "mlp", 3)))
     recipe = resolve(make_recipe(quick_options(questions, model=str(model))))
     with open_run(tmp_path / "run", Silent()) as folder:
-        run = DatasetRun(Job(folder, recipe, None, Silent()), spec, steps_of(recipe))
+        run = DatasetRun(Job(folder, recipe, LocalExecutor(lambda: lm), Silent()), spec, steps_of(recipe))
         items = session.items([asked_again[item.item_id] for item in run.used_items])
         assert [item.located for item in items] == [item.located for item in run.used_items]
         assert len(items) == 80

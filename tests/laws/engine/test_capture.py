@@ -12,8 +12,7 @@ from anchorscope.engine.forward import NO_PREFIX, Packed, compute_prefix
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.execute.parts import StatesPart
-from anchorscope.execute.worker import Worker
+from anchorscope.execute.worker import StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import Planner
 from anchorscope.progress import Silent

@@ -8,7 +8,7 @@ import torch
 
 from anchorscope.execute import numerics
 from anchorscope.execute.executor import describe
-from anchorscope.execute.numerics import WorkerFacts, canary, numerics_of, own_facts, reason_to_refuse
+from anchorscope.execute.numerics import WorkerFacts, canary, code_hash, numerics_of, reason_to_refuse
 from anchorscope.models.wrapping import wrap
 from small_shards import parts_here, small_shards
 from tiny_models import build_tiny, tiny_model
@@ -18,7 +18,7 @@ FILES = {"model.safetensors": {"sha256": "f" * 64}}
 
 @pytest.fixture(scope="module")
 def facts(tiny_llama):
-    return own_facts("w1", FILES, describe(tiny_llama), tiny_llama.fingerprint())
+    return WorkerFacts("w1", "host", 1, code_hash(), replace(describe(tiny_llama), files=FILES))
 
 
 @pytest.mark.every_family
@@ -70,20 +70,21 @@ def test_another_class_is_refused_unless_mixed_ones_are_allowed(facts, changes, 
     assert reason_to_refuse(other, facts, FILES, mixed=True) is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"code": "0"}, "another version of anchorscope"),
-        ({"files": {"model.safetensors": "0"}}, "model.safetensors differs"),
-        ({"files": {}}, "model.safetensors differs"),
-        ({"fingerprint": "0"}, "their fingerprint differs"),
-    ],
-)
-def test_other_code_and_other_weights_are_always_refused(facts, changes, words):
-    for mixed in (False, True):
-        assert words in reason_to_refuse(replace(facts, **changes), facts, FILES, mixed)
-    if "files" in changes:  # those of the machine that asks count for the first worker
-        assert words in reason_to_refuse(replace(facts, **changes), None, FILES, mixed=True)
+def test_other_code_and_other_weights_are_always_refused(facts):
+    description = facts.description
+    identity = replace(description.identity, fingerprint="0")
+    others = [
+        (replace(facts, code="0"), "another version of anchorscope"),
+        (replace(facts, description=replace(description, identity=identity)), "their fingerprint differs"),
+    ]
+    for files in ({"model.safetensors": {"sha256": "0"}}, {}):
+        other = replace(facts, description=replace(description, files=files))
+        others.append((other, "model.safetensors differs"))
+        # Those of the machine that asks count for the first worker.
+        assert "model.safetensors differs" in reason_to_refuse(other, None, FILES, mixed=True)
+    for other, words in others:
+        for mixed in (False, True):
+            assert words in reason_to_refuse(other, facts, FILES, mixed)
 
 
 def test_threads_are_not_told_of_a_gpu(tiny_llama, monkeypatch):

@@ -1,7 +1,5 @@
 """A worker: states and scores of every item in its own slot, and no model before it is due."""
 
-import copy
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +13,18 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.execute import ray_executor
 from anchorscope.execute import worker as worker_module
-from anchorscope.execute.choose import choose
+from anchorscope.execute.choose import Choice, choose
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.numerics import numerics_of
-from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.ray_executor import RayExecutor, WarmModels, WorkerJob, pack
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
-from anchorscope.execute.worker import Part, Shard, Worker
+from anchorscope.execute.worker import Part, Shard, StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass, plan_answers, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
-from made_items import no_model, planner_of
+from made_items import planner_of
 from small_shards import small_pass
 from tiny_models import byte_tokenizer, tiny_model
 
@@ -70,11 +67,6 @@ def run_part(worker: Worker, shard: Shard) -> StatesPart:
     part: Part = worker.run(shard, Silent())
     assert isinstance(part, StatesPart)
     return part
-
-
-@pytest.fixture
-def gpu_llama(tiny_llama: LanguageModel) -> LanguageModel:
-    return wrap(copy.deepcopy(tiny_llama.model).to("cuda"), tiny_llama.tokenizer, name="tiny llama")
 
 
 @pytest.fixture(scope="module")
@@ -237,12 +229,6 @@ def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageMo
     assert np.allclose(other[1], whole[1], atol=1e-5)
 
 
-def test_a_load_that_fails_is_not_hidden() -> None:
-    load: Callable[[], LanguageModel] = no_model
-    with pytest.raises(AssertionError, match="nobody was expected to need the model"):
-        _ = LocalExecutor(load).worker
-
-
 def test_a_shard_in_which_nobody_has_the_first_of_many_cuts_has_no_log_odds_of_it(tiny_llama: LanguageModel) -> None:
     sequences, cut = make_sequences(), Cut((6, 7))
     variants = [Variant({0: cut}), *(Variant(dict.fromkeys(range(N), cut)) for _ in range(8))]
@@ -282,12 +268,12 @@ def test_a_model_is_loaded_once_for_runs_that_follow_each_other(
     load = Counting(tiny_llama)
     monkeypatch.setattr(ray_executor, "load", lambda *options: load())
     warm, first, second = WarmModels(), WorkerJob("first"), WorkerJob("second")
-    lm, description = warm.load(first, Silent())
-    assert (lm, description.numerics) == (tiny_llama, numerics_of(tiny_llama))
-    assert warm.load(first, Silent())[1] is description
+    description = warm.executor(Choice(), first, Silent()).describe()
+    assert description.numerics == numerics_of(tiny_llama)
+    assert warm.executor(Choice(), first, Silent()).describe() is description
     assert load.loads == 1
-    warm.load(second, Silent())
-    warm.load(first, Silent())
+    for job in (second, first):
+        warm.executor(Choice(), job, Silent()).describe()
     assert load.loads == 3, "one model is held at a time"
 
 

@@ -18,7 +18,6 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import (
     OutOfFoldProbes,
     Planner,
-    SamplesPass,
     StatesPass,
     plan_answers,
     plan_choices,
@@ -178,8 +177,8 @@ def test_answers_are_planned_as_prompts_that_are_gone_on_with(tiny_llama: Langua
     assert work.prompts == (answers.prompts[2].ids, answers.prompts[0].ids)
     assert (work.prefix, work.max_new_tokens, work.ending, work.sampling) == (answers.prefix, 8, LINE, None)
     assert pickle.loads(pickle.dumps(work)) == work  # it goes to a worker: no tokenizer, no template
-    samples = SamplesPass(answers, 2, seed=5)
-    drawn, some = samples.decoding(), samples.decoding([3, 4])
+    samples = answers.sampled(2, seed=5)
+    drawn, some = samples.decoding(samples.asked), samples.decoding([3, 4])
     assert drawn.prompts == tuple(prompt.ids for prompt in answers.prompts for _ in range(2))
     assert drawn.sampling is not None
     assert some.sampling is not None

@@ -1,7 +1,6 @@
 """Memory that runs out: the whole pass is planned with half the tokens and run anew, on whichever worker it happened;
 its numbers are those of a pass that was planned so from the start."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,8 @@ import torch
 
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.run_passes import run_states
-from anchorscope.execute.worker import Worker
+from anchorscope.execute.worker import StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import SaliencyPass
 from anchorscope.probes.crossfit import Scorer
@@ -115,20 +113,6 @@ def test_a_sequence_that_does_not_fit_alone_is_refused(sensitive: LanguageModel)
     for executor in (ManyWorkers(small), LocalExecutor(lambda: small)):
         with pytest.raises(UserError, match=r"Memory does not suffice for a single item of [78] tokens; choose a smal"):
             run_states(executor, work, Silent())
-
-
-def test_a_pass_that_cannot_be_made_smaller_ends_whatever_a_worker_says(sensitive: LanguageModel) -> None:
-    class NeverEnough(ManyWorkers):
-        def map(self, shards: Sequence[Any], progress: Any) -> list[Any]:
-            self.shards += shards
-            raise MemoryRanOut
-
-    executor = NeverEnough(sensitive)
-    work = planner_of(sensitive, 40).states("clean", short_sequences(), PREFIX)
-    with pytest.raises(UserError, match="Memory does not suffice for a single item of 8 tokens"):
-        run_states(executor, work, Silent())
-    assert executor.told == sorted(set(executor.told), reverse=True)
-    assert [len(batch) for batch in executor.shards[-1].batches] == [1]
 
 
 def test_a_worker_divides_no_batch_itself(sensitive: LanguageModel) -> None:

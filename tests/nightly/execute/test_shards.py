@@ -11,9 +11,8 @@ from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.sequences import Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.run_passes import placed, run_states
-from anchorscope.execute.worker import Worker
+from anchorscope.execute.worker import StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import StatesPass
 from anchorscope.progress import Silent

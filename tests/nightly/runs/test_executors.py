@@ -112,6 +112,6 @@ def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(small_run: 
     warm = AcceleratedModels(lambda: load(recipe.model, recipe.dtype, recipe.device, False))
     quick(recipe, tmp_path / "run", choice=choose(workers=1), warm=warm)
     assert tables_of(tmp_path / "run") == small_run.tables
-    asked = {work.function.__name__ for work in warm.executor.asked}
+    asked = {work.function.__name__ for work in warm.accelerated.asked}
     assert {"search_chunks", "refit_logits", "permuted_areas", "score_clean", "evidence_tables"} <= asked
-    assert {work.device for work in warm.executor.asked} == {"cuda"}
+    assert {work.device for work in warm.accelerated.asked} == {"cuda"}

@@ -38,7 +38,7 @@ from hf_reference import eager, masked, watch
 from small_facts import rows
 from whole_runs import N_LAYERS, SmallRun, Stop, quick, stopping, watching
 
-OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states", "template"]
+OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states"]
 MLP = SITES.index("mlp")
 
 
@@ -269,7 +269,7 @@ def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_pa
     size = kept_bytes(len(DETECTION_RUNS), N_LAYERS, 80, 32, 4)
     with watching() as made, pytest.MonkeyPatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * size - 1))
-        patch.setattr("anchorscope.steps.job.WarmModels.load", lambda *_: pytest.fail("a pass is run"))
+        patch.setattr("anchorscope.execute.ray_executor.WorkerJob.load", lambda *_: pytest.fail("a pass is run"))
         with pytest.raises(UserError, match=r"Keeping states takes .* GB free; name fewer layers"):
             quick(recipe, out)
     assert made == []

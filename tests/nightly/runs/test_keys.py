@@ -12,7 +12,9 @@ import pytest
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.catalogue import EVIDENCE, EXPERIMENTS
 from anchorscope.datasets.catalog import parse_spec
+from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.cuts import of_experiments
+from anchorscope.models.loading import load
 from anchorscope.pipeline import steps_of
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import dataset_run, job
@@ -87,7 +89,8 @@ ELSEWHERE = {"model", "datasets", "device"}
 def keys(recipe: Recipe, out: Path) -> dict[str, str]:
     """The key of every step of a run with all experiments; nothing is made but the record of the model."""
     with open_run(out) as folder:
-        work = Job(folder, recipe, None, Notes())
+        options = recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code
+        work = Job(folder, recipe, LocalExecutor(lambda: load(*options)), Notes())
         found: dict[str, str] = {}
         for text in recipe.datasets:
             run = DatasetRun(work, parse_spec(text), steps_of(recipe))

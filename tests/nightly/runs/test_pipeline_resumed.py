@@ -8,8 +8,8 @@ import pytest
 
 from anchorscope import results
 from anchorscope.artefacts import sealed_folder
+from anchorscope.execute import ray_executor
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.steps import job
 from pipeline_fixtures import *  # noqa: F403
 from whole_runs import Stop, quick, stopping, tables_of, watching
 
@@ -47,7 +47,7 @@ def test_a_written_recipe_stopped_inside_every_step_in_turn_does_none_twice_and_
     done: list[str] = []
     for name in steps:
         if name == "facts/final-probes":  # with all passes done, tables are made without a model
-            monkeypatch.setattr(job.WarmModels, "load", lambda *_: pytest.fail("a model was loaded"))
+            monkeypatch.setattr(ray_executor.WorkerJob, "load", lambda *_: pytest.fail("a model was loaded"))
         for moment in ("work", "write"):
             if name in WITH_ANOTHER if moment == "work" else name not in WRITTEN_HALF:
                 continue
@@ -80,7 +80,7 @@ def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_a
 ) -> None:
     run = Path(shutil.copytree(out, tmp_path / "run"))
     more = make_recipe({**recipe.model_dump(), "bootstrap": 110})
-    monkeypatch.setattr(job.WarmModels, "load", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(ray_executor.WorkerJob, "load", lambda *_: pytest.fail("a model was loaded"))
     for place in ((results, "save_file"), (results, "write_all"), (sealed_folder, "sync_tree")):
         _stopped(place, more, run)
         assert (run / "manifest.json").exists()  # the finished run that was there, up to the last moment

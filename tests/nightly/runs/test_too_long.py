@@ -56,8 +56,8 @@ def test_what_does_not_fit_is_left_out_and_told(short_model: Path, tmp_path: Pat
     assert told.startswith("facts: 2 of 83 questions do not fit the model's context of 100 tokens")
     assert manifest["counts"][0]["too_long"] == 2
     preview = preview_recipe(recipe)
-    assert preview.context == CONTEXT
-    assert told == f"facts: {preview.datasets[0].too_long}"
+    assert preview["model"]["context"] == CONTEXT
+    assert told == "facts: " + preview["datasets"][0]["too_long"]
     assert f"  too long   {told}" in render_preview(preview).splitlines()
 
 
@@ -68,5 +68,5 @@ def test_where_none_fits_it_is_one_line(short_model: Path, tmp_path: Path) -> No
         quick(recipe, tmp_path / "run")
     assert "\n" not in str(told.value)
     preview = preview_recipe(recipe)
-    assert not preview.datasets[0].enough
+    assert not preview["datasets"][0]["enough"]
     assert "83 of 83 questions do not fit" in render_preview(preview)
