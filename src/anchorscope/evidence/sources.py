@@ -34,8 +34,8 @@ from anchorscope.evidence_parts.parts import (
     terms_by_name,
 )
 from anchorscope.execute.executor import Executor
-from anchorscope.execute.worker import VariantPart
 from anchorscope.execute.run_passes import run_states
+from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.intervention import Setting
 from anchorscope.interventions.rewrites import Donors
 from anchorscope.items import Item
