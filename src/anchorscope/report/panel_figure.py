@@ -224,8 +224,6 @@ class Lines:
     x_label: str = "Layer"
     over_layers: bool = True
     """Whether the x axis has the layers of the model."""
-    ticks: Sequence[str] = ()
-    """Names of the places on the x axis, where they have any."""
     null: float | None = 0.0
     empty: str = "too few items"
     marks_reference: bool = False
@@ -266,20 +264,17 @@ class Lines:
                 axes.axhline(height, **style)
             return
         axes.plot(x, y, **style)
-        ends = [rows[end].cast(pl.Float64).fill_null(math.nan).to_numpy() for end in ("ci_low", "ci_high")]
-        shown = ends if kind == "band" else []
-        note_curve(axes, series.label, style["color"], x.tolist(), rows[self.y].to_list(), *map(list, shown))
-        area = (0.0, y) if kind == "area" else ends
+        columns = ("ci_low", "ci_high") if kind == "band" else ()
+        ends = [rows[end].cast(pl.Float64).fill_null(math.nan).to_numpy() for end in columns]
+        note_curve(axes, series.label, style["color"], x.tolist(), rows[self.y].to_list(), *map(list, ends))
         if kind in ("area", "band"):
-            axes.fill_between(x, *area, color=style["color"], alpha=0.16, linewidth=0)
+            axes.fill_between(x, *(ends or (0.0, y)), color=style["color"], alpha=0.16, linewidth=0)
         if kind == "bars":
             for at, low, high in rows.select(self.x, "ci_low", "ci_high").drop_nulls().iter_rows():
                 axes.plot([at, at], [low, high], color=style["color"], linewidth=1.3, zorder=2.5)
 
     def _scale(self, axes: Axes, place: Place) -> None:
-        if self.ticks:
-            axes.set_xticks(range(len(self.ticks)), self.ticks)
-        elif self.over_layers:
+        if self.over_layers:
             layer_axis(axes, place.n_layers)
         else:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
