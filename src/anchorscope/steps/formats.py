@@ -52,7 +52,8 @@ def _write(value: Any, folder: Path) -> None:
 
     def encode(part: Any, name: str) -> Any:
         if isinstance(part, Tensor | np.ndarray):
-            tensors[name] = torch.as_tensor(part).contiguous()
+            # Arrays may share memory, which the file's format refuses: they are copied.
+            tensors[name] = part.contiguous() if isinstance(part, Tensor) else torch.tensor(part)
             return {"tensor" if isinstance(part, Tensor) else "array": name}
         if isinstance(part, pl.DataFrame):
             part.write_parquet(folder / f"{name}.parquet")

@@ -54,7 +54,7 @@ def test_a_view_can_be_linked_and_nonsense_is_ignored(report, open_page):
     other = open_page(report, "dt-metric=brier&dt-kind=variant&dt-test=99&dt-sort=x", color_scheme="dark")
     assert other.locator(TABLE).get_by_label("Metric").input_value() == "brier"
     assert other.locator(TABLE).get_by_label("Tested on").input_value() == "every"
-    assert len(_column(other, "detector")) == 2 * 5
+    assert len(_column(other, "detector")) == 2 * 4
 
 
 def test_without_a_script_the_printed_table_is_open(report, open_page):

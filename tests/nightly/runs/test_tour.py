@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 import anchorscope
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.models.loading import load as load_model
-from detector_cases import added, probe, trained_on
+from detector_cases import probe, trained_on
 from repo import ROOT
 from whole_runs import SmallRun
 
@@ -22,7 +22,7 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
 ) -> None:
     run = anchorscope.open_run(small_run.finished)
     lm = load_model(str(save_tiny("llama")))
-    write_bundle(tmp_path / "bundle", trained_on(lm, fitted=added((probe(), probe(("knockout", "mlp", 2))))))
+    write_bundle(tmp_path / "bundle", trained_on(lm, fitted=probe()))
     tour = nbformat.read(ROOT / "examples" / "tour.ipynb", 4)
     nbformat.validate(tour)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in tour.cells)
