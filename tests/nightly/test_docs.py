@@ -180,7 +180,7 @@ def check_python(words: list[str]) -> None:
 
 CHECKED: dict[str, Callable[[list[str]], None]] = {"make": check_make, "pip": check_pip, "python": check_python}
 """Commands that are not run, and how their words are checked instead."""
-ELSEWHERE = ("docker", "uv", "uvx", "ssh", "ray", "srun", "kubectl", "export", "curl", "inspect", "lm_eval")
+ELSEWHERE = ("docker", "uv", "uvx", "hf", "ssh", "ray", "srun", "kubectl", "export", "curl", "inspect", "lm_eval")
 """Commands of other machines and tools; options of ours behind them are checked."""
 
 
