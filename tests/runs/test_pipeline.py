@@ -229,9 +229,6 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_fo
     assert len(manifest["reference_layers"]["facts"]) == N_FOLDS
 
 
-# Again, and again.
-
-
 def test_a_finished_run_is_not_done_again(recipe: Recipe, out: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     with watching() as made:

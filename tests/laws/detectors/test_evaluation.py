@@ -128,8 +128,7 @@ def test_differences_are_paired(judge: Judge) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "c", None])), min_size=1, max_size=40))
 def test_balanced_weights_make_every_relation_even(items: list[tuple[bool, str | None]]) -> None:
     labels, relations = np.array([label for label, _ in items]), [relation for _, relation in items]
-    ones = np.ones(len(items))
-    made = replace(made_dataset(n=2), labels=labels, relations=relations, groups=ones.astype(int), natural=ones)
+    made = replace(made_dataset(n=2), labels=labels, relations=relations, groups=1 * labels, natural=1.0 * labels)
     weights = balanced_weights(made)
     for relation in set(relations):
         inside = np.array([one == relation for one in relations])
