@@ -83,16 +83,16 @@ def compare(
     options = {"--names": ",".join(labels), "--allow": ",".join(sorted(allowed))}
     words = [word for name, value in options.items() if value for word in (name, value)]
     compared = Compared(
-        runs=tuple(one.findings for one in named),
-        folders=tuple(one.folder for one in named),
+        runs=tuple(entry.findings for entry in named),
+        folders=tuple(entry.folder for entry in named),
         flags=tuple(differences(named, allowed)),
-        same_weights=len({one.run.manifest["model"]["fingerprint"] for one in named}) == 1 < len(named),
+        same_weights=len({entry.run.manifest["model"]["fingerprint"] for entry in named}) == 1 < len(named),
         command=shlex.join(
             ["anchorscope", "compare", *map(str, paths), "--out", str(out), *words, *["--claims"] * claims]
         ),
     )
     with fresh_folder(place, paths) as half_made:
-        curves = [one.run.findings.curves.select(pl.lit(one.name).alias("run"), pl.all()) for one in named]
+        curves = [entry.run.findings.curves.select(pl.lit(entry.name).alias("run"), pl.all()) for entry in named]
         pl.concat(curves, how="diagonal_relaxed").write_csv(half_made / "curves.csv")
         answer = write_comparison(compared, half_made, progress or Silent(), claims)
         _FOLDER.seal(half_made, {"answer": answer, **_manifest(named, compared), "options": {"claims": claims}})
@@ -113,16 +113,16 @@ def _manifest(named: Sequence["NamedRun"], compared: Compared) -> dict[str, Any]
     return {
         "runs": [
             {
-                "run": one.name,
-                "folder": one.folder,
-                "model": {name: value for name, value in one.run.manifest["model"].items() if name != "source"},
-                "datasets": list(one.run.manifest["reference_layers"]),
-                "used": {row["dataset"]: row.get("used") for row in one.run.manifest["counts"]},
-                "recipe": one.run.recipe.model_dump(mode="json", exclude=_WITH_PATHS),
-                "versions": one.run.manifest.get("versions", {}),
-                "manifest_sha256": sha256(one.run.path / "manifest.json"),
+                "run": entry.name,
+                "folder": entry.folder,
+                "model": {name: value for name, value in entry.run.manifest["model"].items() if name != "source"},
+                "datasets": list(entry.run.manifest["reference_layers"]),
+                "used": {row["dataset"]: row.get("used") for row in entry.run.manifest["counts"]},
+                "recipe": entry.run.recipe.model_dump(mode="json", exclude=_WITH_PATHS),
+                "versions": entry.run.manifest.get("versions", {}),
+                "manifest_sha256": sha256(entry.run.path / "manifest.json"),
             }
-            for one in named
+            for entry in named
         ],
         "differences": [flag.record() for flag in compared.flags],
         "command": compared.command,
@@ -189,34 +189,34 @@ def _unique_folders(places: Sequence[Path]) -> list[str]:
 
 def differences(runs: Sequence[NamedRun], allowed: Iterable[str] = ()) -> list[Difference]:
     """Every difference that the reader has to know; one that is refused and not allowed ends it with one line."""
-    found = [one for look in (_options, _datasets, _questions, _weights, _versions) for one in look(runs)]
-    refused, given = [one for one in found if one.refused], set(allowed)
-    barred = [one for one in refused if one.name not in given]
+    every = [entry for look in (_options, _datasets, _questions, _weights, _versions) for entry in look(runs)]
+    refused, given = [entry for entry in every if entry.refused], set(allowed)
+    barred = [entry for entry in refused if entry.name not in given]
     if barred:
-        listed = "; ".join(f"{one.words} ({one.reason})" for one in barred)
-        names = ",".join(one.name for one in refused)  # those that were allowed already have to be named again
+        listed = "; ".join(f"{entry.words} ({entry.reason})" for entry in barred)
+        names = ",".join(entry.name for entry in refused)  # those that were allowed already have to be named again
         raise UserError(
             f"These runs are not comparable: {listed}. Repeat one with the options of the other, or put them side by "
             f"side all the same with --allow {names}."
         )
-    return sorted(found, key=lambda one: not one.refused)
+    return sorted(every, key=lambda entry: not entry.refused)
 
 
 def _options(runs: Sequence[NamedRun]) -> list[Difference]:
     """Options of the recipes. A precision that was left to the machine is the one that the model had."""
-    found = []
+    differences = []
     for option, rule in OPTIONS.items():
         if rule.treatment != "ignore":
-            values = {one.name: _shown(getattr(one.run.recipe, option)) for one in runs}
+            values = {entry.name: _shown(getattr(entry.run.recipe, option)) for entry in runs}
             if option == "dtype":
-                values = {one.name: str(one.run.manifest["model"]["dtype"]) for one in runs}
-            found += _differing(option.replace("_", "-"), rule, values)
-    return found
+                values = {entry.name: str(entry.run.manifest["model"]["dtype"]) for entry in runs}
+            differences += _differing(option.replace("_", "-"), rule, values)
+    return differences
 
 
 def _datasets(runs: Sequence[NamedRun]) -> list[Difference]:
     """Datasets that were measured, whatever was asked for."""
-    measured = {one.name: tuple(one.run.manifest["reference_layers"]) for one in runs}
+    measured = {entry.name: tuple(entry.run.manifest["reference_layers"]) for entry in runs}
     values = {name: ", ".join(map(display_name, sets)) for name, sets in measured.items()}
     if not set.intersection(*(set(sets) for sets in measured.values())):
         return _differing("datasets", FOUND["datasets"], values)
@@ -227,43 +227,43 @@ def _datasets(runs: Sequence[NamedRun]) -> list[Difference]:
 
 def _questions(runs: Sequence[NamedRun]) -> list[Difference]:
     """Questions that were asked in one run and not in another, dataset by dataset."""
-    found = []
-    for dataset in {name: None for one in runs for name in one.run.manifest["reference_layers"]}:
-        having = [one for one in runs if dataset in one.run.manifest["reference_layers"]]
-        asked = {one.name: _asked(one, dataset) for one in having}
-        files = {one.run.manifest.get("inputs", {}).get(dataset) for one in having} - {None}
+    differences = []
+    for dataset in {name: None for entry in runs for name in entry.run.manifest["reference_layers"]}:
+        having = [entry for entry in runs if dataset in entry.run.manifest["reference_layers"]]
+        asked = {entry.name: _asked(entry, dataset) for entry in having}
+        files = {entry.run.manifest.get("inputs", {}).get(dataset) for entry in having} - {None}
         shared = set.intersection(*asked.values())
         if all(questions == shared for questions in asked.values()) and len(files) <= 1:
             continue
         values = {name: f"{len(questions):,} asked" for name, questions in asked.items()}
         other_file = ", from files with other content" if len(files) > 1 else ""
         words = f"questions of {display_name(dataset)}: {_listed(values)}; {len(shared):,} in all of them{other_file}"
-        found.append(Difference("questions", False, values, words, FOUND["questions"].reason))
-    return found
+        differences.append(Difference("questions", False, values, words, FOUND["questions"].reason))
+    return differences
 
 
-def _asked(one: NamedRun, dataset: str) -> set[tuple[str, str]]:
-    rows = one.findings.items.filter(pl.col("dataset") == dataset)
+def _asked(entry: NamedRun, dataset: str) -> set[tuple[str, str]]:
+    rows = entry.findings.items.filter(pl.col("dataset") == dataset)
     return set(rows.select("item_id", "question").iter_rows())
 
 
 def _weights(runs: Sequence[NamedRun]) -> list[Difference]:
-    random = {one.name: "random weights" for one in runs if one.run.manifest["model"]["random_weights"]}
+    random = {entry.name: "random weights" for entry in runs if entry.run.manifest["model"]["random_weights"]}
     words = f"random weights: {', '.join(random)}"
-    found = [Difference("random-weights", False, random, words, FOUND["random-weights"].reason)] if random else []
-    weights = {one.name: str(one.run.manifest["model"]["fingerprint"])[:16] for one in runs}
-    curves = {one.name: str(one.run.manifest["sha256"].get("curves.csv")) for one in runs}
+    differences = [Difference("random-weights", False, random, words, FOUND["random-weights"].reason)] if random else []
+    weights = {entry.name: str(entry.run.manifest["model"]["fingerprint"])[:16] for entry in runs}
+    curves = {entry.name: str(entry.run.manifest["sha256"].get("curves.csv")) for entry in runs}
     for name, hashes in (("same-weights", weights), ("same-results", curves)):
         for value, _ in Counter(hashes.values()).most_common():
             same = {run: value for run, own in hashes.items() if own == value}
             if len(same) > 1:
                 words = f"the {name.replace('-', ' ')}: {', '.join(same)}"
-                found.append(Difference(name, False, same, words, FOUND[name].reason))
-    return found
+                differences.append(Difference(name, False, same, words, FOUND[name].reason))
+    return differences
 
 
 def _versions(runs: Sequence[NamedRun]) -> list[Difference]:
-    tables: dict[str, Mapping[str, str]] = {one.name: one.run.manifest.get("versions", {}) for one in runs}
+    tables: dict[str, Mapping[str, str]] = {entry.name: entry.run.manifest.get("versions", {}) for entry in runs}
     parts = dict.fromkeys(part for table in tables.values() for part in table)
     differing = [part for part in parts if len({table.get(part) for table in tables.values()}) > 1]
     if not differing:
@@ -284,7 +284,7 @@ def _differing(name: str, rule: Rule, values: Mapping[str, str], called: str | N
 
 def _listed(values: Mapping[str, str]) -> str:
     """mlp in A and B; residual in C."""
-    having = {value: [name for name, one in values.items() if one == value] for value in values.values()}
+    having = {value: [name for name, other in values.items() if other == value] for value in values.values()}
     return "; ".join(f"{value} in {listing(names)}" for value, names in having.items())
 
 

@@ -59,7 +59,7 @@ class DetectOptions:
         check((), (*(self.detectors or DETECTORS), *(self.bundles or ())))
         for name in self.bundles or ():
             if not DETECTORS[name].saved:
-                others = [other for other, one in DETECTORS.items() if one.saved and one.variant_of is None]
+                others = [other for other, entry in DETECTORS.items() if entry.saved and entry.variant_of is None]
                 raise UserError(
                     f"The detector {name!r} cannot be saved: it is there to compare with, and new answers do not have "
                     f"what it reads; choose others with --bundles: {', '.join(others)}."

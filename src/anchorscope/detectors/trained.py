@@ -105,9 +105,9 @@ class TrainedDetector:
         if risk is None:
             reached = [threshold for threshold in self.thresholds if threshold.probability is not None]
             return next(iter([*reached, *self.thresholds]), None)
-        for one in self.thresholds:
-            if abs(one.risk - risk) < 1e-9:
-                return one
+        for threshold in self.thresholds:
+            if abs(threshold.risk - risk) < 1e-9:
+                return threshold
         known = ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
         raise UserError(
             f"Detector {self.name!r} has no threshold for the risk {risk:g}; it was trained for: {known}. Choose one "

@@ -40,6 +40,11 @@ _MARKS = re.compile(r"[\\`*_|~$]|(?<=\])\(|^[-+#=\[!]")
 _SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but the two that keep a number in one piece
 
 
+def write_json(path: Path, content: Any) -> None:
+    """What programs read of a page, as JSON."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
 def write_page(
     template: str,
     content: Mapping[str, Any],

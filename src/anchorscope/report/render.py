@@ -1,10 +1,8 @@
 """Everything the report room writes into a run folder: readings for programs, then figures and the page."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress, Silent
@@ -16,6 +14,7 @@ from anchorscope.report.charts.display import FORMATS, Display, save_all
 from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS, part_bars
 from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings
+from anchorscope.report.page_writer import write_json
 from anchorscope.report.panel_figure import experiment_charts
 from anchorscope.report.reading import Reading
 from anchorscope.report.run_page import write_report
@@ -66,8 +65,8 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None, r
     """Write observations.json and answer.json and, with `report`, figures, report.md and report.html."""
     out.mkdir(parents=True, exist_ok=True)
     readings = read(findings)
-    _write_json(out / "observations.json", [reading.record() for reading in readings])
-    _write_json(out / "answer.json", answer_card(findings, readings).record())
+    write_json(out / "observations.json", [reading.record() for reading in readings])
+    write_json(out / "answer.json", answer_card(findings, readings).record())
     if report:
         listener, figures = progress or Silent(), figures_of(findings)
         listener.start("figures", len(figures))
@@ -75,8 +74,3 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None, r
         listener.finish()
         write_report(findings, readings, out)
     return readings
-
-
-def _write_json(place: Path, content: Any) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    place.write_text(text + "\n", encoding="utf-8")

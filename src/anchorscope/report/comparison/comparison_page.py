@@ -1,6 +1,5 @@
 """The page of several runs, of a comparison or a study: the answer, the picture, what changes, the controls."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from anchorscope.report.checks import read
 from anchorscope.report.comparison.checks import check_claims, order_by_size, read_across
 from anchorscope.report.findings import Findings, nested_auc
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
+from anchorscope.report.page_writer import write_json
 from anchorscope.report.palette import display_name
 from anchorscope.report.panel_figure import ExperimentFigure
 from anchorscope.report.reading import Reading, readings_table
@@ -119,8 +119,7 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
         if reading.key
     ]
     observations = [*(reading.record() for reading in (*across, *checked)), *own]
-    dumped = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
-    (out / "observations.json").write_text(dumped + "\n", encoding="utf-8")
+    write_json(out / "observations.json", observations)
     card, setting = comparison_card(compared, readings, across), setting_words(compared)
     names = listing([run.model for run in compared.runs])
     title = compared.title or (names if len(names) <= _TITLE_LETTERS else f"{len(compared.runs)} runs side by side")
@@ -160,7 +159,7 @@ def comparison_card(
     compared: Compared, readings: Mapping[str, Sequence[Reading]], across: Sequence[Reading]
 ) -> AnswerCard:
     """How much needs question and answer together, compared, and whether the controls allow to say so."""
-    share = next((one for one in across if one.key and one.claim == "across:share_together"), None)
+    share = next((check for check in across if check.key and check.claim == "across:share_together"), None)
     if share is not None and share.more["values"] and share.estimate is not None:
         sentence = f"{share.sentence}: {share.numbers.partition(': ')[2]}; change {share.value}."
     else:
@@ -217,7 +216,9 @@ def _sections(
         sections.append(Section("others", "Other runs", (), filled(("", compared.other_runs))))
     if across:
         first, rest = (
-            filled(("", readings_table([one for one in across if one.key is key and one.estimate], subjects=True)))
+            filled(
+                ("", readings_table([check for check in across if check.key is key and check.estimate], subjects=True))
+            )
             for key in (True, False)
         )
         more = (Section("", "Dataset by dataset", (), rest),) if rest else ()
@@ -239,8 +240,8 @@ def _sections(
         )
         head = ("claim", "says so", "says otherwise", "verdict", "number that decides it")
         rows = tuple(
-            (one.statement, one.more["source"], one.more["sources_against"], one.verdict or "", one.numbers)
-            for one in claims
+            (claim.statement, claim.more["source"], claim.more["sources_against"], claim.verdict or "", claim.numbers)
+            for claim in claims
         )
         sections.append(Section("claims", "Claims", text, (("", Table(head, rows, 5)),)))
     return sections
@@ -257,12 +258,12 @@ def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) ->
     used = {run.model: {row["dataset"]: row.get("used") for row in run.counts.to_dicts()} for run in compared.runs}
     rows = []
     for dataset in compared.datasets:
-        for run in (one for one in compared.runs if dataset in one.datasets):
+        for run in (other for other in compared.runs if dataset in other.datasets):
             shares = [share_at(run, dataset, part="together"), share_at(run, dataset), share_at(run, dataset, "random")]
             quoted = why_silent(run, dataset) is None
-            shown = [estimate(one, 0, 100.0, "%") if one and quoted else NOTHING for one in shares]
-            controls = [one for one in controls_in(readings[run.model]) if one.dataset == dataset]
-            passed = f"{sum(one.verdict == 'yes' for one in controls)} of {len(controls)}" if controls else NOTHING
+            shown = [estimate(part, 0, 100.0, "%") if part and quoted else NOTHING for part in shares]
+            controls = [check for check in controls_in(readings[run.model]) if check.dataset == dataset]
+            passed = f"{sum(check.verdict == 'yes' for check in controls)} of {len(controls)}" if controls else NOTHING
             cells = (count(used[run.model].get(dataset)), estimate(nested_auc(run, dataset)), *shown, passed)
             rows.append((display_name(dataset), panel_title(run), folders[run.model], *cells))
     needs = ("needs both", "needs the key words", "needs random words")

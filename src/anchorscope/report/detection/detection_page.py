@@ -1,6 +1,5 @@
 """The page of `anchorscope detect`: the detector to use, the figures, the table of all detectors, and the checks."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from anchorscope.report.detection.results import (
     signed,
 )
 from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
-from anchorscope.report.page_writer import FRAME_SCRIPTS
+from anchorscope.report.page_writer import FRAME_SCRIPTS, write_json
 from anchorscope.report.palette import INK, QUIET_INK, DatasetStyle, display_name
 from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, Lines, Marks, Place, Series
 from anchorscope.report.reading import Reading, readings_table
@@ -94,8 +93,7 @@ def write_detection_report(folder: Path, context: DetectionContext, progress: Pr
     save_all(figures, folder, listener)
     listener.finish()
     readings = read_detection(results, context.left_out, context.model)
-    text = json.dumps([one.record() for one in readings], indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / "observations.json").write_text(text + "\n", encoding="utf-8")
+    write_json(folder / "observations.json", [check.record() for check in readings])
     auroc, risk = (
         tuple(SectionFigure(chart.name, chart.alt, chart.caption) for figure in figures if figure.chart is chart)
         for chart in CHARTS
@@ -125,9 +123,10 @@ def detection_card(results: DetectionResults, readings: Sequence[Reading], conte
     failed = permuted is not None and permuted.verdict == "no"
     sentence = _answer_sentence(results, chosen, failed)
     reasons = [f"chosen because {chosen.reason}"] if chosen else []
-    reasons += [f"{one.topic}: {one.numbers.partition(';')[0]}" for one in (permuted, calibrated) if one is not None]
+    measured = [check for check in (permuted, calibrated) if check is not None]
+    reasons += [f"{check.topic}: {check.numbers.partition(';')[0]}" for check in measured]
     reasons += [] if permuted else ["the control with permuted labels was not run"]
-    passed = all(one is not None and one.verdict == "yes" for one in (permuted, calibrated))
+    passed = len(measured) == 2 and all(check.verdict == "yes" for check in measured)
     trust = Trust("no" if failed else "yes" if passed else "partly", "; ".join(reasons))
     return AnswerCard(context.model, sentence, trust, next_steps=steps)
 
@@ -160,7 +159,7 @@ def _sections(
     results: DetectionResults, context: DetectionContext, readings: Sequence[Reading], risk: tuple[SectionFigure, ...]
 ) -> list[Section]:
     tested, other, controls = (
-        filled(("", readings_table([one for one in readings if one.standing == standing], subjects=False)))
+        filled(("", readings_table([check for check in readings if check.standing == standing], subjects=False)))
         for standing in ("tested", "description", "control")
     )
     tests = sum(reading.p_value is not None for reading in readings)

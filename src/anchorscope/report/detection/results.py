@@ -174,7 +174,7 @@ class DetectionResults:
         Datasets are independent. Pairs of datasets share answers, so that their mean has the mean of their intervals.
         """
         cells = list(cells)
-        each = [self.difference(detector, against, one) if against else self.value(detector, one) for one in cells]
+        each = [self.difference(detector, against, cell) if against else self.value(detector, cell) for cell in cells]
         independent = all(train == test for train, test in cells)
         return mean_estimate([value for value in each if value is not None], independent)
 
@@ -372,7 +372,7 @@ def _contest(
         verdict = above_zero(gain, p_values[1], NEGLIGIBLE_AUROC)
         parts.append(f"corrected p {p_value_cell(p_values[1])}")
     if len(gains) > 1:
-        alone = [above(one, 0.0) for one in gains]
+        alone = [above(gain, 0.0) for gain in gains]
         parts.append(f"better on {alone.count('yes')} and worse on {alone.count('no')} of {len(gains)} datasets")
     if contest in _PAPER:
         parts.append(f"the paper reports +{number(_PAPER[contest], DIGITS)}")
