@@ -146,7 +146,7 @@ def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
         return emit_json({"out": str(made.path), **{name: manifest[name] for name in manifest if name != "sha256"}})
     if quiet:
         return
-    rows = [("saved detector", "AUROC (95 % interval)", "accepted, at most so many wrong", "extra passes")]
+    rows = [("saved detector", "AUROC (95 % interval)", "accepted at risk", "extra passes")]
     rows += [
         (row.name, row.auroc or "not compared", row.accepted or "not measured", str(row.passes))
         for row in made.saved_detectors
