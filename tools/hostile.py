@@ -1,7 +1,7 @@
-"""Hostile cases by the thousand: files, folders, models, options; made from seeds, run and judged.
+"""Hostile cases by the thousand: folders, models, options; made from seeds, run and judged.
 
     python tools/hostile.py --cases 10000 --seed 1
-    python tools/hostile.py --replay question-files 17
+    python tools/hostile.py --replay model-folders 17
 
 The rules, the generators and the judge are in `tests/support/hostile.py`. The last line sums up; the exit code is 1 if
 any case failed, and every failure comes with the command that repeats it.

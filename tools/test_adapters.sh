@@ -64,7 +64,7 @@ for library in ${*:-lm-polygraph truthtorchlm uqlm inspect-ai trackers}; do
             ;;
         trackers) # mlflow asks for an older pyarrow than ours; a local database needs no more than alembic
             ours
-            $pip --constraint constraints.txt mlflow-skinny==3.17.2 wandb==0.31.0 trackio==0.43.0 alembic sqlalchemy \
+            $pip --constraint constraints.txt mlflow-skinny==3.17.2 wandb==0.31.0 alembic sqlalchemy \
                 opentelemetry-sdk
             $pip --no-deps mlflow==3.17.2 mlflow-tracing==3.17.2
             run_tests "$library" tests/nightly/adapters/test_trackers.py

@@ -45,11 +45,11 @@ BOS, PAD, UNKNOWN = "<s>", "<pad>", "<unk>"
 _SPACE = "▁"
 
 
-def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
-    """The tokenizer of a language; other words are unknown to it."""
+def make_tokenizer(words: Sequence[str], marks: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """A tokenizer of these words, and of further marks at the beginning of a line; others are unknown to it."""
     # "Question" stands at the beginning of a text, which counts as after a space; "Answer" at that of a line.
-    tokens = [BOS, PAD, UNKNOWN, "\n", ":", ",", "?", f"{_SPACE}Question", "Answer"]
-    tokens += [f"{_SPACE}{word}" for word in language.words()]
+    tokens = [BOS, PAD, UNKNOWN, "\n", ":", ",", "?", f"{_SPACE}Question", "Answer", *marks]
+    tokens += [f"{_SPACE}{word}" for word in words]
     built = Tokenizer(models.WordLevel({token: at for at, token in enumerate(tokens)}, unk_token=UNKNOWN))
     built.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r"[:,?\n]"), "isolated"), pre_tokenizers.Metaspace(_SPACE, prepend_scheme="first")]
@@ -222,8 +222,8 @@ def train(seed: int, most_steps: int, say: Callable[[str], None], device: str = 
     """Teaches a new model; `most_steps` is the longest that a lesson may take."""
     torch.manual_seed(seed)
     language = the_language()
-    tokenizer = make_tokenizer(language)
-    model = LlamaForCausalLM(_config(len(tokenizer), tokenizer)).to(device)
+    tokenizer = make_tokenizer(language.words())
+    model = LlamaForCausalLM(make_config(tokenizer)).to(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=0.05, betas=(0.9, 0.98))
     school = School(model, tokenizer, language, np.random.default_rng(seed), optimiser)
     begun = time.monotonic()
@@ -254,12 +254,12 @@ def train(seed: int, most_steps: int, say: Callable[[str], None], device: str = 
     return school
 
 
-def _config(vocabulary: int, tokenizer: Any) -> LlamaConfig:
+def make_config(tokenizer: Any, layers: int = LAYERS) -> LlamaConfig:
     return LlamaConfig(
-        vocab_size=vocabulary,
+        vocab_size=len(tokenizer),
         hidden_size=WIDTH,
         intermediate_size=2 * WIDTH,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=layers,
         num_attention_heads=HEADS,
         num_key_value_heads=HEADS,
         max_position_embeddings=64,

@@ -46,7 +46,8 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
     sample: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
     for position, question in enumerate(reading):
-        key = small_hash("\0".join([question_key(question.question), *question.context]), seed)
+        texts = question_key(question.question), *question.context, question.thinking
+        key = small_hash("\0".join(filter(None, texts)), seed)
         if key in seen:
             left_out["repeated"] += 1
             continue

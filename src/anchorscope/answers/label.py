@@ -1,6 +1,6 @@
 """The label of every answered question, its group, and whether probes are trained on it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,17 +27,18 @@ def grouped_by(questions: Sequence[Question], group_by: str) -> str:
 
 def group_items(questions: Sequence[Question], answers: Sequence[str], group_by: str) -> NDArray[np.int64]:
     if group_by == "answer":
-        return _components([[normalise(answer)] for answer in answers])
+        return joined_groups([[normalise(answer)] for answer in answers])
     keys = []
     for question in questions:
         own = [f"question {question_key(question.question)}"]
         if question.subject and normalise(question.subject):
             own.append(f"subject {normalise(question.subject)}")
         keys.append(own)
-    return _components(keys)
+    return joined_groups(keys)
 
 
-def _components(keys: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+def joined_groups(keys: Sequence[Collection[str]]) -> NDArray[np.int64]:
+    """A number per item; items that share a key, or are tied by others that do, have the same."""
     names: dict[str, int] = {}
     pairs = [(item, names.setdefault(key, len(names))) for item, own in enumerate(keys) for key in own]
     if not pairs:

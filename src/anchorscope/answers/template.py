@@ -80,7 +80,14 @@ class Template:
         """The text before and after what is thought, in place of the tail."""
         if self.kind != "chat":
             return "\nThinking: ", self.tail
-        return f"{self.tail.removesuffix(_EMPTY_BLOCK)}{OPEN}\n", f"\n{CLOSE}\n\n"
+        before = self.tail.rpartition(OPEN)[0] if OPEN in self.tail else self.tail.removesuffix(CLOSE)
+        return f"{before}{OPEN}\n", f"\n{CLOSE}\n\n"
+
+    def ask_to_think(self, question: Question) -> str:
+        """The prompt of a question up to where the model begins to think."""
+        if not self.tail.rstrip().endswith(CLOSE):
+            raise UserError(f"The chat template of this model has no {OPEN} for thinking; leave --thinking out.")
+        return self.write(question.question, question.context)[0].removesuffix(self.tail) + self._around_thinking()[0]
 
     def encode(self, tokenizer: Any, texts: Sequence[str]) -> list[tuple[tuple[int, ...], Offsets]]:
         """Tokens of each text, which begins like this template, and the characters of every token."""
@@ -312,10 +319,6 @@ def split_head(template: Template) -> tuple[str, list[str]] | None:
         return None
     ends = [*starts[1:], len(template.head)]
     return template.head[: starts[0]], [template.head[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
-def has_examples(template: Template) -> bool:
-    return split_head(template) is not None
 
 
 def with_examples(template: Template, examples: Sequence[Example]) -> Template:

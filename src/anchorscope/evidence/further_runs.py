@@ -26,7 +26,7 @@ from anchorscope.answers.template import FEW_SHOT, Example, Template, with_examp
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import question_key
-from anchorscope.engine.capture import AnswerStats
+from anchorscope.engine.capture import PREVIOUS, AnswerStats
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.evidence_parts.parts import FEWEST_ANSWERS
@@ -53,7 +53,11 @@ def confidence_columns(
     work = planner.states("confidence", sequences, prefix, (CLEAN, *cuts))
     parts = run_states(executor, replace(work, answer_stats=True), progress).variants
     clean, knockout, random = (given(part.answers) for part in parts)
+    alone = replace(planner.states("attention to the token before", sequences, prefix), attention=PREVIOUS)
+    attention = run_states(executor, alone, progress).attention
+    of_tokens = enumerate(clean.by_item())
     return {
+        "rauq": np.array([rauq(stats[0], attention[item].previous) for item, stats in of_tokens]),
         "answer_tokens": np.array([len(item.answer.ids) for item in items], dtype=np.float64),
         "log_prob_mean": per_answer(clean.log_prob, clean, np.mean),
         "log_prob_min": per_answer(clean.log_prob, clean, np.min),
@@ -66,6 +70,24 @@ def confidence_columns(
             for part, how in (("mean", np.mean), ("min", np.min))
         },
     }
+
+
+RAUQ_SHARE = 0.2
+"""α: how much of a token's confidence is its own probability."""
+
+
+def rauq(log_probs: Float[ndarray, " answer_token"], previous: Sequence[Sequence[float]]) -> float:
+    """Recurrent attention-based uncertainty of an answer (RAUQ; Vazhentsev et al. 2025, arXiv:2505.20045).
+
+    A token's confidence is α · its probability + (1 − α) · attention to the token before it · that token's confidence,
+    by the layer's head with most of that attention; −mean log confidence, the largest of the middle third of layers.
+    """
+    own, n = np.exp(np.asarray(log_probs, dtype=np.float64)), len(previous)
+    attention = np.array(previous[n // 3 : math.ceil(2 * n / 3) + 1], dtype=np.float64)
+    confidence = [np.full(len(attention), own[0])]
+    for probability, given_before in zip(own[1:], attention.T, strict=True):
+        confidence.append(RAUQ_SHARE * probability + (1 - RAUQ_SHARE) * given_before * confidence[-1])
+    return float(-np.log(np.maximum(confidence, np.finfo(np.float64).tiny)).mean(axis=0).min())
 
 
 def _variant(name: str, items: Sequence[Item], setting: Setting) -> Variant:
@@ -293,16 +315,13 @@ def answer_only_states(
     rewrite = INTERVENTIONS["answer-template"].rewrite
     assert rewrite is not None, "the question is dropped by rewriting the text"
     runs = sorted(rewrite(items, range(len(items)), setting), key=lambda run: run.item)
-    return rewritten_states(
-        executor, planner, [run.sequence for run in runs], _prefix(items), place, ANSWER_ONLY, progress
-    )
+    return rewritten_states(executor, planner, [run.sequence for run in runs], place, ANSWER_ONLY, progress)
 
 
 def rewritten_states(
     executor: Executor,
     planner: Planner,
     sequences: Sequence[TokenSequence],
-    prefix: Sequence[int],
     place: Place,
     title: str,
     progress: Progress,
@@ -310,8 +329,7 @@ def rewritten_states(
     """States of answers after another text, at one place, [layer, sequence, d_model]."""
     position, site = place
     read = [replace(sequence, read_at=(sequence.read_at[position],)) for sequence in sequences]
-    first = min(sequence.read_at[0] for sequence in read)
-    work = planner.states(title, read, shared_tokens(tuple(prefix[:first]), read))
+    work = planner.states(title, read, shared_tokens(read))
     return given(run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0].states)[0]
 
 

@@ -24,6 +24,7 @@ from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.evidence.further_runs import given, per_answer, rewritten_states
 from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
+from anchorscope.evidence.source_use import context_used
 from anchorscope.evidence_parts.need import Share, Terms
 from anchorscope.evidence_parts.parts import (
     EvidenceItems,
@@ -33,6 +34,7 @@ from anchorscope.evidence_parts.parts import (
     side_by_side,
     terms_by_name,
 )
+from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_states
 from anchorscope.execute.worker import VariantPart
@@ -45,8 +47,9 @@ from anchorscope.stats.streams import stream
 
 Arrays = dict[str, NDArray[np.floating]]
 Column = Float[np.ndarray, " item"]
-SOURCE, SPAN, EXCHANGED, PAIR = "source", "random-span", "source-resample", "pair"
-"""The tokens of a source cut; as many others cut; another item's in its place; two views side by side."""
+SOURCE, SPAN, EXCHANGED, PAIR, KIND = "source", "random-span", "source-resample", "pair", "kind"
+"""The tokens of a source cut; as many others cut; another item's in its place; two views side by side; items of one
+kind."""
 ANSWER = "answer"
 ITEM_NUMBERS = ("evidence-moved", "state-moved", "context-used", "attention", "overlap")
 """What is measured of every item, by source: `context-used/thinking` …"""
@@ -179,14 +182,13 @@ def run_exchanged(
     progress: Progress,
 ) -> dict[tuple[str, str], Float[Tensor, "layer item d_model"]]:
     """States at the place after another item's passages, and thinking; clean ones of items without a donor."""
-    prefix = items[0].located.input_ids[: items[0].located.prefix_length]
     views: dict[tuple[str, str], Tensor] = {}
     for name in [name for name in source_names(items) if name in (CONTEXT, THINKING)]:
         texts = exchanged_sources(items, name, setting)
         if texts:
             views[EXCHANGED, name] = states = clean.clone()
             title = f"sources: another {name}"
-            read = rewritten_states(executor, planner, list(texts.values()), prefix, place, title, progress)
+            read = rewritten_states(executor, planner, list(texts.values()), place, title, progress)
             states[:, list(texts)] = read.to(clean.dtype)
     return views
 
@@ -196,24 +198,35 @@ def _mean_log_probs(part: VariantPart) -> Column:
     return per_answer(answers.log_prob, answers, np.mean)
 
 
-def context_used(with_source: Column, without: Column) -> Column:
-    """The share of an answer's probability, per token, that goes with the source: 0 where it is as likely without."""
-    return 1.0 - np.exp(-np.maximum(with_source - without, 0.0))
+def answers_use(
+    executor: Executor, planner: Planner, items: Sequence[Item], progress: Progress
+) -> list[tuple[float, list[float]]]:
+    """`context_used` of items that are scored, in one pass: of all passages, and of each where there are several.
 
-
-def answers_use(executor: Executor, planner: Planner, items: Sequence[Item], name: str, progress: Progress) -> Column:
-    """`context_used` of items that are scored, in one pass; NaN where an item has no such source."""
-    used = np.full(len(items), np.nan)
-    having = [index for index, item in enumerate(items) if item.tokens is not None and cut_source(item, name).changes]
+    NaN where an item has no passage.
+    """
+    having = [
+        index for index, item in enumerate(items) if item.tokens is not None and cut_source(item, CONTEXT).changes
+    ]
+    uses: list[tuple[float, list[float]]] = [(np.nan, [])] * len(items)
     if not having:
-        return used
+        return uses
     sequences = [items[index].sequence(("final",)) for index in having]
-    cuts = Variant({number: cut_source(items[index], name) for number, index in enumerate(having)})
-    work = planner.states(f"without the {name}", sequences, (), (CLEAN, cuts))
-    parts = run_states(executor, replace(work, answer_stats=True), progress).variants
-    clean, cut = (_mean_log_probs(part) for part in parts)
-    used[having] = context_used(clean, cut)
-    return used
+    several = max(len(items[index].question.context) for index in having)
+    names = [CONTEXT, *(f"{CONTEXT}[{number}]" for number in range(1, several + 1) if several > 1)]
+    variants = [
+        Variant({number: cut for number, index in enumerate(having) if (cut := cut_source(items[index], name)).changes})
+        for name in names
+    ]
+    work = planner.states("without the passages", sequences, (), [CLEAN, *variants])
+    clean, *parts = run_states(executor, replace(work, answer_stats=True), progress).variants
+    log_probs = _mean_log_probs(clean)
+    for name, part in zip(names, parts, strict=True):
+        shares = context_used(log_probs[part.items], _mean_log_probs(part))
+        for number, share in zip(part.items.tolist(), shares.tolist(), strict=True):
+            total, each = uses[having[number]]
+            uses[having[number]] = (share, []) if name == CONTEXT else (total, [*each, share])
+    return uses
 
 
 def item_numbers(
@@ -271,16 +284,26 @@ def solve_sources(
     views: Mapping[tuple[str, str], Tensor],
     pair: tuple[str, str],
     items: EvidenceItems,
+    kinds: Mapping[str, NDArray[np.int64]],
     device: str | torch.device,
     progress: Progress,
 ) -> Arrays:
-    """The terms of every view (how it was cut, name of the source), and of a pair's two views side by side."""
+    """The terms of every view (how it was cut, name of the source), and of a pair's two views side by side.
+
+    `kinds` are items that are also solved by themselves, with the main source cut. Together they would not do:
+    a state without its source does not show whether the item goes by it, so that all kinds seem to need it.
+    """
     solver = EvidenceSolver(clean, items, device, progress, "sources")
     needs: dict[str, dict[str, Terms]] = {}
     for (how, name), view in views.items():
         needs.setdefault(how, {})[name] = solver.terms(view, name)
     both = side_by_side(views[SOURCE, pair[0]], views[SOURCE, pair[1]], device)
     needs[",".join(pair)] = {PAIR: solver.terms(both, ", ".join(pair))}
+    main = choose_pair((), [name for _, name in views])[0]
+    for kind, some in kinds.items():
+        within = slice(None), torch.from_numpy(some), slice(default_directions(len(some), clean.shape[-1]))
+        alone = EvidenceSolver(clean[within], items.take(some), device, progress, f"sources, {kind}")
+        needs.setdefault(KIND, {})[kind] = alone.terms(views[SOURCE, main][within], main)
     return terms_by_name(needs)
 
 
@@ -295,14 +318,9 @@ def source_frame(parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating
     """Rows of evidence_parts.csv: what needs each source (`source`), its control, and the four parts of the pair."""
     needs, rows = needs_by_name(stored), list[Record]()
     for how, by_name in needs.items():
+        if how == KIND:  # of other items; experiments.csv has them
+            continue
         shares = {f"needs-{name}": terms.need() for name, terms in by_name.items() if name != PAIR}
         for part, share in (shares or pair_parts(needs, how)).items():
             rows += layer_rows(parts, how, part, share)
     return pl.DataFrame(rows, schema=PART_SCHEMA)
-
-
-def need_of_items(terms: Terms, inside: NDArray[np.bool_], band: Sequence[int]) -> Share:
-    """need(V) of some of the items, over the band; the interval is that of the measured items alone."""
-    lost, left, had, label = (term[:, inside] for term in terms[:4])
-    own = Terms(lost, left, had, label, np.zeros_like(terms.taught[:, inside]), np.zeros_like(terms.by_split))
-    return own.need().mean_over(band)

@@ -31,7 +31,7 @@ from anchorscope.experiments.statistics import (
     p_value,
     too_few,
 )
-from anchorscope.report.result_rows import find, select, statistics
+from anchorscope.report.findings import find, select, statistics
 from anchorscope.report.verdicts import Verdict, above, below, between
 from anchorscope.report.wording import Show, estimate, percent
 from anchorscope.stats.estimate import Estimate

@@ -14,10 +14,9 @@ from anchorscope.evidence.measured import GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found
 from anchorscope.experiments.partial_cuts import PartialCut, reference_statistics, run_partial_cuts, summed_over
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, row_estimate, select, statistics
 from anchorscope.report.palette import LINE_STYLES, DatasetStyle
-from anchorscope.report.panel_figure import ChartSpec, Lines, Series, group_offset
-from anchorscope.report.result_rows import row_estimate, select, statistics
+from anchorscope.report.panel_figure import ChartSpec, Lines, Series
 from anchorscope.report.verdicts import DISCOVERY_RATE, above, size_ratio
 from anchorscope.report.wording import NOTHING, p_value_cell, points
 
@@ -47,7 +46,7 @@ EXPERIMENT = Experiment("heads", "the knockout in single heads of the reference 
 def _rows(findings: Findings) -> pl.DataFrame:
     """ΔP at l*, with the head in its own column (−1 for all), and whether q separates it from zero."""
     rows = select(statistics(findings, "heads", "delta_p_reference"), group=GROUPS)
-    beside = pl.col("group").replace_strict({group: group_offset(group) for group in GROUPS}, return_dtype=pl.Float64)
+    beside = pl.col("group").replace_strict(dict(zip(GROUPS, (-0.17, 0.17), strict=True)), return_dtype=pl.Float64)
     head = pl.col("variant").str.extract(r"^head (\d+)$", 1).cast(pl.Int64).fill_null(-1)
     rows = rows.with_columns(
         head=head,

@@ -12,12 +12,10 @@ from matplotlib.lines import Line2D
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.experiments import section
-from anchorscope.report.assignment_rules import PANEL_TITLES, rule_title
-from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable
-from anchorscope.report.findings import Findings
-from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED
-from anchorscope.report.panel_figure import ChartSpec, Forest, GroupMarks, Lines, Series
-from anchorscope.report.result_rows import find, interventions, present, rules_in, select
+from anchorscope.report.charts.delta_p import CURVE_COLUMNS, POINTS_NOTE, drawable
+from anchorscope.report.findings import Findings, find, interventions, present, rules_in, select
+from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED, RULE_TITLES
+from anchorscope.report.panel_figure import GROUP_MARKS, ChartSpec, Forest, Lines, Series
 from anchorscope.report.verdicts import MIN_TROUGH, SAME_RATE, SMALL_RATIO, above, all_of, below, between, size_ratio
 from anchorscope.report.wording import count, percent, points
 from anchorscope.stats.estimate import Estimate
@@ -28,13 +26,14 @@ _LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), (CONTROL_GREY, "
 """Colours and markers of a section's own interventions, in their order."""
 _NO_BAND = (*CONTROLS, "content")  # bands of all would hide each other
 _AT_REFERENCE = "delta_p_reference"
+_CURVE_RULES = ("plain", "corrected")
 
 
 def effects_of(shown: Sequence[str], made_of: Sequence[str]) -> Callable[[Findings], pl.DataFrame]:
     """The summary's rows about some interventions, on datasets that have one of `made_of`."""
 
     def rows(findings: Findings) -> pl.DataFrame:
-        selected = select(interventions(findings), intervention=shown, assignment=tuple(PANEL_TITLES))
+        selected = select(interventions(findings), intervention=shown, assignment=_CURVE_RULES)
         made = select(selected, intervention=made_of)["dataset"].unique().to_list()
         return select(selected, dataset=made)
 
@@ -82,9 +81,9 @@ def _forests(data: pl.DataFrame) -> list[Forest]:
         Forest(
             "intervention",
             lines,
-            GroupMarks(),
+            GROUP_MARKS,
             "ΔP at l*",
-            rule_title(rule),
+            RULE_TITLES[rule],
             3.3,
             {"assignment": rule},
             set_apart=CONTROLS,
@@ -131,7 +130,7 @@ SECTION = section.SectionSpec(
             "every rule.",
             _forest_rows,
             _forests,
-            share="row x",
+            share="x",
             labels=2.35,
             gap=0.42,
             legend_columns=2,
@@ -153,8 +152,8 @@ def _section(
     def curves(findings: Findings) -> pl.DataFrame:
         """The clean probe's curves of all answers, of datasets that have one of the section's own."""
         data = select(
-            drawable(findings.curves, findings.site, findings.position),
-            assignment=tuple(PANEL_TITLES),
+            drawable(findings),
+            assignment=_CURVE_RULES,
             truth="all",
             intervention=(*beside, *own),
             group=GROUPS,
@@ -177,7 +176,7 @@ def _section(
                 line = style | {"linestyle": LINE_STYLES[group]}
                 series.append(Series({"intervention": name, "group": group}, line, label, band))
         return [
-            Lines(series, "ΔP", words, 4.35, {"assignment": rule}, y="delta_p") for rule, words in PANEL_TITLES.items()
+            Lines(series, "ΔP", RULE_TITLES[rule], 4.35, {"assignment": rule}, y="delta_p") for rule in _CURVE_RULES
         ]
 
     chart = ChartSpec(

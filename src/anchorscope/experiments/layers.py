@@ -27,11 +27,9 @@ from anchorscope.experiments.partial_cuts import (
     summed_over,
 )
 from anchorscope.experiments.statistics import FEW, METHOD, RULE, estimate_of
-from anchorscope.report.charts.line_chart import reference_handle
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, find, select, statistics
 from anchorscope.report.palette import LINE_STYLES, DatasetStyle
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
-from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate, percent
 
@@ -159,7 +157,7 @@ _SERIES = [
     for single, words, kind in ((True, "one layer", "band"), (False, "a window", "bars"))
     for group in GROUPS
 ]
-_PANEL = Lines(_SERIES, "ΔP at l*", x="x", x_label="Layer that is cut", marks_reference=True)
+_PANEL = Lines(_SERIES, "ΔP at l*", x="x", x_label="Layer that is cut")
 
 
 def _sum_of_layers(rows: pl.DataFrame) -> section.Said | None:
@@ -194,7 +192,6 @@ SECTION = section.SectionSpec(
             lambda _: [_PANEL],
             marks_reference=True,
             legend_columns=2,
-            more_handles=lambda data, _: [reference_handle()],
         ),
     ),
     tables=(

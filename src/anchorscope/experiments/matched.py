@@ -27,7 +27,7 @@ from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Fou
 from anchorscope.experiments.statistics import Bools, Floats, Indices, auc_samples, estimate_of
 from anchorscope.experiments.supplied import all_fit, run_supplied, supplied_items
 from anchorscope.items import Item
-from anchorscope.report.result_rows import find, select, statistics
+from anchorscope.report.findings import find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words

@@ -20,10 +20,9 @@ from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.experiments.partial_cuts import Scored, run_variants
 from anchorscope.experiments.statistics import FEW, Floats, estimate_of, family_rows
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, find, row_estimate, select, statistics
 from anchorscope.report.palette import CONTROL_GREY, DatasetStyle
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
-from anchorscope.report.result_rows import find, row_estimate, select, statistics
 from anchorscope.report.verdicts import DISCOVERY_RATE, NEGLIGIBLE_SHARE, Verdict
 from anchorscope.report.wording import NOTHING, count, estimate, shown
 from anchorscope.stats.streams import stream

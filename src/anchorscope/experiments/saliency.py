@@ -18,10 +18,9 @@ from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED, at_ref
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues
 from anchorscope.experiments.statistics import FEW, Floats, Indices, pathway_aucs
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, find, select, statistics
 from anchorscope.report.palette import INK
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
-from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.verdicts import above
 
 LOSS, LOG_ODDS = "loss", "log_odds"

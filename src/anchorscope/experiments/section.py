@@ -13,12 +13,19 @@ from typing import Any, NamedTuple, Protocol
 import polars as pl
 
 from anchorscope.catalogue import EXPERIMENTS
-from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.findings import Findings
-from anchorscope.report.page_sections import Section, SectionFigure, filled
-from anchorscope.report.palette import GROUPS, display_name
+from anchorscope.report.findings import (
+    Findings,
+    datasets_in,
+    first_row,
+    headline,
+    present,
+    row_estimate,
+    rules_in,
+    select,
+)
+from anchorscope.report.page import Section, SectionFigure, filled
+from anchorscope.report.palette import GROUPS, RULES, display_name
 from anchorscope.report.panel_figure import ChartSpec
-from anchorscope.report.result_rows import datasets_in, first_row, headline, present, row_estimate, rules_in, select
 from anchorscope.report.verdicts import Verdict, all_of
 from anchorscope.report.wording import NOTHING, Show, Table, count, estimate, p_value_cell
 from anchorscope.stats.curves import FEWEST_GROUPS

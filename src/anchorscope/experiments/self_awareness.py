@@ -31,10 +31,8 @@ from anchorscope.experiments.statistics import (
     estimate_of,
     too_few,
 )
-from anchorscope.report.charts.line_chart import reference_handle
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, find, row_estimate, select, statistics
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
-from anchorscope.report.result_rows import find, row_estimate, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import NOTHING, count, estimate, p_value_cell
 from anchorscope.stats.auc import auc
@@ -227,7 +225,7 @@ def _panels(data: pl.DataFrame) -> list[Lines]:
         *(Series({"quantity": name}, style | {"markevery": every}, words) for name, (words, style) in LINES.items()),
         Series({"quantity": "auc_truth_label"}, _LABEL_ALONE, "the label alone", "level"),
     ]
-    return [Lines(series, "AUC", "", 6.2, x="probe_layer", null=section.HALF, marks_reference=True)]
+    return [Lines(series, "AUC", "", 6.2, x="probe_layer", null=section.HALF)]
 
 
 def _best(aspect: str, rows: pl.DataFrame) -> tuple[str, str, str]:
@@ -273,7 +271,6 @@ SECTION = section.SectionSpec(
             legend_columns=2,
             marks_reference=True,
             gap=0.42,
-            more_handles=lambda data, _: [reference_handle()],
             # Level lines alone are no figure.
             made=lambda findings: bool(statistics(findings, "self-awareness", "auc").height),
         ),

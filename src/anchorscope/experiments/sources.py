@@ -19,12 +19,12 @@ import polars as pl
 
 from anchorscope.answers.grade import grade
 from anchorscope.datasets.relations import CHANGED, KINDS, STATED, UNRELATED
+from anchorscope.evidence.source_use import FOLLOWED, IGNORED, kinds_of
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.statistics import FEW, METHOD, Bools, Floats, auc_samples, estimate_of, p_value
 from anchorscope.items import Item
-from anchorscope.report.findings import Findings
-from anchorscope.report.result_rows import find, select, statistics
+from anchorscope.report.findings import Findings, find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import Table, estimate, percent
 from anchorscope.stats.estimate import Estimate
@@ -32,9 +32,8 @@ from anchorscope.stats.estimate import Estimate
 if TYPE_CHECKING:
     from anchorscope.evidence_parts.need import Share, Terms
 
-IGNORED = 0.1
-"""An answer ignored its source where it has less than this share of its probability from it (`context_used`)."""
-FOLLOWED, MEMORY, OTHER = BEHAVIOURS = ("followed", "memory", "other")
+MEMORY, OTHER = "memory", "other"
+BEHAVIOURS = (FOLLOWED, MEMORY, OTHER)
 """An answer gives what the passage says; what is true and not in the passage; or neither."""
 MEASURES = {
     "evidence-moved": "how far cutting it moves the probe's log-odds",
@@ -48,7 +47,7 @@ _NEEDS = "half splits, influence over groups, mean over the band"
 
 
 def run(inputs: ExperimentInputs) -> Found:
-    from anchorscope.evidence.sources import EXCHANGED, SOURCE, SPAN, choose_pair, pair_parts
+    from anchorscope.evidence.sources import EXCHANGED, KIND, SOURCE, SPAN, choose_pair, pair_parts
     from anchorscope.evidence_parts.parts import needs_by_name
 
     stored = inputs.sources()
@@ -56,29 +55,27 @@ def run(inputs: ExperimentInputs) -> Found:
         return Found()
     needs = needs_by_name(stored)
     rows: list[Statistic] = []
-    for name, terms in needs.get(SOURCE, {}).items():
-        share = terms.need().mean_over(inputs.band)
-        rows.append(Statistic("need", _estimate(inputs, share), name))
-        if name in needs[SPAN]:
-            span = needs[SPAN][name].need().mean_over(inputs.band)
-            rows.append(Statistic("need", _estimate(inputs, span), name, "random span"))
-            rows.append(Statistic("need_difference", _estimate(inputs, share - span), name, "random span"))
-        if name in needs.get(EXCHANGED, {}):
-            exchanged = needs[EXCHANGED][name].need().mean_over(inputs.band)
-            rows.append(Statistic("need", _estimate(inputs, exchanged), name, "another item's"))
+    ways = {SOURCE: None, SPAN: "random span", EXCHANGED: "another item's"}
+    for name in needs.get(SOURCE, {}):
+        of_way = {way: needs[way][name].need().mean_over(inputs.band) for way in ways if name in needs.get(way, {})}
+        rows += [Statistic("need", _estimate(inputs, share), name, ways[way]) for way, share in of_way.items()]
+        if SPAN in of_way:
+            difference = of_way[SOURCE] - of_way[SPAN]
+            rows.append(Statistic("need_difference", _estimate(inputs, difference), name, ways[SPAN]))
     for pair in (name for name in needs if "," in name):
         for part, share in pair_parts(needs, pair).items():
             rows.append(Statistic("part", _estimate(inputs, share.mean_over(inputs.band)), pair, group=part))
     names = [key.partition("/")[2] for key in stored if key.startswith("context-used/")]
     main = choose_pair((), names)[0]
     rows += _ignored(inputs, names, stored)
-    rows += _by_kind(inputs, needs.get(SOURCE, {}).get(main), main)
+    rows += _by_kind(inputs, needs.get(KIND, {}), main)
     rows += _areas(inputs, main, stored)
+    columns = {key: column for key, column in stored.items() if key.partition("/")[0] in MEASURES}
+    columns[f"{FOLLOWED}/{main}"] = _find_followed(inputs.used_items)
     values = [
         ItemValues(kind.replace("-", "_"), np.flatnonzero(there := np.isfinite(column)), column[there], name)
-        for key, column in stored.items()
+        for key, column in columns.items()
         for kind, _, name in [key.partition("/")]
-        if kind in MEASURES
     ]
     missing = () if needs else (f"{inputs.n} used answers: too few for a share of the evidence that needs a source",)
     return Found(tuple(rows), tuple(values), missing)
@@ -108,7 +105,10 @@ def _share_of(number: int, n: int) -> Estimate:
 
 
 def behaviour(item: Item) -> str | None:
-    """Whether an answer goes by its passage or by memory; None where that is not known."""
+    """Whether an answer goes by its source or by memory, as its item says or its words show; None where unknown."""
+    stated = {"true": FOLLOWED, "false": MEMORY}.get(str(item.question.metadata.get(FOLLOWED)).lower())
+    if stated is not None:
+        return stated
     says = item.question.metadata.get("passage_says")
     if not isinstance(says, str) or item.label.truthful is None:
         return None
@@ -117,36 +117,27 @@ def behaviour(item: Item) -> str | None:
     return MEMORY if item.label.truthful else OTHER
 
 
-def _kinds(items: Sequence[Item]) -> list[str]:
-    return [str(item.question.metadata.get("kind", "")) for item in items]
-
-
-def _by_kind(inputs: ExperimentInputs, terms: Terms | None, name: str) -> Iterator[Statistic]:
+def _by_kind(inputs: ExperimentInputs, needs: Mapping[str, Terms], name: str) -> Iterator[Statistic]:
     """Answers of every kind of passage, of all that were asked; and what needs the source, of the used ones."""
-    from anchorscope.evidence.sources import need_of_items
-
-    every, kinds = [behaviour(item) for item in inputs.items], _kinds(inputs.items)
-    for kind in dict.fromkeys(kinds):
-        given = [what for what, own in zip(every, kinds, strict=True) if own == kind and what is not None]
+    every, kinds = np.array([behaviour(item) for item in inputs.items]), kinds_of(inputs.items)
+    for kind in dict.fromkeys(kinds.tolist()):
+        given = [what for what in every[kinds == kind] if what is not None]
         for what in BEHAVIOURS if given else ():
             yield Statistic("answers", _share_of(given.count(what), len(given)), what, group=kind)
-    own = np.array(_kinds(inputs.used_items))
-    labels = inputs.measured.labels
-    for kind in dict.fromkeys(own[own != ""].tolist()):
-        inside = own == kind
-        if terms is not None and min(labels[inside].sum(), (~labels[inside]).sum()) >= FEW:
-            share = need_of_items(terms, inside, inputs.band)
-            yield Statistic("need", _estimate(inputs, share, inside), name, group=kind)
+    own = kinds_of(inputs.used_items)
+    for kind, terms in needs.items():
+        share = terms.need().mean_over(inputs.band)
+        yield Statistic("need", _estimate(inputs, share, own == kind), name, group=kind)
 
 
 def _areas(inputs: ExperimentInputs, name: str, stored: Mapping[str, Floats]) -> Iterator[Statistic]:
     """How well each number tells answers that went by the passage from those that did not."""
-    kinds, what = np.array(_kinds(inputs.used_items)), np.array([behaviour(item) for item in inputs.used_items])
-    changed = (kinds == CHANGED) & np.isin(what, (FOLLOWED, MEMORY))
+    kinds, followed = kinds_of(inputs.used_items), _find_followed(inputs.used_items)
     known = _known_without(inputs.items)
     stated = np.array([item.label.truthful and item.item_id in known for item in inputs.used_items]) & (kinds == STATED)
     unknown = np.array([not known.get(item.item_id, False) for item in inputs.used_items])
-    for quantity, inside, positive in (("auc_followed", changed, what == FOLLOWED), ("auc_needed", stated, unknown)):
+    tests = (("auc_followed", np.isfinite(followed), followed == 1.0), ("auc_needed", stated, unknown))
+    for quantity, inside, positive in tests:
         sizes = int((inside & positive).sum()), int((inside & ~positive).sum())
         if min(sizes) < FEW:
             continue
@@ -155,6 +146,15 @@ def _areas(inputs: ExperimentInputs, name: str, stored: Mapping[str, Floats]) ->
             samples = auc_samples(scores, positive[inside], np.zeros(len(scores), np.int64), draws)
             area = estimate_of(samples, len(scores), f"{METHOD}; {sizes[0]} of {len(scores)} answers are positive")
             yield Statistic(quantity, area, measure, group=name, p_value=p_value(samples, 0.5))
+
+
+def _find_followed(items: Sequence[Item]) -> Floats:
+    """1 where an answer followed its source, 0 where it kept to memory; NaN where source and memory may agree."""
+    went_by = [
+        behaviour(item) if kind == CHANGED or FOLLOWED in item.question.metadata else None
+        for item, kind in zip(items, kinds_of(items), strict=True)
+    ]
+    return np.array([{FOLLOWED: 1.0, MEMORY: 0.0}.get(what or "", np.nan) for what in went_by])
 
 
 def _known_without(items: Sequence[Item]) -> dict[str, bool]:

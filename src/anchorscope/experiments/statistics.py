@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from anchorscope.evidence.measured import GROUPS
 from anchorscope.experiments.experiment import ExperimentInputs, Statistic
-from anchorscope.report.result_rows import TRUTHS
+from anchorscope.report.findings import TRUTHS
 from anchorscope.stats.estimate import Estimate, percentile_interval
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from anchorscope.answers.template import EXAMPLE_SETS, has_examples, with_examples
+from anchorscope.answers.template import EXAMPLE_SETS, split_head, with_examples
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise
@@ -27,8 +27,7 @@ from anchorscope.experiments.statistics import METHOD, TRUTHS, Floats, Indices, 
 from anchorscope.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.report.findings import Findings
-from anchorscope.report.result_rows import find, select, statistics
+from anchorscope.report.findings import Findings, find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate
 from anchorscope.spans.question_spans import locate_question_words
@@ -116,7 +115,7 @@ def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[Indices, list[list
         left_out = len(some) - len(with_sentences)
         reason = f"{left_out} of {len(some)} items are left out: their relation has no other sentences of ours"
         return np.array(with_sentences), [others[item] for item in with_sentences], (reason,) if left_out else ()
-    if not has_examples(writer.template):
+    if split_head(writer.template) is None:
         return np.array(with_sentences), [], ()
     reason = (
         f"dataset {inputs.dataset!r} has no relations that we have other sentences for (atlas and PopQA have): the "

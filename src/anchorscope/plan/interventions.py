@@ -195,7 +195,7 @@ def passes_of(
         prefix = items[0].located.input_ids[: items[0].located.prefix_length]
         if kind.rewrite is not None:
             sequences = [run.sequence for run in some[0].runs]
-            work = planner.states(title, sequences, shared_tokens(prefix, sequences))
+            work = planner.states(title, sequences, shared_tokens(sequences))
         else:
             variants = [Variant({run.item: run.cut for run in runs.runs}) for runs in some]
             sequences = [item.sequence(setting.positions) for item in items]

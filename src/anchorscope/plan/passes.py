@@ -19,8 +19,8 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.answers.generate import CHAT, LINE, Answer, known_answers, longest_answer, with_thinking
-from anchorscope.answers.template import Prompt, Template, build_prompts, prefix_length
+from anchorscope.answers.generate import CHAT, LINE, TEXT, Answer, known_answers, longest_answer, with_thinking
+from anchorscope.answers.template import CLOSE, Prompt, Template, build_prompts, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import (
     MOST_AT_ONCE,
@@ -91,7 +91,8 @@ class StatesPass(_Batched):
     n_layers: int | None = None
     """How many blocks are run, the first ones; None for all."""
     attention: str | None = None
-    """Which later tokens count (`edges`) in the attention that tokens receive, in a pass without cuts; else None."""
+    """Which later tokens count (`edges`) in the attention that tokens receive, in a pass without cuts, or `PREVIOUS`;
+    else None."""
     random_weights: bool = False
     """Whether weights of the model's shape that were drawn at random take the place of its own."""
     items: tuple[int, ...] = ()
@@ -202,11 +203,10 @@ class Planner:
         return self.compile_from is not None and tokens >= self.compile_from
 
 
-def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
-    """The leading tokens of a prefix that all of these sequences begin with, none of which is read."""
-    ids = [(*prefix, -1), *(sequence.ids for sequence in sequences)]  # of the prefix itself all tokens may be shared
-    limits = [len(prefix), *(min(sequence.answer_start, *sequence.read_at) for sequence in sequences)]
-    return tuple(prefix[: shared_prefix_length(ids, limits)])
+def shared_tokens(sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
+    """The leading tokens that all of these sequences begin with, before an answer begins or a state is read."""
+    limits = [min(sequence.answer_start, *sequence.read_at) for sequence in sequences]
+    return tuple(sequences[0].ids[: shared_prefix_length([sequence.ids for sequence in sequences], limits)])
 
 
 def before_answers(prefix: tuple[int, ...], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
@@ -403,6 +403,26 @@ def plan_answers(
     return AnswersPass(
         tuple(questions), tuple(prompts), answers, prefix, template, max_new_tokens, batch_tokens, tokenizer, context
     )
+
+
+def plan_thinking(
+    questions: Sequence[Question], tokenizer: Any, template: Template, max_tokens: int, batch_tokens: int
+) -> DecodePass:
+    """The pass in which the model thinks about questions, and goes on to its answer."""
+    encoded = template.encode(tokenizer, [template.ask_to_think(question) for question in questions])
+    prompts = [ids for ids, _ in encoded]
+    shared = shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
+    return plan_decoding("thinking", prompts, prompts[0][:shared], max_tokens, TEXT, batch_tokens)
+
+
+def with_thinking_of(questions: Sequence[Question], texts: Sequence[str]) -> list[Question]:
+    """The questions with what the model thought, from all that it wrote; without those whose thinking never closes."""
+    parts = [text.partition(CLOSE) for text in texts]
+    return [
+        replace(question, thinking=thought.strip() or None)
+        for question, (thought, closed, _) in zip(questions, parts, strict=True)
+        if closed
+    ]
 
 
 @dataclass(frozen=True)

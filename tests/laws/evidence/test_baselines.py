@@ -26,11 +26,6 @@ def test_the_relations_share_comes_from_the_other_folds_by_hand() -> None:
     assert scores == pytest.approx(wanted)
 
 
-def test_a_relation_that_no_other_fold_has_says_nothing() -> None:
-    scores = relation_only(["rare", "b", "b"], np.array([True, True, False]), np.array([0, 1, 2]))
-    assert scores[0] == 0
-
-
 def test_an_items_own_fold_is_never_used() -> None:
     rng = np.random.default_rng(0)
     relations = rng.choice(["a", "b", "c"], 60).tolist()

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
-from anchorscope.evidence.delta_p import CELLS, Corrected, cell_sums, correct_shift, curve_samples, reference_samples
+from anchorscope.evidence.delta_p import CELLS, Corrected, cell_sums, correct_shift
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.measured import Q_ANCHORED, Measured, noise_at_reference
+from anchorscope.evidence.measured import Measured, noise_at_reference
 from anchorscope.stats.estimate import group_weights
 from evidence_synthetic import random_measured, sigmoid, slow_shift
 
@@ -72,16 +71,3 @@ def test_every_draw_by_a_slow_reading_of_the_definition(intervention: str, dtype
 
 def sigmoid_of(log_odds: np.ndarray) -> np.ndarray:
     return sigmoid(np.clip(log_odds, -700, 700))
-
-
-def test_means_are_sums_over_numbers_at_all_layers_and_at_the_reference() -> None:
-    measured = random_measured(seed=22)
-    sums = cell_sums(corrected(measured), "random")
-    both = [CELLS.index((Q_ANCHORED, truth)) for truth in (True, False)]
-    total, number = sums.delta_p[both].sum(dim=(0, 2)), sums.number[both].sum(dim=0)
-    assert torch.allclose(curve_samples(sums, Q_ANCHORED, "all"), total / number)
-    only = sums.delta_p[both[1]].sum(dim=1) / sums.number[both[1]]
-    assert torch.allclose(curve_samples(sums, Q_ANCHORED, "false"), only)
-    reference = measured.reference[0]
-    wanted = sum(sums.delta_p[both, reference[fold], fold].sum(dim=0) for fold in range(3)) / number
-    assert torch.allclose(reference_samples(sums, reference, Q_ANCHORED), wanted)

@@ -3,39 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from anchorscope.evidence.draws import Draws, _interval_by_sorting, total
+from anchorscope.evidence import draws as product
+from anchorscope.evidence.draws import Draws, _interval_by_sorting
+from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import percentile_interval
-
-WEIGHTS = np.random.default_rng(0).poisson(1, (30, 8)).astype(np.float32)
-DRAWS = Draws.of(WEIGHTS)
-
-
-def test_the_first_draw_is_the_sample_itself() -> None:
-    assert DRAWS.counts.shape == (8, 31)
-    assert (DRAWS.counts[:, 0] == 1).all()
-    assert (DRAWS.counts[:, 1:].numpy().T == WEIGHTS).all()
-    some = np.array([5, 2])
-    taken = DRAWS.take(some).counts[:, 1:].numpy().T
-    assert (taken == WEIGHTS[:, some]).all()
-
-
-def test_items_are_taken_by_number_or_by_mask() -> None:
-    two = DRAWS.take(np.array([3, 4]))
-    assert two.take(np.array([False, True])).counts.tolist() == [DRAWS.counts[4].tolist()]  # not the items 0 and 1
-    assert two.take(np.array([1, 0])).counts.tolist() == DRAWS.counts[[4, 3]].tolist()
-    assert two.take(np.arange(2)).counts.tolist() == DRAWS.counts[[3, 4]].tolist()
-    assert two.take(np.arange(0)).counts.shape == (0, 31)
-
-
-def test_sums_and_numbers_are_those_of_repeated_items() -> None:
-    values = np.random.default_rng(1).normal(size=(8, 3))
-    sums, numbers = DRAWS.sums(values), DRAWS.numbers()
-    for draw, row in enumerate(WEIGHTS.astype(int), start=1):
-        assert sums[:, draw].numpy() == pytest.approx(np.repeat(values, row, axis=0).sum(axis=0))
-        assert numbers[draw] == row.sum()
-    assert sums.dtype == numbers.dtype == torch.float64
-    assert total(DRAWS.counts[:0]).tolist() == [0.0] * 31
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -51,3 +25,34 @@ def test_sorting_on_a_device_gives_the_same_interval_to_the_last_bit(dtype: torc
         assert found.dtype == np.float64
         np.testing.assert_array_equal(found, end)
     assert np.isnan(wanted[0][1, 2])
+
+
+@pytest.mark.parametrize("way", [product.areas, product._areas_gpu])
+@given(st.integers(1, 50), st.integers(1, 12), st.integers(0, 2**32 - 1), st.booleans())
+def test_equals_the_auc_of_every_resample(way: object, n: int, n_strata: int, seed: int, ties: bool) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(3, n)).astype(np.float32)
+    scores = np.round(scores) if ties else scores
+    scores[1] = np.round(scores[1])  # a row with ties among rows without
+    labels, strata = rng.random(n) < 0.5, 1000 * rng.integers(0, n_strata, n)
+    weights = rng.poisson(1, (8, n)).astype(np.float32)
+    repeated = [np.repeat(np.arange(n), row.astype(int)) for row in np.concatenate([np.ones((1, n)), weights])]
+    wanted = np.stack([auc(scores[:, items], labels[items], strata[items]) for items in repeated], axis=1)
+    found = way(scores, labels, strata, Draws.of(weights))  # type: ignore[operator]
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 30])
+@pytest.mark.parametrize("way", [product.number_until, product._number_until_gpu])
+def test_the_number_of_items_until_a_limit(way: object, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    n, rows, n_draws = 600, 3, 40  # more items than a byte can count
+    monkeypatch.setattr(product, "_AT_ONCE", at_once)
+    counts = rng.poisson(1, (n, n_draws)).astype(np.float32)
+    order = np.stack([rng.permutation(n)[:500] for _ in range(rows)])
+    limits = rng.integers(-2, 520, (2, rows, n_draws)).astype(np.float32)
+    found = way(*(torch.from_numpy(part) for part in (counts, order, limits)))  # type: ignore[operator]
+    wanted = (np.cumsum(counts[order], axis=1)[None] < limits[:, :, None]).sum(axis=2)
+    assert found.dtype == torch.int64
+    assert (found.numpy() == wanted).all()
+    assert (wanted.min(), wanted.max()) == (0, 500)

@@ -8,57 +8,30 @@ import torch
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.effects import (
-    CutStates,
-    Effect,
-    Scoring,
-    measure,
-    measured_places,
-    refuse_no_op,
-    refuse_no_ops,
-    run_clean,
-)
+from anchorscope.evidence.effects import CutStates, Effect, Scoring, measure, refuse_no_op, refuse_no_ops, run_clean
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.cuts import INTERVENTIONS, with_draws
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
-from anchorscope.probes.crossfit import ProbeSet, Scorer, make_splits, refit_logits, score_states
+from anchorscope.probes.crossfit import make_splits, refit_logits, score_states
 from anchorscope.progress import Silent
-from made_items import make_item, make_setting, planner_of
+from made_items import make_setting, planner_of, random_items, random_probes
 
-N, N_LAYERS, D, N_FOLDS, N_PREFIX = 30, 4, 32, 3, 5
-
-
-def random_probes(seed: int) -> ProbeSet:
-    generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(3, N_FOLDS, N_LAYERS, D, generator=generator)
-    bias = torch.randn(3, N_FOLDS, N_LAYERS, generator=generator)
-    return ProbeSet(weight, bias, np.ones((3, N_FOLDS, N_LAYERS)), np.ones((3, N_FOLDS, N_LAYERS)), ())
-
-
-@pytest.fixture(scope="module")
-def items() -> list[Item]:
-    rng = np.random.default_rng(0)
-    found = []
-    for index in range(N):
-        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(12, 20))).tolist())
-        found.append(make_item(ids, len(ids) - 3, (6, 7, 8 + index % 3), N_PREFIX, name=f"item-{index}"))
-    return found
+N, N_FOLDS = 30, 3
 
 
 class Bench:
     """A tiny model, probes, and clean states and scores of all items."""
 
-    def __init__(self, lm: LanguageModel, items: list[Item]) -> None:
-        self.lm, self.items, self.executor = lm, items, LocalExecutor(lambda: lm)
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm, self.items, self.executor = lm, random_items(N), LocalExecutor(lambda: lm)
         self.setting = make_setting(("final", "answer_end"))
         self.folds = np.arange(N) % N_FOLDS
-        self.sets = tuple(tuple(random_probes(10 * q + s) for s in range(len(SITES))) for q in range(2))
+        self.sets = tuple(tuple(random_probes(lm, 10 * q + s, N_FOLDS) for s in range(len(SITES))) for q in range(2))
         self.scoring = Scoring(self.sets, self.folds)
         planner, positions = planner_of(lm, 200), self.setting.positions
-        found = run_clean(self.executor, planner, items, positions, Silent(), compiled=False, edges="all", site=0)
+        found = run_clean(self.executor, planner, self.items, positions, Silent(), compiled=False, edges="all", site=0)
         self.states = found.clean.states
         self.clean = score_states(self.scoring.scorer("cpu"), self.states)
 
@@ -72,29 +45,8 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tiny_llama: LanguageModel, items: list[Item]) -> Bench:
-    return Bench(tiny_llama, items)
-
-
-def test_clean_scores_are_those_of_each_items_own_fold(bench: Bench) -> None:
-    assert bench.clean.shape == (N, 2, len(SITES), 3, N_LAYERS)
-    for item, q, s, p, layer in [(0, 0, 0, 0, 0), (4, 1, 2, 1, 3), (29, 0, 1, 2, 2), (17, 1, 0, 0, 1)]:
-        probes = bench.sets[q][s]
-        state = bench.states[q, s, layer, item].float()
-        wanted = state @ probes.weight[p, bench.folds[item], layer] + probes.bias[p, bench.folds[item], layer]
-        assert bench.clean[item, q, s, p, layer] == pytest.approx(float(wanted), abs=1e-4)
-
-
-def test_states_under_the_knockout_are_kept_at_the_headline_place_only(bench: Bench) -> None:
-    (effect,), kept = bench.run_all([INTERVENTIONS["knockout"]])
-    assert set(kept) == {"knockout"}
-    (states,) = kept["knockout"]
-    assert states.shape == (N_LAYERS, N, D)
-    probes = bench.sets[1][2]
-    for item in (0, 7, 23):
-        wanted = (states[:, item].float() * probes.weight[0, bench.folds[item]]).sum(-1)
-        wanted = wanted + probes.bias[0, bench.folds[item]]
-        assert effect.logits[item, 1, 2, 0] == pytest.approx(wanted.numpy(), abs=1e-4)
+def bench(tiny_llama: LanguageModel) -> Bench:
+    return Bench(tiny_llama)
 
 
 def test_cutting_nothing_changes_nothing_whatever_the_batches(bench: Bench) -> None:
@@ -117,20 +69,6 @@ def test_a_cut_without_any_effect_is_refused(bench: Bench) -> None:
     refuse_no_op(replace(effect, logits=silent), bench.clean)
 
 
-def test_places_hold_the_scores_of_their_own_site_and_position(bench: Bench) -> None:
-    groups, labels = np.arange(N), np.arange(N) % 2 == 0
-    splits = make_splits(labels, groups, bench.folds, seed=0)
-    named = {f"{site}/{q}": bench.sets[i][s] for i, q in enumerate("xy") for s, site in enumerate(SITES)}
-    effects = [bench.run(INTERVENTIONS["knockout"]), bench.run(replace(INTERVENTIONS["none"], max_items=9))]
-    places = measured_places(splits, groups, ("x", "y"), named, bench.clean, effects)
-    assert set(places) == {(site, position) for site in SITES for position in "xy"}
-    measured = places["mlp", "y"]
-    assert measured.before[2, 3, 11] == bench.clean[11, 1, 1, 2, 3]
-    assert measured.after["knockout"][1, 0, 5] == effects[0].logits[5, 1, 1, 1, 0]
-    assert measured.after["none"].shape == (3, N_LAYERS, 9)
-    assert measured.ran["none"].tolist() == effects[1].items.tolist()
-
-
 def test_a_refit_never_scores_an_item_with_a_probe_that_saw_it(bench: Bench) -> None:
     rng = np.random.default_rng(0)
     labels = rng.random(60) < 0.5
@@ -146,31 +84,6 @@ def test_a_refit_never_scores_an_item_with_a_probe_that_saw_it(bench: Bench) -> 
     other = refit_logits("knockout", states, replace(splits, labels=flipped), Silent())
     assert other[:, folds == 1] == pytest.approx(found[:, folds == 1], abs=1e-5)
     assert np.abs(other[:, folds != 1] - found[:, folds != 1]).max() > 0.1
-
-
-def test_a_batch_that_is_run_again_for_lack_of_memory_counts_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = [INTERVENTIONS["knockout"], INTERVENTIONS["random"]]
-    wanted, wanted_states = bench.run_all(together)
-    score, calls = Scorer.score, []
-
-    def short_of_memory(self: Scorer, items: list[int], states: torch.Tensor) -> torch.Tensor:
-        calls.append(len(items))
-        if len(calls) == 2:  # the first batch's second intervention: the first one's scores are there already
-            raise torch.OutOfMemoryError
-        return score(self, items, states)
-
-    monkeypatch.setattr(Scorer, "score", short_of_memory)
-    found, states = bench.run_all(together, batch_tokens=400)
-    assert calls[0] > calls[2]  # halved
-    for one, other in zip(found, wanted, strict=True):
-        assert one.items.tolist() == other.items.tolist() == list(range(N))
-        assert one.n_cut.tolist() == other.n_cut.tolist()
-        assert one.logits == pytest.approx(other.logits, abs=1e-4)
-    assert set(states) == set(wanted_states) == {"knockout", "random"}
-    for name in states:
-        assert torch.allclose(states[name], wanted_states[name], atol=1e-4)
 
 
 def test_interventions_that_run_together_give_what_each_gives_alone(bench: Bench) -> None:
@@ -200,17 +113,6 @@ def test_of_a_control_drawn_several_times_all_states_are_kept_and_the_log_odds_o
         assert torch.allclose(states[draw.draw_name], alone[draw.draw_name], atol=1e-4)
     assert (states["random"] - states["random 2"]).abs().max() > 0.01
     assert effects[1].logits == pytest.approx(bench.run(INTERVENTIONS["random"]).logits, abs=1e-4)
-
-
-def test_an_effect_tells_from_how_many_tokens_was_drawn_and_what_attention_was_taken(bench: Bench) -> None:
-    (drawn,), _ = bench.run_all([INTERVENTIONS["random"]])
-    assert drawn.n_candidates is not None
-    assert drawn.n_candidates.tolist() == [item.located.answer_start - N_PREFIX - 3 for item in bench.items]
-    assert drawn.attention_ratio is not None
-    assert np.median(np.abs(drawn.attention_ratio - 1)) < 0.05
-    (knockout,), _ = bench.run_all([INTERVENTIONS["knockout"]])
-    assert knockout.n_candidates is None
-    assert knockout.attention_ratio is None  # nobody asked for it
 
 
 def test_a_cut_that_does_no_more_than_noise_is_refused(bench: Bench) -> None:

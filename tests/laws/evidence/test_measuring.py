@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Scoring, measure
@@ -12,18 +11,10 @@ from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_experiment
-from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
-from made_items import make_item, make_setting, planner_of
+from made_items import make_item, make_setting, planner_of, random_probes
 
 N = 10
-
-
-def probes(lm: LanguageModel) -> ProbeSet:
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(3, 2, lm.n_layers, lm.d_model, generator=generator)
-    ones = np.ones((3, 2, lm.n_layers))
-    return ProbeSet(weight, torch.zeros(3, 2, lm.n_layers), ones, ones, ())
 
 
 def measured(lm: LanguageModel, question: int, **setting: Any) -> tuple[list[str], list[str]]:
@@ -36,7 +27,7 @@ def measured(lm: LanguageModel, question: int, **setting: Any) -> tuple[list[str
     chosen = make_setting(**({"positions": ("final",)} | setting))
     planner = planner_of(lm, 300)
     planned, missing = plan_experiment(of_experiments(("knockout", "edges")), items, chosen, planner.windows, needed=5)
-    sets = tuple(tuple(probes(lm) for _ in SITES) for _ in chosen.positions)
+    sets = tuple(tuple(random_probes(lm) for _ in SITES) for _ in chosen.positions)
     passes = passes_of(planned, items, chosen, planner)
     scoring = Scoring(sets, np.arange(N) % 2)
     effects, _ = measure(LocalExecutor(lambda: lm), passes, scoring, chosen, lambda one: [(0, 1)], Silent())

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE, INSTRUCTION, Template, make_template
-from anchorscope.errors import UserError
+from anchorscope.answers.template import INSTRUCTION, Template, make_template
 from anchorscope.evidence.further_runs import TruthPrompts, p_true_template, truth_prompts
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
@@ -56,19 +55,6 @@ def test_a_real_tokenizer_has_one_token_for_most_spellings(kind: str) -> None:
     assert len(found.true) >= 2
     assert not set(found.true) & set(found.false)
     assert found.ids[1] == template.encode(tokenizer, [p_true_template(template).text(ASKED)])[0][0]
-
-
-def test_a_tokenizer_that_knows_neither_word_is_told() -> None:
-    class Deaf:
-        """Every text is one unknown token."""
-
-        def __call__(self, text: Any, **_: Any) -> dict[str, Any]:
-            if isinstance(text, str):
-                return {"input_ids": [0], "offset_mapping": [(0, len(text))]}
-            return {"input_ids": [[0] for _ in text], "offset_mapping": [[(0, len(one))] for one in text]}
-
-    with pytest.raises(UserError, match="same tokens"):
-        made(Deaf(), FEW_SHOT_TEMPLATE)
 
 
 @given(values=st.lists(st.lists(st.floats(-60, 0), min_size=5, max_size=5), min_size=1, max_size=4))

@@ -56,17 +56,6 @@ def test_a_probe_that_is_no_better_than_confidence_may_still_add_to_it() -> None
     assert high < 0.03
 
 
-def test_a_probe_that_is_confidence_adds_nothing_to_it() -> None:
-    value, low, high = found(3 * CONFIDENCE, confidence_mean=CONFIDENCE)["auc_beyond_confidence", "nested"]
-    assert (value, low, high) == pytest.approx((0, 0, 0), abs=1e-9)
-
-
-def test_where_confidence_is_not_known_nothing_is_said_about_it() -> None:
-    joined, rows = beyond_baselines(PROBE, {"words": OWN}, SCORED)
-    assert joined == {}
-    assert [row.quantity for row in rows] == ["auc_difference"]
-
-
 def test_joined_scores_are_those_of_scikit_learn_and_out_of_fold() -> None:
     scores = join(PROBE, CONFIDENCE, LABELS, FOLDS)
     for fold in np.unique(FOLDS):

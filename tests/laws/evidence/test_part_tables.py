@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from anchorscope.artefacts.schema import BAND, EVIDENCE_ITEM_SCHEMA, PART_SCHEMA
+from anchorscope.artefacts.schema import BAND
 from anchorscope.evidence.part_tables import PartsOfDataset, evidence_items_frame, parts_frame
 from anchorscope.evidence_parts.need import Terms
 from anchorscope.evidence_parts.parts import BEFORE, BOTH, CUT, EvidenceItems
@@ -35,16 +35,6 @@ def parts() -> PartsOfDataset:
     }
     items = EvidenceItems(LABELS, np.arange(N), [None] * N, [str(item) for item in range(N)], 0)
     return PartsOfDataset("m", "d", items, needs, PLACES, 1, LAYERS, [1, 2], 12)
-
-
-def test_columns_and_rows(parts):
-    rows, items = parts_frame(parts), evidence_items_frame(parts)
-    assert dict(rows.schema) == PART_SCHEMA
-    assert dict(items.schema) == EVIDENCE_ITEM_SCHEMA
-    counts = dict(rows.group_by("intervention").len().iter_rows())
-    # All parts at the headline, with a row for the band; elsewhere what needs the question; draws go together.
-    assert counts == {"knockout": 6 * (LAYERS + 1) + LAYERS, "random": 6 * (LAYERS + 1), "permuted": 5 * (LAYERS + 1)}
-    assert set(items["intervention"]) == {"knockout", "random", "permuted"}
 
 
 def test_the_needs_are_those_of_the_items(parts):
@@ -85,8 +75,3 @@ def test_the_band_is_the_mean_of_its_layers_and_the_control_that_of_its_draws(pa
     random = rows.filter(pl.col("intervention") == "random")
     np.testing.assert_allclose(random["share"], 0.2, atol=0.05)
     assert random["method"].str.contains("mean of 2 random cuts").all()
-
-
-def test_a_dataset_without_terms_has_no_rows(parts):
-    silent = PartsOfDataset("m", "d", parts.items, {}, PLACES, 1, LAYERS, [1, 2], 12)
-    assert (parts_frame(silent).height, evidence_items_frame(silent).height) == (0, 0)

@@ -13,6 +13,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import CHANGED, STATED, UNRELATED, load_passages
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, Variant
+from anchorscope.evidence.source_use import context_used
 from anchorscope.evidence.sources import (
     EXCHANGED,
     PAIR,
@@ -20,7 +21,6 @@ from anchorscope.evidence.sources import (
     SPAN,
     answers_use,
     choose_pair,
-    context_used,
     cut_random_span,
     cut_source,
     exchanged_sources,
@@ -182,8 +182,11 @@ def test_runs_of_every_source_and_numbers_of_every_item(tiny_llama: LanguageMode
     masses = [AttentionMass(0, (1.0,) * len(item.located.input_ids)) for item in items]
     numbers = item_numbers(items, ran, clean, odds, log_probs, masses, range(n_layers))
     assert np.isnan(numbers["context-used/context"]).tolist() == [False, False, True]
-    scored = answers_use(executor, planner, items, "context", Silent())
-    assert scored == pytest.approx(numbers["context-used/context"], abs=1e-5, nan_ok=True)
+    scored = answers_use(executor, planner, items, Silent())
+    assert [use for use, _ in scored] == pytest.approx(numbers["context-used/context"], abs=1e-5, nan_ok=True)
+    assert [len(each) for _, each in scored] == [0, 2, 0]
+    for number, share in enumerate(scored[1][1], 1):
+        assert share == pytest.approx(numbers[f"context-used/context[{number}]"][1], abs=1e-5)
     assert numbers["overlap/context"][:2].tolist() == [1.0, 1.0]
     assert numbers["attention/question"][0] == pytest.approx(
         len(items[0].located.source_tokens("question")) / len(items[0].located.input_ids)
@@ -211,7 +214,7 @@ def world(n: int = 600) -> tuple[torch.Tensor, dict[tuple[str, str], torch.Tenso
 
 def test_needs_and_parts_of_two_sources_whose_evidence_is_known() -> None:
     clean, views, items = world()
-    stored = solve_sources(clean, views, ("context", "answer"), items, "cpu", Silent())
+    stored = solve_sources(clean, views, ("context", "answer"), items, {}, "cpu", Silent())
     needs = needs_by_name(stored)
     assert needs[SOURCE]["context"].need().value == pytest.approx([0.5], abs=0.1)
     assert needs[SPAN]["context"].need().value == pytest.approx([0.0], abs=0.05)

@@ -1,11 +1,9 @@
 """The summary: shares, their null, agreement, the controls; checked where the answer is known."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from anchorscope.evidence.delta_p import cell_sums, correct_shift, corrected_curves, plain_curves
+from anchorscope.evidence.delta_p import cell_sums, correct_shift
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.measured import Measured, permuted_flip_share, plain_calls
 from anchorscope.evidence.scores import SummaryRow
@@ -89,19 +87,3 @@ def test_rows_agree_with_a_slow_count() -> None:
     reference = summary("delta_p_reference", assignment="plain", intervention="knockout", group=Q)
     assert reference.value == pytest.approx(delta[calls.members(Q)].mean())
     assert reference.ci_low < reference.value < reference.ci_high
-
-
-@pytest.mark.parametrize("assignment", ["plain", "corrected"])
-def test_rows_at_the_reference_layer_are_the_curves_where_all_folds_share_it(assignment: str) -> None:
-    measured = replace(random_measured(seed=16), reference=np.full((3, 3), 2))
-    summary = Summary(measured)
-    for intervention in ("knockout", "random", "none"):
-        plain = plain_curves(measured, intervention, drawn(measured))
-        corrected = corrected_curves(summary.corrected, intervention, summary.sums[intervention])
-        for curve in plain if assignment == "plain" else corrected:
-            if curve.truth == "all":
-                columns = {"assignment": assignment, "intervention": intervention, "group": curve.group}
-                found = summary("delta_p_reference", **columns)
-                interval = [curve.delta_p[2], curve.ci_low[2], curve.ci_high[2]]
-                assert [found.value, found.ci_low, found.ci_high] == pytest.approx(interval, abs=1e-4)
-                assert found.n == curve.n

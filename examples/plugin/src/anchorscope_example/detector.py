@@ -3,7 +3,7 @@
 from anchorscope.catalogue import DetectorEntry
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.fits import DetectorPlugin
-from anchorscope.detectors.probe_detectors import DetectorFit, fit_columns
+from anchorscope.detectors.methods import DetectorFit, fit_columns
 
 COLUMNS = ("log_prob_min",)
 

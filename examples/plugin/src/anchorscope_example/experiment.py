@@ -5,7 +5,7 @@ import numpy as np
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.statistics import auc_samples, estimate_of
-from anchorscope.report.result_rows import find, statistics
+from anchorscope.report.findings import find, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate
 

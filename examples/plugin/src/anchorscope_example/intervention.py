@@ -13,7 +13,5 @@ def last_token(item: Item, rng: np.random.Generator, mass: object) -> tuple[int,
 
 
 LAST_WORD = Intervention(
-    InterventionEntry("last-word", "last word cut", experiment="last-word"),
-    last_token,
-    part="content",
+    InterventionEntry("last-word", "last word cut", experiment="last-word"), last_token, part="content"
 )
