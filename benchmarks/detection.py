@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, SAMPLES
+from anchorscope.detecting.inputs import BUNDLES
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.evaluation import Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
@@ -27,7 +28,6 @@ from anchorscope.progress import Silent
 from anchorscope.stats.streams import stream
 
 SITE = "mlp"
-SAVED = ("confidence", "probe", "probe+confidence", "counterfactual", "auto")
 KEPT_CUTS = ("knockout", "random")
 SHARE = {"knockout": 0.5, "question-only": 0.6, "answer-only": 0.4, "random-weights": 0.0}
 """What a run leaves of the truth's direction; all of it, where nothing is said."""
@@ -59,22 +59,6 @@ class Clock:
         began = self.now()
         yield
         self.seconds[name] = self.now() - began
-
-
-class Laps(Silent):
-    """Notes when each detector has been judged."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.laps: list[float] = []
-
-    def start(self, title: str, total: int) -> None:
-        self.last = self.clock.now()
-
-    def advance(self, units: int) -> None:
-        now = self.clock.now()
-        self.laps.append(now - self.last)
-        self.last = now
 
 
 def made_states(
@@ -126,23 +110,19 @@ def measure(given: argparse.Namespace, device: torch.device) -> dict[str, object
         for name in names:
             with fitted.of(name):
                 trained.fits.fit(name)
-    laps, tables = Laps(clock), Tables()
+    tables = Tables()
     with clock.of("judge"):
-        Evaluation(plan, given.resamples, names, laps).in_domain(trained, tables)
+        Evaluation(plan, given.resamples, names, Silent()).in_domain(trained, tables)
     with clock.of("saved detectors"):
         again = TrainedOn(dataset, SITE, Plan(given.folds, 1, 0), device)
-        for name in (one for one in SAVED if one in names):
+        for name in (name for name in BUNDLES if name in names):
             again.calibration(name, natural=True)
     area = {
         row["detector"]: row["value"]
         for row in tables.detectors
         if (row["metric"], row["prevalence"]) == ("auroc", "balanced")
     }
-    judged = dict(zip((one for one in trained.names if one in names), laps.laps, strict=True))
-    rows = [
-        {"detector": name, "fit_s": fitted.seconds[name], "judge_s": judged[name], "auroc": area[name]}
-        for name in names
-    ]
+    rows = [{"detector": name, "fit_s": fitted.seconds[name], "auroc": area[name]} for name in names]
     total = sum(clock.seconds[part] for part in ("fit", "judge", "saved detectors"))
     peak = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else None
     return {
@@ -185,9 +165,9 @@ def main() -> None:
     if given.json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")
         return
-    lines = [f"{'detector':28}{'fit s':>9}{'judge s':>9}{'AUROC':>8}"]
+    lines = [f"{'detector':28}{'fit s':>9}{'AUROC':>8}"]
     rows: list[dict[str, float]] = found["rows"]  # type: ignore[assignment]
-    lines += [f"{row['detector']:28}{row['fit_s']:9.2f}{row['judge_s']:9.2f}{row['auroc']:8.3f}" for row in rows]
+    lines += [f"{row['detector']:28}{row['fit_s']:9.2f}{row['auroc']:8.3f}" for row in rows]
     seconds: dict[str, float] = found["seconds"]  # type: ignore[assignment]
     lines += [f"{part:28}{spent:9.2f}" for part, spent in seconds.items()]
     lines.append(f"{'total (states at hand)':28}{found['total_s']:9.2f}")

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,6 @@ from anchorscope.catalogue import DETECTORS, MOST_BATCH_TOKENS, OWN_DETECTORS
 from anchorscope.cli.help import (
     AsJson,
     Executor,
-    Mixed,
     PlainCommand,
     Quiet,
     Workers,
@@ -146,18 +146,30 @@ def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
         return emit_json({"out": str(made.path), **{name: manifest[name] for name in manifest if name != "sha256"}})
     if quiet:
         return
+    saved, recommended = manifest["saved"], manifest["recommended"]
     rows = [("saved detector", "AUROC (95 % interval)", "accepted at risk", "extra passes")]
-    rows += [
-        (row.name, row.auroc or "not compared", row.accepted or "not measured", str(row.passes))
-        for row in made.saved_detectors
-    ]
+    for name in sorted(saved, key=lambda name: name != recommended):
+        areas = [
+            f"{value:.3f} [{low:.3f}, {high:.3f}]" + f" {dataset}" * (len(saved[name]["auroc"]) > 1)
+            for dataset, (value, low, high) in saved[name]["auroc"].items()
+        ]
+        accepted = _describe_thresholds(saved[name]["thresholds"])
+        rows.append((name, ", ".join(areas) or "not compared", accepted, str(saved[name]["passes"])))
     if manifest["answer"]:
         say(f"\n{manifest['answer']}\n")
     print_rows(rows if len(rows) > 1 else [("no detector was saved",)])
     if "report.html" in manifest["sha256"]:
         say(f"\nreport: {made.path / 'report.html'}")
-    for bundle in [row.path for row in made.saved_detectors if row.is_recommended]:
-        say(f'score with it: anchorscope score --detector {shlex.quote(str(bundle))} "QUESTION"')
+    if made.recommended is not None:
+        say(f'score with it: anchorscope score --detector {shlex.quote(str(made.recommended))} "QUESTION"')
+
+
+def _describe_thresholds(thresholds: Sequence[Mapping[str, Any]]) -> str:
+    """What a detector accepts at which risk."""
+    reached = sorted((row["risk"], row["coverage"]) for row in thresholds if row["probability"] is not None)
+    if not thresholds:
+        return "not measured"
+    return ", ".join(f"{coverage:.0%} at {risk:.0%}" for risk, coverage in reached) or "none at any risk"
 
 
 _FIT_FIELDS = [
@@ -180,7 +192,6 @@ def fit(
     tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
     executor: Executor = None,
     workers: Workers = None,
-    mixed: Mixed = False,
     out: Annotated[
         str | None, output(help="The run folder; detectors are in its folder detectors. Default: runs/MODEL-DATASETS.")
     ] = None,
@@ -190,7 +201,7 @@ def fit(
 ) -> None:
     from anchorscope.detecting.inputs import fit_options  # only here: help has to come at once
 
-    choice, given = choose(executor, workers, mixed), given_options(options)
+    choice, given = choose(executor, workers), given_options(options)
     chosen, of_run = fit_options(
         detectors=split_list(detectors),
         bundles=None if bundles is None else split_list(bundles),
@@ -208,7 +219,7 @@ def fit(
         from anchorscope.pipeline import run_recipe
 
     progress = listener(quiet)
-    run_recipe(recipe, folder, progress=progress, choice=choice)
+    run_recipe(recipe, folder, progress=progress, choice=choice, for_detectors=True)
     _show_detection(detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json)
 
 
@@ -274,6 +285,15 @@ def score(
         say(f"warning: {scored.bad_rows:,} bad rows were left out", quiet)
 
 
+def _describe_use(use: dict[str, Any]) -> str:
+    """How much of an answer's probability goes with its passages, how probably it follows them, and which one."""
+    if use["context_used"] is None:
+        return ""
+    which = f" {use['passage']}" if use["passage"] else ""
+    likely = "" if use["context_probability"] is None else f", {use['context_probability']:.0%} likely followed"
+    return f"passage{which} {use['context_used']:.0%} used{likely}"
+
+
 def _show_scores(scored: "Scored") -> None:
     """The verdicts first; warnings that all answers share once, below."""
     n = len(scored.scores)
@@ -282,12 +302,11 @@ def _show_scores(scored: "Scored") -> None:
     with page(_LONG * 4) as console:
         table = Table.grid(padding=(0, 2, 0, 0))
         for place, row in enumerate(scored.scores[:_SHOWN]):
-            used = scored.context_used[place] if scored.context_used else None
             table.add_row(
                 VERDICTS[row.verdict],
                 "" if row.truth_probability is None else f"{row.truth_probability:.0%} true",
                 f"{short(row.question, _LONG)} → {short(row.answer, _LONG) or 'nothing'}",
-                "" if used is None else f"passage {used:.0%} used",
+                _describe_use(scored.uses[place]) if scored.uses else "",
                 harmless("; ".join(text for text in row.warnings if text not in shared)),
             )
         console.print(table)
@@ -295,6 +314,8 @@ def _show_scores(scored: "Scored") -> None:
         say(f"{_SHOWN} of {n:,} items; --out FILE.csv or --json has all")
     for text in shared:
         say(f"warning: {text}")
+    if scored.uses and scored.trained.context_use is None:
+        say("context_used is a share, not a probability: this detector's runs do not show which answers followed one")
     if n > 1:
         counts = Counter(row.verdict for row in scored.scores)
         verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])

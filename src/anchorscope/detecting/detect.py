@@ -8,7 +8,7 @@ Runs of one model may be given together; a dataset asked under another prompt is
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,18 @@ import polars as pl
 import torch
 
 from anchorscope.answers.template import Template
-from anchorscope.artefacts.schema import (
-    DETECTION_VERSION,
-    DETECTOR_CONTROL_SCHEMA,
-    DETECTOR_CURVE_SCHEMA,
-    DETECTOR_DIFFERENCE_SCHEMA,
-    DETECTOR_SCHEMA,
-)
+from anchorscope.artefacts.schema import DETECTION_VERSION, DETECTOR_DIFFERENCE_SCHEMA, DETECTOR_SCHEMA
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, LOADED
 from anchorscope.cost import DatasetSize, ModelSize, measured_rate, report_cost, step_costs
 from anchorscope.datasets.text import normalise, question_key, words
-from anchorscope.detecting.inputs import BUNDLES, IN_ITEMS, missing_keep, open_runs, shown_name
+from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
-from anchorscope.detecting.saving import trained_detector
+from anchorscope.detecting.saving import calibrate_context_use, trained_detector
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.evaluation import Plan, TrainedOn, pooled
-from anchorscope.detectors.features import CLEAN, Features, StateKey
+from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import Dataset
@@ -51,7 +45,7 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe
 from anchorscope.report.detection.detection_page import write_detection_report
-from anchorscope.report.detection.results import DatasetFacts, DetectionContext
+from anchorscope.report.detection.results import DetectionContext
 from anchorscope.results import versions
 
 ENOUGH_TRUE = 200
@@ -78,7 +72,8 @@ def complete_runs(
         if missing and reason is None:
             recipe = run.recipe.model_copy(update={"keep": tuple(dict.fromkeys([*run.recipe.keep, *missing]))})
             progress.note(_announce(run, recipe, missing))
-            run_recipe(Recipe.model_validate(recipe.model_dump()), run.path, progress=progress)
+            whole = Recipe.model_validate(recipe.model_dump())
+            run_recipe(whole, run.path, progress=progress, for_detectors=run.is_for_detectors)
             run = open_finished(run.path, checked=False)
         elif "states" in missing:
             raise UserError(f"The run {str(run.path)!r} kept no states, and they cannot be computed now: {reason}.")
@@ -121,7 +116,7 @@ def _announce(run: FinishedRun, recipe: Recipe, missing: Sequence[str]) -> str:
         itemsize = getattr(torch, facts["dtype"]).itemsize
         kept = sum(n_places[name] for name in missing)
         size += kept_bytes(kept, model.n_layers, items.height, model.width, itemsize)
-    refuse_full_disk(run.path, 0, size)
+    refuse_full_disk(run.path, size)
     minutes = operations / measured_rate(choose_device(recipe.device), facts["dtype"], model.width) / 60
     return (
         f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep; computing that takes about "
@@ -137,25 +132,10 @@ class RunDataset:
     run: FinishedRun
     longest: int
     """Tokens of the longest used prompt with its answer."""
-    n_graded: int
-    """Answers that were graded, used or not."""
-    natural_prevalence: float
-    """Share of true ones among them."""
+    about: str
+    """Its answers in a few words, for card and page."""
     other_prompt: bool
     """Whether it is there to show what another prompt does."""
-
-    @property
-    def n_true(self) -> int:
-        """True answers among the used ones."""
-        return int(self.data.labels.sum())
-
-    @property
-    def about(self) -> str:
-        """The data in a few words, for the card."""
-        return (
-            f"{self.data.name}: {self.data.features.n_items} answers, {self.n_true} true, "
-            f"{self.natural_prevalence:.1%} true among all that were graded"
-        )
 
     @property
     def setting(self) -> DetectorSetting:
@@ -194,9 +174,10 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: C
     used = pl.DataFrame({"item_id": ids}).join(used, on="item_id", how="left", maintain_order="left")
     graded = items.filter(pl.col("truthful").is_not_null() & pl.col("status").is_in(["used", "unbalanced"]))
     questions, answers = used["question"].to_list(), used["model_answer"].to_list()
+    texts = texts_of(zip(questions, answers, strict=True))
     data = Dataset(
         shown,
-        Features(len(ids), _states(run, name, wanted), _columns(run, name, used)),
+        Features(len(ids), _states(run, name, wanted), {**_columns(run, name, used), TEXT: texts}),
         used["truthful"].to_numpy().astype(bool),
         used["group"].to_numpy().astype(np.int64),
         used["relation"].to_list(),
@@ -210,7 +191,8 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: C
     )
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
     longest = int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
-    return RunDataset(data, run, longest, graded.height, share, other_prompt)
+    about = f"{len(ids)} answers, {data.labels.sum()} true; {share:.1%} true among all {graded.height} that were graded"
+    return RunDataset(data, run, longest, about, other_prompt)
 
 
 def _group_keys(question: str, subject: str | None) -> frozenset[str]:
@@ -249,8 +231,8 @@ def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.nd
         kept = used.select("item_id").join(numbers, on="item_id", how="left", maintain_order="left")
         found = {column: kept[column].to_numpy().astype(np.float64) for column in kept.columns if column != "item_id"}
     else:
-        in_items = zip(IN_ITEMS, ("confidence_mean", "confidence_min"), strict=True)
-        found = {name: used[column].to_numpy().astype(np.float64) for name, column in in_items}
+        in_items = {"log_prob_mean": "confidence_mean", "log_prob_min": "confidence_min"}
+        found = {name: used[column].to_numpy().astype(np.float64) for name, column in in_items.items()}
     return {column: values for column, values in found.items() if np.isfinite(values).all()}
 
 
@@ -275,38 +257,12 @@ _FOLDER = SealedFolder(
 )
 
 
-def accepted_words(thresholds: Sequence[Mapping[str, float | None]]) -> str | None:
-    """What a detector accepts at which risk."""
-    reached = [(found["risk"], found["coverage"]) for found in thresholds if found["probability"] is not None]
-    if not thresholds:
-        return None
-    return ", ".join(f"{coverage:.0%} at {risk:.0%}" for risk, coverage in sorted(reached)) or "none at any risk"
-
-
-def default_out(runs: Sequence[Path]) -> Path:
-    """Where results go if nobody says where."""
-    if len(runs) != 1:
-        raise UserError(f"{len(runs)} runs are given, and no folder for the result; name one with --out.")
-    return runs[0] / "detectors"
-
-
-@dataclass(frozen=True)
-class SavedDetector:
-    """A bundle of a finished comparison, in the words of its card."""
-
-    name: str
-    path: Path
-    auroc: str | None
-    """In the mean over the datasets that it was trained on, with its interval; None where nothing was compared."""
-    accepted: str | None
-    """What it accepts at which risk; None where no risk could be measured."""
-    passes: int
-    """Passes through the model per answer, beyond those that wrote it."""
-    is_recommended: bool
-
-
 class Detection:
-    """A finished comparison of detectors; tables are read when they are first asked for."""
+    """A finished comparison of detectors; tables are read when they are first asked for.
+
+    `manifest["saved"]` has every saved detector: its folder, its AUROC with interval by dataset (empty where nothing
+    was compared), its thresholds, and its passes through the model beyond those that wrote the answer.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -322,34 +278,14 @@ class Detection:
 
     @cached_property
     def differences(self) -> pl.DataFrame:
-        """Paired differences to the probe, and to probe and confidence."""
+        """Paired differences to confidence, to the probe, and to both together."""
         return self._table("differences", DETECTOR_DIFFERENCE_SCHEMA)
 
     @property
-    def saved_detectors(self) -> list[SavedDetector]:
-        """The saved detectors, the recommended one first."""
-        compared, answer = "detectors.csv" in self.manifest["sha256"], str(self.manifest["answer"] or "")
-        made = [
-            SavedDetector(
-                name,
-                self.path / "bundles" / name if compared else self.path / name,
-                self._auroc(name) if compared else None,
-                accepted_words(self.manifest.get("thresholds", {}).get(name, ())),
-                DETECTORS[name].passes if name in DETECTORS else 0,
-                answer.startswith(f"Use {name} (") or len(self.manifest["bundles"]) == 1,
-            )
-            for name in self.manifest["bundles"]
-        ]
-        return sorted(made, key=lambda saved: not saved.is_recommended)
-
-    def _auroc(self, name: str) -> str | None:
-        own = (pl.col("detector") == name) & (pl.col("train") == pl.col("test"))
-        rows = self.detectors.filter(own & (pl.col("metric") == "auroc") & (pl.col("prevalence") == "balanced"))
-        return ", ".join(
-            f"{row['value']:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
-            + (f" {row['test']}" if rows.height > 1 else "")
-            for row in rows.iter_rows(named=True)
-        )
+    def recommended(self) -> Path | None:
+        """The bundle to use; None where none is recommended or it was not saved."""
+        saved = self.manifest.get("saved", {}).get(self.manifest.get("recommended"))
+        return None if saved is None else self.path / saved["path"]
 
     def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
         file = f"{name}.csv"
@@ -373,8 +309,10 @@ def detect(
     began, listener, chosen = time.monotonic(), progress or Silent(), DetectOptions(**options)
     given: Sequence[Any] = [runs] if isinstance(runs, str | Path) or hasattr(runs, "path") else runs
     paths = [Path(getattr(run, "path", run)) for run in given]
-    place = default_out(paths) if out is None else Path(out)
+    if out is None and len(paths) > 1:
+        raise UserError(f"{len(paths)} runs are given, and no folder for the result; name one with --out.")
     opened = open_runs(paths)
+    place = paths[0] / "detectors" if out is None else Path(out)
     device = checked_device(choose_device(chosen.device))
     opened, warnings = complete_runs(opened, chosen, listener)
     key = _key(opened, chosen)
@@ -384,28 +322,38 @@ def detect(
     sources = read_runs(opened, (*chosen.wanted, *BUNDLES))
     listener.advance(1)
     listener.finish()
-    job = _Job(sources, chosen, device, listener)
-    job.warnings += warnings
+    job = _Job(sources, chosen, device, listener, warnings)
     job.check_bundles()
+    command = _command(paths, place, chosen)
     with _FOLDER.fresh(place) as folder:
-        tables, answer = Tables(), None
+        answer, recommended = None, None
         if not chosen.fit_only:
-            job.compare(tables)
-        saved = job.save(folder if chosen.fit_only else folder / "bundles", tables)
+            job.compare()
+        saved = job.save(folder if chosen.fit_only else folder / "bundles")
         if not chosen.fit_only:
-            _write(folder, tables)
-            card = write_detection_report(folder, job.context(paths, place, saved, time.monotonic() - began))
-            answer = card.sentence
+            job.tables.write(folder)
+            context = DetectionContext(
+                job.model,
+                {source.data.name: source.about for source in sources},
+                f"runs {', '.join(path.name for path in paths)}; fold seeds {chosen.seeds}; "
+                f"{time.monotonic() - began:.0f} s",
+                command,
+                {name: record["path"] for name, record in saved.items()},
+                tuple(job.warnings),
+                job.left_out,
+            )
+            answer, recommended = write_detection_report(folder, context)
         _FOLDER.seal(
             folder,
             {
                 "version": DETECTION_VERSION,
                 "model": job.model,
                 "runs": [path.name for path in paths],
-                "command": _command(paths, place, chosen),
+                "command": command,
                 "trained_on": [dataset.name for dataset in job.trainable],
                 "bundles": sorted(saved),
-                "thresholds": job.thresholds,
+                "saved": saved,
+                "recommended": recommended or (next(iter(saved)) if len(saved) == 1 else None),
                 "answer": answer,
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
@@ -440,80 +388,61 @@ def _finished(place: Path, key: str) -> Detection | None:
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
     """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
     command = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
-    for field in fields(options):
-        value, name = getattr(options, field.name), {"risks": "risk"}.get(field.name, field.name.replace("_", "-"))
-        if value == field.default or field.name == "fresh":
-            continue
-        if field.name == "compute":
-            command.append("--no-compute")
-            continue
-        command.append(f"--{name}")
-        if value is not True:
-            command.append(",".join(map(str, value)) if isinstance(value, tuple) else str(value))
-    return shlex.join(command)
-
-
-def _write(folder: Path, tables: Tables) -> None:
-    for name, rows, schema in (
-        ("detectors", tables.detectors, DETECTOR_SCHEMA),
-        ("differences", tables.differences, DETECTOR_DIFFERENCE_SCHEMA),
-        ("detector_curves", tables.curves, DETECTOR_CURVE_SCHEMA),
-        ("controls", tables.controls, DETECTOR_CONTROL_SCHEMA),
-    ):
-        pl.DataFrame(rows, schema=schema, orient="row").write_csv(folder / f"{name}.csv")
+    names = {"risks": "--risk", "fit_only": "--fit-only", "compute": "--no-compute"}
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if value != option.default and option.name != "fresh":
+            words = () if isinstance(value, bool) else value if isinstance(value, tuple) else (value,)
+            command += [names.get(option.name, f"--{option.name}"), ",".join(map(str, words))]
+    return shlex.join(filter(None, command))
 
 
 class _Job:
     """One call of `detect`."""
 
     def __init__(
-        self, sources: Sequence[RunDataset], options: DetectOptions, device: torch.device, progress: Progress
+        self,
+        sources: Sequence[RunDataset],
+        options: DetectOptions,
+        device: torch.device,
+        progress: Progress,
+        warnings: Sequence[str],
     ) -> None:
         self.sources, self.options, self.device, self.progress = sources, options, device, progress
         self.model = str(sources[0].run.manifest["model"]["name"])
         self.site = sources[0].run.recipe.site
         self.plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
-        self.trainable = self._trainable()
-        self.left_out: dict[str, str] = {}
-        self.warnings: list[str] = []
-        self.thresholds: dict[str, list[dict[str, float | None]]] = {}
-        """Of every saved detector: risk, probability and share of answers accepted."""
-        few = [dataset.name for dataset in self.trainable if int(dataset.labels.sum()) < ENOUGH_TRUE]
-        self.warnings += [f"{name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for name in few]
-
-    def _trainable(self) -> list[Dataset]:
+        own = [source for source in sources if not source.other_prompt]
+        enough = [source for source in own if source.data.labels.sum() >= ENOUGH_TRUE]
+        self.trainable = [source.data for source in enough or own]
         """Datasets that detectors learn from; those with few true answers only where no other has more."""
-        own = [source for source in self.sources if not source.other_prompt]
-        enough = [source for source in own if source.n_true >= ENOUGH_TRUE]
-        return [source.data for source in (enough or own)]
+        self.tables = Tables()
+        self.left_out: dict[str, str] = {}
+        few = () if enough else own
+        self.warnings = [f"{it.data.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for it in few]
+        self.warnings += warnings
 
-    def compare(self, tables: Tables) -> None:
-        """Every detector on every dataset."""
+    def compare(self) -> None:
+        """Every detector on every dataset; then every dataset by detectors of all the others together."""
         names = self.options.detectors or tuple(DETECTORS)
         evaluation = Evaluation(self.plan, self.options.resamples, names, self.progress, len(self.trainable))
         for dataset in self.trainable:
             trained = TrainedOn(dataset, self.site, self.plan, self.device)
-            evaluation.in_domain(trained, tables)
+            evaluation.in_domain(trained, self.tables)
             self.left_out |= {name: reason for name, reason in trained.left_out.items() if name in names}
             others = [source.data for source in self.sources if source.data is not dataset]
             if others:
-                evaluation.elsewhere(trained, others, tables)
-        if len(self.trainable) > 1:
-            self._leave_one_out(evaluation, tables)
-
-    def _leave_one_out(self, evaluation: Evaluation, tables: Tables) -> None:
-        """Every dataset by detectors of all the others together."""
+                evaluation.elsewhere(trained, others, self.tables)
+        # What cannot be taken to other data (the words of questions) need not be fitted again.
+        movable = {row["detector"] for row in self.tables.detectors if row["train"] != row["test"]}
+        evaluation = replace(evaluation, names=[name for name in names if name in movable])
+        once = replace(self.plan, seeds=1, tosses=0)
         for target in (source.data for source in self.sources if not source.other_prompt):
             others = [dataset for dataset in self.trainable if dataset is not target]
-            if len(others) < 2:
-                continue
-            trained = TrainedOn(
-                pooled(others, f"all but {target.name}"),
-                self.site,
-                Plan(self.plan.folds, 1, 0, self.plan.seed),
-                self.device,
-            )
-            evaluation.elsewhere(trained, [target], tables)
+            if len(others) > 1:
+                everything = pooled(others, f"all but {target.name}")
+                trained = TrainedOn(everything, self.site, once, self.device)
+                evaluation.elsewhere(trained, [target], self.tables)
 
     def check_bundles(self) -> None:
         """Refuses a detector that is to be saved and cannot be; those that were not named are left out."""
@@ -530,60 +459,47 @@ class _Job:
                 if missing is not None:
                     self.left_out[name] = missing
 
-    def save(self, folder: Path, tables: Tables) -> dict[str, str]:
+    def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
         data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
         trained = TrainedOn(data, self.site, Plan(self.plan.folds, 0, 0, self.plan.seed), self.device)
         sources = [source for source in self.sources if any(source.data is dataset for dataset in self.trainable)]
-        about, longest = "; ".join(source.about for source in sources), max(source.longest for source in sources)
-        saved: dict[str, str] = {}
+        about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
+        longest = max(source.longest for source in sources)
+        context_use = calibrate_context_use([source.run for source in sources])
+        saved: dict[str, dict[str, Any]] = {}
         wanted = BUNDLES if self.options.bundles is None else self.options.bundles
         names = [name for name in wanted if name in trained.names]
         self.progress.start("bundles", len(names))
         for name in names:
-            rows = [row for row in tables.detectors if row["detector"] == name]
+            rows = [row for row in self.tables.detectors if row["detector"] == name]
             made = trained_detector(trained, name, sources[0].setting, about, longest, rows, self.options.risks)
+            made = replace(made, context_use=context_use)
             write_bundle(folder / name, made)
-            self._note_thresholds(made)
-            saved[name] = f"{folder.name}/{name}" if not self.options.fit_only else name
+            path = name if self.options.fit_only else f"{folder.name}/{name}"
+            saved[name] = self._describe_saved(made, path, rows)
             self.progress.advance(1)
         self.progress.finish()
         return saved
 
-    def _note_thresholds(self, made: TrainedDetector) -> None:
-        """Writes down what a detector accepts, and warns of one that accepts nothing."""
-        names = ("risk", "probability", "coverage")
-        found = [{name: getattr(threshold, name) for name in names} for threshold in made.thresholds]
-        self.thresholds[made.name] = found
-        if found and all(threshold.probability is None for threshold in made.thresholds):
+    def _describe_saved(self, made: TrainedDetector, path: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What the manifest says of a bundle; warns of one that accepts nothing."""
+        if made.thresholds and all(threshold.probability is None for threshold in made.thresholds):
             risks = ", ".join(f"{threshold.risk:.0%}" for threshold in made.thresholds)
             self.warnings.append(
                 f"{made.name} accepts no answer at any of its risks ({risks}): it can only rank answers; ask more "
                 f"questions (--limit), or name a higher --risk"
             )
-
-    def context(self, paths: Sequence[Path], out: Path, saved: dict[str, str], seconds: float) -> DetectionContext:
-        """What the page says of how its tables came about."""
-        facts = tuple(
-            DatasetFacts(
-                source.data.name,
-                source.data.features.n_items,
-                source.n_true,
-                source.n_graded,
-                source.natural_prevalence,
-                all(source.data is not dataset for dataset in self.trainable),
-            )
-            for source in self.sources
-        )
-        command = _command(paths, out, self.options)
-        return DetectionContext(
-            self.model,
-            tuple(path.name for path in paths),
-            facts,
-            tuple(range(self.plan.seed, self.plan.seed + self.plan.seeds)),
-            seconds,
-            command,
-            saved,
-            tuple(self.warnings),
-            self.left_out,
-        )
+        return {
+            "path": path,
+            "auroc": {
+                row["test"]: [row["value"], row["ci_low"], row["ci_high"]]
+                for row in rows
+                if (row["train"], row["metric"], row["prevalence"]) == (row["test"], "auroc", "balanced")
+            },
+            "thresholds": [
+                {name: getattr(threshold, name) for name in ("risk", "probability", "coverage")}
+                for threshold in made.thresholds
+            ],
+            "passes": DETECTORS[made.name].passes,
+        }

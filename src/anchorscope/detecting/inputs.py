@@ -18,8 +18,8 @@ LEAST_PER_CLASS = 30
 """True and false answers that a dataset needs for a detector."""
 BUNDLES = ("confidence", "probe", "probe+confidence", "auto")
 """Detectors that are saved where none are named."""
-IN_ITEMS = ("log_prob_mean", "log_prob_min")
-"""Numbers per answer that every run has, in items.parquet."""
+IN_ITEMS = ("log_prob_mean", "log_prob_min", "text")
+"""Columns that every run has, in items.parquet."""
 
 ONE_PASS = tuple(
     name
@@ -100,10 +100,11 @@ def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
 
 
 def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
-    """The options of `fit`: those of `detect`, and those of a run with what the detectors read and no page."""
+    """The options of `fit`: those of `detect`, and those of a run that keeps what the detectors read."""
     device = str(options.pop("device", None) or "auto").replace("balanced", "auto")
     chosen = DetectOptions(**{**options, "detectors": options.get("detectors") or ONE_PASS, "device": device})
-    return chosen, {"report": False, "random_cuts": 1, "keep": needed_keep(chosen.wanted)}
+    keep = needed_keep(chosen.wanted)
+    return chosen, {"keep": keep, **({"random_cuts": 1} if "states-cut" in keep else {})}
 
 
 def missing_keep(run: FinishedRun, detectors: Iterable[str]) -> tuple[str, ...]:

@@ -5,16 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
+import polars as pl
 from jaxtyping import Bool, Float, Int
 
-from anchorscope.catalogue import DETECTORS, KNOCKOUT
+from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.auto import Ranges
 from anchorscope.detectors.evaluation import TrainedOn
-from anchorscope.detectors.fitted import LayerProbes, TrainingRange, WithFallback, probability_of
+from anchorscope.detectors.fitted import TrainingRange, WithFallback, probability_of
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
-from anchorscope.detectors.training import INNER_FOLDS, Dataset
+from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError
+from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
+from anchorscope.finished import FinishedRun
 from anchorscope.results import versions
 from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
 from anchorscope.stats.detection_metrics import BINS, reliability_bins
@@ -50,9 +52,8 @@ def trained_detector(
     number, dataset = trained.whole, trained.dataset
     labels, natural, groups = dataset.labels, dataset.natural, dataset.groups
     prevalence = float(natural[labels].sum() / natural.sum())
-    calibration = Calibration(
-        float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS]), prevalence
-    )
+    (slope,), bias = scale.of_set(number)
+    calibration = Calibration(slope, bias, prevalence)
     probability = probability_of(scale.scores[number].cpu().numpy())
     one_each = _one_of_each_group(dataset, trained.plan.seed)
     fitted = build(number)
@@ -76,8 +77,26 @@ def trained_detector(
         card=card,
         thresholds=thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks),
         range=replace(span, longest=longest),
-        layer_probes=layer_probes_of(trained),
     )
+
+
+def calibrate_context_use(runs: Sequence[FinishedRun]) -> UseCalibration | None:
+    """How `context_used` becomes a probability, from items that show what their answers went by; None for too few."""
+    frames, on = [], ["dataset", "item_id"]
+    by_path = {run.path: run for run in runs if "experiment_items.parquet" in run.manifest["sha256"]}
+    for path, run in by_path.items():
+        of_context = (pl.col("experiment") == "sources") & (pl.col("variant") == "context")
+        values = run.parquet("experiment_items").filter(of_context)
+        used, followed = (
+            values.filter(pl.col("quantity") == quantity).select(*on, pl.col("value").alias(quantity))
+            for quantity in ("context_used", FOLLOWED)
+        )
+        groups = run.parquet("items").select(*on, group=pl.lit(f"{path} ") + pl.col("group").cast(pl.String))
+        frames.append(used.join(followed, on=on).join(groups, on=on))
+    if not frames:
+        return None
+    every = pl.concat(frames)
+    return calibrate_use(*(every[name].to_numpy() for name in ("context_used", FOLLOWED, "group")))
 
 
 def thresholds_at(
@@ -127,27 +146,3 @@ def calibration_rows(
 def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
     """A row without numbers that are missing: JSON has none."""
     return {name: value for name, value in row.items() if not (isinstance(value, float) and np.isnan(value))}
-
-
-def layer_probes_of(trained: TrainedOn) -> LayerProbes:
-    """The probe of every layer of the headline site, with what the knockout does to the answers of training: each is
-    scored by a fit that never saw it."""
-    data, labels, number = trained.fits.data, trained.dataset.labels, trained.whole
-    fits = [data.at_best(data.bank, [place]) for place in range(len(data.layers))]
-    probes = [fit.build(number) for fit in fits]
-    moved = None
-    if data.has(KNOCKOUT):
-        cut = data.changed(KNOCKOUT)
-        change = [torch.sigmoid(fit.scores_of(cut)[number]) - torch.sigmoid(fit.scores[number]) for fit in fits]
-        percent = 100 * torch.stack(change).double().cpu().numpy()
-        moved = tuple(percent[:, ~labels].mean(1).tolist()), tuple(percent[:, labels].mean(1).tolist())
-    return LayerProbes(
-        data.site,
-        data.layers,
-        torch.stack([probe.weight for probe in probes]),
-        tuple(probe.bias for probe in probes),
-        tuple(data.bank.inner_auc[: len(probes), number].double().tolist()),
-        len(labels),
-        int(labels.sum()),
-        moved,
-    )

@@ -1,6 +1,5 @@
 """The job of `anchorscope score`: a bundle and a question, or a file of them, become scores, a table, a file."""
 
-import math
 import os
 import sys
 import time
@@ -14,6 +13,7 @@ from anchorscope.datasets.catalog import BUILT_IN, HUB, WITH_FILE, DatasetSpec, 
 from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
+from anchorscope.evidence.source_use import USE_COLUMNS, use_record
 from anchorscope.files import make_folder, open_regular, read_regular, replacing
 from anchorscope.progress import Progress
 
@@ -27,8 +27,6 @@ _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
 COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings")
 """Columns of the rows that are written."""
 STANDARD_INPUT = "-"
-CONTEXT_USED = "context_used"
-"""One more, where questions come with a passage."""
 _LONGEST_PASSAGE = 1_000_000
 _MOST_INPUT = 100_000_000  # bytes of standard input
 
@@ -70,15 +68,16 @@ class Scored:
     """Rows of the file that could not be read and were left out."""
     seconds: float
     """For answering and scoring; loading the model not counted."""
-    context_used: tuple[float | None, ...] = ()
-    """Of every answer, how much of its probability comes from the passage; empty where no question has one."""
+    uses: tuple[dict[str, Any], ...] = ()
+    """Of every answer, whether it used its passages (`USE_COLUMNS`); empty where no question has one."""
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per item."""
-        rows = [{"item_id": name, **score.record()} for name, score in zip(self.item_ids, self.scores, strict=True)]
-        for row, used in zip(rows, self.context_used, strict=False):
-            row[CONTEXT_USED] = used
-        return rows
+        uses = self.uses or ({},) * len(self.scores)
+        return [
+            {"item_id": name, **score.record(), **use}
+            for name, score, use in zip(self.item_ids, self.scores, uses, strict=True)
+        ]
 
     def record(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -130,27 +129,27 @@ def score(
     began = time.monotonic()
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=options.risk)
-        used = measure_context_used(detector, questions, scores)
+        uses = measure_uses(detector, questions, scores)
     seconds = time.monotonic() - began
     names, risk = tuple(question.item_id for question in questions), None if threshold is None else threshold.risk
-    scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds, used)
+    scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds, uses)
     if options.out is not None:
         write_rows(scored.rows(), options.out)
     return scored
 
 
-def measure_context_used(
+def measure_uses(
     detector: "Detector", questions: Sequence[Question], scores: "Sequence[Score]"
-) -> tuple[float | None, ...]:
-    """`context_used` of every answer, see docs/sources.md."""
+) -> tuple[dict[str, Any], ...]:
+    """Whether every answer used its passages, see docs/sources.md; empty where no question has one."""
     if not any(question.context for question in questions):
         return ()
     from anchorscope.evidence.sources import answers_use
 
     given = [replace(question, model_answer=score.answer) for question, score in zip(questions, scores, strict=True)]
     session = detector.session
-    used = answers_use(session.executor, session.planner, session.items(given), "context", session.progress)
-    return tuple(None if math.isnan(value) else round(float(value), 4) for value in used)
+    uses = answers_use(session.executor, session.planner, session.items(given), session.progress)
+    return tuple(use_record(*use, detector.trained.context_use) for use in uses)
 
 
 def _questions(what: Sequence[str], options: ScoreOptions) -> tuple[list[Question], int]:
@@ -261,7 +260,8 @@ def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
 
     text, number = pl.String(), pl.Float64()
     types = (text, text, text, number, number, text, pl.List(text))
-    schema = dict(zip(COLUMNS, types, strict=True)) | ({CONTEXT_USED: number} if CONTEXT_USED in rows[0] else {})
+    schema = dict(zip(COLUMNS, types, strict=True))
+    schema |= {name: pl.Int64() if name == "passage" else number for name in USE_COLUMNS if name in rows[0]}
     frame = pl.DataFrame(rows, schema=schema)
     try:
         make_folder(out.parent)

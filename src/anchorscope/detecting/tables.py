@@ -3,29 +3,33 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.special import expit
+import polars as pl
+import torch
 from scipy.stats import t
 
+from anchorscope.artefacts.schema import (
+    DETECTOR_CONTROL_SCHEMA,
+    DETECTOR_CURVE_SCHEMA,
+    DETECTOR_DIFFERENCE_SCHEMA,
+    DETECTOR_SCHEMA,
+)
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.evaluation import COMPARED, Judge, Measured, Plan, Scored, TrainedOn, balanced_weights
 from anchorscope.detectors.training import Dataset
+from anchorscope.models.process_settings import workers_of_one_thread
 from anchorscope.progress import Progress
-from anchorscope.stats.detection_metrics import reliability_bins, risk_coverage_curve, roc_curve
+from anchorscope.stats.detection_metrics import risk_coverage_curve
 
-AGAINST = ("probe", "probe+confidence")
-"""What every detector is compared with."""
+AGAINST = ("confidence", "probe", "probe+confidence")
+"""What every detector is compared with; a control is also compared with the detector whose control it is."""
 DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "auto")
-"""Detectors whose curves are drawn."""
-GRADER_ERRORS = (5 / 114, 10 / 291)
-"""Shares of answers called true that are false, and called false that are true, by the grader, on the sample of answers
-that its rules had not seen (docs/grading.md)."""
+"""Detectors that have a risk–coverage curve."""
+NATURAL = "natural"
 
 Row = dict[str, Any]
-Measures = Mapping[str, Mapping[str, Measured]]
-"""By detector, then by metric."""
 
 
 @dataclass
@@ -36,6 +40,16 @@ class Tables:
     differences: list[Row] = field(default_factory=list)
     curves: list[Row] = field(default_factory=list)
     controls: list[Row] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write the four files."""
+        for name, rows, schema in (
+            ("detectors", self.detectors, DETECTOR_SCHEMA),
+            ("differences", self.differences, DETECTOR_DIFFERENCE_SCHEMA),
+            ("detector_curves", self.curves, DETECTOR_CURVE_SCHEMA),
+            ("controls", self.controls, DETECTOR_CONTROL_SCHEMA),
+        ):
+            pl.DataFrame(rows, schema=schema, orient="row").write_csv(folder / f"{name}.csv")
 
 
 @dataclass(frozen=True)
@@ -60,19 +74,23 @@ class Evaluation:
         dataset = trained.dataset
         names = [name for name in trained.names if name in self.names]
         self.progress.start(f"detectors {dataset.name}", len(names))
-        measures: dict[str, dict[str, Mapping[str, Measured]]] = {"balanced": {}, "natural": {}}
-        judges = {prevalence: self.judge(dataset, prevalence == "natural") for prevalence in measures}
+        balanced, natural = {}, {}
         for name in names:
-            variant = DETECTORS[name].variant_of is not None
-            for prevalence in ("balanced",) if variant else ("balanced", "natural"):
-                judge, scored = judges[prevalence], trained.in_domain(name, prevalence == "natural")
-                measures[prevalence][name] = judge.metrics(scored, only_auroc=variant)
-                if name in DRAWN:
-                    tables.curves += curve_rows(name, dataset.name, prevalence, judge, scored)
+            balanced[name] = trained.in_domain(name)
+            if DETECTORS[name].variant_of is None:
+                natural[name] = trained.in_domain(name, natural=True)
             self.progress.advance(1)
-        for prevalence, by_detector in measures.items():
-            _add_rows(tables, by_detector, dataset.name, dataset.name, prevalence)
-        tables.controls += self._controls(trained, measures["balanced"])
+        self._add_cell(tables, dataset.name, dataset, "balanced", balanced)
+        self._add_cell(tables, dataset.name, dataset, NATURAL, natural)
+        for name in DRAWN:
+            if name in natural:
+                points = risk_coverage_curve(natural[name].log_odds[0], dataset.labels, dataset.natural)
+                tables.curves += [
+                    {"detector": name, "dataset": dataset.name, "coverage": float(coverage), "risk": float(risk)}
+                    for coverage, risk in zip(*points, strict=True)
+                    if math.isfinite(risk)
+                ]
+        tables.controls += self._controls(trained, names)
         self.progress.finish()
 
     def elsewhere(self, trained: TrainedOn, others: Sequence[Dataset], tables: Tables) -> None:
@@ -80,90 +98,48 @@ class Evaluation:
         names = [name for name in trained.names if name in self.names and DETECTORS[name].variant_of is None]
         self.progress.start(f"{trained.dataset.name} elsewhere", len(names) * len(others))
         for other in others:
-            for prevalence in ("balanced", "natural"):
-                judge = self.judge(other, prevalence == "natural")
-                by_detector: dict[str, Mapping[str, Measured]] = {}
-                for name in names:
-                    scored = trained.elsewhere(name, other, prevalence == "natural")
-                    if scored is not None:
-                        by_detector[name] = judge.metrics(scored)
-                    if prevalence == "balanced":
-                        self.progress.advance(1)
-                _add_rows(tables, by_detector, trained.dataset.name, other.name, prevalence)
+            for prevalence in ("balanced", NATURAL):
+                each = {name: trained.elsewhere(name, other, prevalence == NATURAL) for name in names}
+                scored = {name: scores for name, scores in each.items() if scores is not None}
+                self._add_cell(tables, trained.dataset.name, other, prevalence, scored)
+            self.progress.advance(len(names))
         self.progress.finish()
 
-    def _controls(self, trained: TrainedOn, measures: Measures) -> Iterator[Row]:
-        """Permuted labels, and the band of the grader's errors."""
+    def _add_cell(
+        self, tables: Tables, train: str, dataset: Dataset, prevalence: str, scored: Mapping[str, Scored]
+    ) -> None:
+        """Values of all detectors on one dataset at one prevalence, and their differences to those to beat."""
+        judge = self.judge(dataset, prevalence == NATURAL)
+        judge.drawn  # noqa: B018 - once, before the threads share it
+
+        def measure(name: str) -> Mapping[str, Measured]:
+            return judge.metrics(scored[name], only_auroc=DETECTORS[name].variant_of is not None)
+
+        with workers_of_one_thread(torch.get_num_threads()) as pool:
+            measures = dict(zip(scored, pool.map(measure, scored), strict=True))
+        cell = {"train": train, "test": dataset.name, "prevalence": prevalence}
         for name, metrics in measures.items():
-            control = {"detector": name, "train": trained.dataset.name}
-            if self.plan.tosses:
-                areas = trained.tossed_areas(name)
-                mean, n = float(areas.mean()), len(areas)
-                error = float(areas.std(ddof=1)) / n**0.5 if n > 1 else math.nan
-                # Every detector of every dataset is a test: intervals hold for all of them together.
-                reach = error * float(t.isf(0.025 / (len(measures) * self.n_datasets), max(1, n - 1)))
-                ends = {"value": mean, "low": mean - reach, "high": mean + reach, "n": n}
-                yield {"control": "permuted-labels", **control, **ends}
-            auroc = metrics["auroc"]
-            if DETECTORS[name].variant_of is None:
-                corrected = min(1.0, 0.5 + (auroc.value - 0.5) / (1 - sum(GRADER_ERRORS)))
-                low, high = sorted((auroc.value, corrected))
-                ends = {"value": auroc.value, "low": low, "high": high, "n": auroc.n}
-                yield {"control": "label-noise", **control, **ends}
+            for metric, measured in metrics.items():
+                row = {"detector": name, "metric": metric, **cell, "passes": DETECTORS[name].passes}
+                tables.detectors.append(row | _with_interval("value", measured))
+            for other in (*AGAINST, DETECTORS[name].variant_of or ""):
+                for metric in COMPARED if other in measures and other != name else ():
+                    if metric in metrics and metric in measures[other]:
+                        row = {"detector": name, "against": other, "metric": metric, **cell}
+                        gain = metrics[metric] - measures[other][metric]
+                        tables.differences.append(row | _with_interval("difference", gain))
+
+    def _controls(self, trained: TrainedOn, names: Sequence[str]) -> Iterator[Row]:
+        """Permuted labels. Every detector of every dataset is a test: intervals hold for all of them together."""
+        for name in names if self.plan.tosses else ():
+            areas = trained.tossed_areas(name)
+            mean, n = float(areas.mean()), len(areas)
+            error = float(areas.std(ddof=1)) / n**0.5 if n > 1 else math.nan
+            reach = error * float(t.isf(0.025 / (len(names) * self.n_datasets), max(1, n - 1)))
+            ends = {"value": mean, "low": mean - reach, "high": mean + reach, "n": n}
+            yield {"control": "permuted-labels", "detector": name, "train": trained.dataset.name, **ends}
 
 
-def _add_rows(tables: Tables, measures: Measures, train: str, test: str, prevalence: str) -> None:
-    """Values of all detectors in one cell, and their differences to those to beat."""
-    for name, metrics in measures.items():
-        for metric, measured in metrics.items():
-            tables.detectors.append(_value_row(name, (train, test, metric, prevalence), measured))
-        for other in AGAINST:
-            if other == name or other not in measures:
-                continue
-            for metric in COMPARED:
-                if metric in metrics and metric in measures[other]:
-                    gain = (metrics[metric] - measures[other][metric]).estimate
-                    tables.differences.append(
-                        {"detector": name, "against": other}
-                        | _cell((train, test, metric, prevalence))
-                        | {"difference": gain.value, "ci_low": gain.ci_low, "ci_high": gain.ci_high, "n": gain.n}
-                    )
-
-
-def _cell(cell: tuple[str, str, str, str]) -> Row:
-    return dict(zip(("train", "test", "metric", "prevalence"), cell, strict=True))
-
-
-def _value_row(name: str, cell: tuple[str, str, str, str], measured: Measured) -> Row:
+def _with_interval(name: str, measured: Measured) -> Row:
     value = measured.estimate
-    ends = {"value": value.value, "ci_low": value.ci_low, "ci_high": value.ci_high, "n": value.n}
-    return {"detector": name, **_cell(cell), **ends, "passes": DETECTORS[name].passes}
-
-
-def curve_rows(name: str, dataset: str, prevalence: str, judge: Judge, scored: Scored) -> list[Row]:
-    """Points of the ROC, risk–coverage and reliability curves, of the first fold seed."""
-    scores, labels, weights = scored.log_odds[0], judge.labels, judge.weights
-    flagged_true, flagged_false = roc_curve(scores, labels, weights, points=100)
-    coverage, risk = risk_coverage_curve(scores, labels, weights)
-    bins = reliability_bins(expit(scores), labels, weights)
-    # The table's ROC curve is that of accepted answers: what is not flagged.
-    curves = {
-        "roc": (1 - np.asarray(flagged_false)[::-1], 1 - np.asarray(flagged_true)[::-1], np.ones(len(flagged_true))),
-        "risk-coverage": (coverage, risk, np.ones(len(coverage))),
-        "reliability": (bins.probability, bins.rate, bins.mass),
-    }
-    return [
-        {
-            "detector": name,
-            "train": dataset,
-            "test": dataset,
-            "prevalence": prevalence,
-            "curve": curve,
-            "x": float(x),
-            "y": float(y),
-            "weight": float(weight),
-        }
-        for curve, points in curves.items()
-        for x, y, weight in zip(*points, strict=True)
-        if np.isfinite(x) and np.isfinite(y)
-    ]
+    return {name: value.value, "ci_low": value.ci_low, "ci_high": value.ci_high, "n": value.n}

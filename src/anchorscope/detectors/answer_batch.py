@@ -9,11 +9,9 @@ A batch holds requests of one `kind`: the same detector and the same sampling. P
 is scored and the score are those of `Detector.score`.
 """
 
-import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ import numpy as np
 from anchorscope.answers.generate import (
     CHAT,
     LINE,
-    TEXT,
     Answer,
     Ending,
     given_answers,
@@ -40,7 +37,7 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
-from anchorscope.spans.locate import UNFINISHED, prefix_texts
+from anchorscope.spans.locate import UNFINISHED
 from anchorscope.stats.streams import priorities
 
 
@@ -56,42 +53,29 @@ class Draw:
     stop: tuple[str, ...] = ()
     """The answer ends before the first of these texts."""
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise UserError(f"temperature is {self.temperature}; allowed: 0 for the likeliest tokens, or above.")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p is {self.top_p}; allowed: above 0 and up to 1.")
-        if not all(self.stop):
-            raise UserError("A stop text is empty; give at least one character, or leave it out.")
-
 
 @dataclass(frozen=True)
 class AnswerRequest:
-    """One answer that is wanted: made by `request_for_question` or `request_for_prompt`."""
+    """One answer that is wanted, and scored."""
 
-    ids: tuple[int, ...]
-    """The prompt."""
+    detector: Detector
+    question: Question
+    prompt: Prompt
     max_new_tokens: int
     """Tokens of the answer itself."""
     room: int
     """Tokens that may come after the prompt, blank ones before the answer included."""
     draw: Draw = Draw()
-    detector: Detector | None = None
-    """Scores the answer; None for an answer that is not scored."""
     risk: float | None = None
-    question: Question | None = None
-    prompt: Prompt | None = None
 
     @property
     def tokens(self) -> int:
         """Tokens that prompt and answer take at most."""
-        return len(self.ids) + self.room
+        return len(self.prompt.ids) + self.room
 
     @property
     def ending(self) -> str:
         """Where the answer ends, see `answers/generate.py`."""
-        if self.detector is None:
-            return TEXT
         return CHAT if self.detector.trained.setting.template.kind == "chat" else LINE
 
     @property
@@ -107,39 +91,22 @@ def request_for_question(
     draw: Draw | None = None,
     risk: float | None = None,
 ) -> AnswerRequest:
-    """An answer to a question in the detector's own prompt, which is scored; at most the detector's own tokens."""
+    """An answer to a question in the detector's own prompt; at most the detector's own tokens."""
     setting, lm = detector.trained.setting, detector.session.lm
     detector.trained.threshold(risk)  # refused before anything is run
-    most = _refuse_no_tokens(setting.max_new_tokens if max_new_tokens is None else max_new_tokens)
+    most = setting.max_new_tokens if max_new_tokens is None else max_new_tokens
+    if most < 1:
+        raise UserError(f"An answer of at most {most} tokens is asked for; allowed: 1 or more.")
     given = asked(question) if isinstance(question, str) else question
     room = longest_answer(setting.template, most)
     (prompt,) = build_prompts(lm.tokenizer, [given], setting.template, lm.context)
-    _refuse_too_long(prompt.left_out + len(prompt.ids) + room, lm.context)
-    return AnswerRequest(prompt.ids, most, room, draw or Draw(), detector, risk, given, prompt)
-
-
-def request_for_prompt(
-    lm: LanguageModel, ids: tuple[int, ...], max_new_tokens: int, draw: Draw | None = None
-) -> AnswerRequest:
-    """A text that follows a prompt's tokens; it is not scored."""
-    if not ids:
-        raise UserError("The prompt is empty; give at least one token.")
-    _refuse_too_long(len(ids) + _refuse_no_tokens(max_new_tokens), lm.context)
-    return AnswerRequest(ids, max_new_tokens, max_new_tokens, draw or Draw())
-
-
-def _refuse_no_tokens(max_new_tokens: int) -> int:
-    if max_new_tokens < 1:
-        raise UserError(f"An answer of at most {max_new_tokens} tokens is asked for; allowed: 1 or more.")
-    return max_new_tokens
-
-
-def _refuse_too_long(needs: int, context: int | None) -> None:
-    if context is not None and needs > context:
+    needed = prompt.left_out + len(prompt.ids) + room
+    if lm.context is not None and needed > lm.context:
         raise UserError(
-            f"Prompt and answer may take {needs:,} tokens, and the model reads at most {context:,}; ask a shorter "
+            f"Prompt and answer may take {needed:,} tokens, and the model reads at most {lm.context:,}; ask a shorter "
             f"question, or for a shorter answer."
         )
+    return AnswerRequest(detector, given, prompt, most, room, draw or Draw(), risk)
 
 
 @dataclass(frozen=True)
@@ -155,7 +122,7 @@ class Piece:
     reason: str | None = None
     """None before the end; `stop` where the answer ended, `length` where it is as long as it may be."""
     score: Score | None = None
-    """With the last piece, where a question was asked."""
+    """With the last piece."""
     error: UserError | None = None
     """Why this answer, and no other, could not be scored."""
 
@@ -163,59 +130,38 @@ class Piece:
 class AnswerText:
     """The text of an answer while its tokens arrive: whole characters only, and nothing that a later token can change.
 
-    An answer to a question is shown without the white space around it and without blank lines and thinking before it:
-    put together, the pieces are the text that is scored.
+    Shown without white space around it and without blank lines and thinking before it: put together, the pieces are the
+    text that is scored.
     """
 
-    def __init__(self, tokenizer: Any, stop: tuple[str, ...], strips: bool, chat: bool, most: int) -> None:
-        """`strips` leaves out white space around the text, `chat` also what may stand before it; `most` tokens."""
-        self.tokenizer, self.stop, self.strips, self.most = tokenizer, stop, strips, most
+    def __init__(self, tokenizer: Any, stop: tuple[str, ...], chat: bool, most: int) -> None:
+        """`chat` leaves out what may come before the answer, which has at most `most` tokens."""
+        self.tokenizer, self.stop, self.most = tokenizer, stop, most
         self.before: int | None = None if chat else 0
         """Tokens that stand before the answer; None until that is clear."""
-        self.ids: list[int] = []
-        """The answer's own tokens."""
         self.text = ""
-        """The text of these."""
+        """The answer so far, up to the first stop text."""
         self.stopped = False
-        """Whether the text contained a stop text, and ends before it."""
+        """Whether there was a stop text."""
         self._shown = 0
-        self._texts = prefix_texts(partial(decode_exactly, tokenizer), self.ids)
 
     def take(self, written: Sequence[int], over: bool) -> str:
         """New characters, given all tokens that the model wrote; all remaining ones where the answer is over."""
         if self.before is None:
-            self.before = self._find_start(written, over)
+            start = tokens_before(self.tokenizer, tuple(written))
+            text = decode_exactly(self.tokenizer, written).strip()
+            self.before = start if over or (start < len(written) and not OPEN.startswith(text)) else None
         if self.before is not None:
-            for token in written[self.before + len(self.ids) : self.before + self.most]:
-                if self.stopped:
-                    break
-                self.ids.append(token)
-                self._cut(next(self._texts))
-        text = self.text.strip() if self.strips else self.text
-        if not over and not self.stopped:
-            text = self._certain(text)
+            self.text = decode_exactly(self.tokenizer, written[self.before : self.before + self.most])
+            ends = [end for stop in self.stop if (end := self.text.find(stop)) >= 0]
+            self.stopped = bool(ends)
+            self.text = self.text[: min(ends)] if ends else self.text
+        text = self.text.strip()
+        if not over and not self.stopped:  # no half characters, and no beginning of a stop text
+            text = text.rstrip(UNFINISHED)
+            text = text[: len(text) - max((_overlap(text, stop) for stop in self.stop), default=0)].rstrip()
         new, self._shown = text[self._shown :], max(self._shown, len(text))
         return new
-
-    def _find_start(self, written: Sequence[int], over: bool) -> int | None:
-        start = tokens_before(self.tokenizer, tuple(written))
-        text = decode_exactly(self.tokenizer, written).strip()
-        return start if over or (start < len(written) and not OPEN.startswith(text)) else None
-
-    def _cut(self, text: str) -> None:
-        """The text so far, up to the first stop text in it."""
-        longest = max(map(len, self.stop), default=0)
-        searched = len(self.text.rstrip(UNFINISHED))  # half characters are several signs, and become one
-        ends = [end for stop in self.stop if (end := text.find(stop, max(0, searched - longest))) >= 0]
-        self.stopped = bool(ends)
-        self.text = text[: min(ends)] if ends else text
-
-    def _certain(self, text: str) -> str:
-        """What no later token can change: no half characters, no beginning of a stop text."""
-        text = text.rstrip(UNFINISHED)
-        begun = max((_overlap(text, stop) for stop in self.stop), default=0)
-        text = text[: len(text) - begun]
-        return text.rstrip() if self.strips else text
 
 
 def _overlap(text: str, stop: str) -> int:
@@ -245,12 +191,15 @@ class AnswerBatch:
     def __init__(self, lm: LanguageModel, requests: Sequence[AnswerRequest], batch_tokens: int) -> None:
         """At most `batch_tokens` tokens of prompts are read together."""
         self.lm, self.requests, self.batch_tokens = lm, requests, batch_tokens
-        self._rows = [_Row(request, self._text(request), request.room) for request in requests]
+        self._rows = [
+            _Row(
+                request,
+                AnswerText(lm.tokenizer, request.draw.stop, request.ending == CHAT, request.max_new_tokens),
+                request.room,
+            )
+            for request in requests
+        ]
         self._decoding: DecodingBatch | None = None
-
-    def _text(self, request: AnswerRequest) -> AnswerText:
-        scored, chat = request.detector is not None, request.ending == CHAT
-        return AnswerText(self.lm.tokenizer, request.draw.stop, scored, chat, request.max_new_tokens)
 
     @property
     def is_over(self) -> bool:
@@ -286,17 +235,18 @@ class AnswerBatch:
 
     def _read_prompts(self) -> DecodingBatch:
         first = self.requests[0]
-        n_shared = prefix_length([request.prompt for request in self.requests if request.prompt is not None])
-        prefix = compute_prefix(self.lm, first.ids[:n_shared])
+        n_shared = prefix_length([request.prompt for request in self.requests])
+        prefix = compute_prefix(self.lm, first.prompt.ids[:n_shared])
         sampling = None
         if first.draw.temperature > 0:
-            seeds = [secrets.randbits(63) if one.draw.seed is None else one.draw.seed for one in self.requests]
+            draws = [request.draw for request in self.requests]
+            seeds = [secrets.randbits(63) if draw.seed is None else draw.seed for draw in draws]
             numbers = [priorities(seed, "answer asked for", [""])[0] for seed in seeds]
             sampling = Sampling(np.array(numbers, dtype=np.uint64), first.draw.temperature, first.draw.top_p)
         most = max(request.room for request in self.requests)
         if first.ending == CHAT:
             most = max(most, *(with_thinking(request.max_new_tokens) for request in self.requests))
-        prompts = [request.ids for request in self.requests]
+        prompts = [request.prompt.ids for request in self.requests]
         decoding = DecodingBatch(self.lm, prompts, prefix, most + 1, self.batch_tokens, sampling)
         self._steps = decoding.steps(most, Ending(self.lm, first.ending).is_end)
         return decoding
@@ -311,7 +261,7 @@ class AnswerBatch:
         most, request = row.request.max_new_tokens, row.request
         if request.ending == CHAT and row.room == request.room:
             decoded = [row.decoded(self._decoding, number)]
-            if thinkers(self.lm.tokenizer, [request.ids], decoded, most, self.lm.context):
+            if thinkers(self.lm.tokenizer, [request.prompt.ids], decoded, most, self.lm.context):
                 row.room = with_thinking(most)
                 return False
         return True
@@ -324,35 +274,24 @@ class AnswerBatch:
             own = len(decoded.ids) - (row.text.before or 0)
             has_ended = row.text.stopped or (decoded.finished and own <= row.request.max_new_tokens)
             piece = Piece(number, text, len(decoded.ids), "stop" if has_ended else "length")
-            if row.request.detector is not None:
-                try:
-                    piece = replace(piece, score=_score(row, decoded))
-                except UserError as error:
-                    piece = replace(piece, error=error)
-            pieces.append(piece)
+            try:
+                pieces.append(replace(piece, score=_score(row, decoded)))
+            except UserError as error:
+                pieces.append(replace(piece, error=error))
         return pieces
 
 
 def _score(row: _Row, decoded: Decoded) -> Score:
     """The score of an answer that has ended."""
     request, detector = row.request, row.request.detector
-    assert detector is not None
-    assert request.question is not None
-    assert request.prompt is not None
-    items = detector.session.located([request.question], [_answer(row, detector, decoded)], [request.prompt])
+    items = detector.session.located([request.question], [_answer(row, decoded)], [request.prompt])
     return detector.score_items(items, risk=request.risk)[0]
 
 
-def _answer(row: _Row, detector: Detector, decoded: Decoded) -> Answer:
+def _answer(row: _Row, decoded: Decoded) -> Answer:
     """The answer as `Detector.score` would have it."""
-    request, tokenizer = row.request, detector.session.lm.tokenizer
-    template = detector.trained.setting.template
+    request, tokenizer = row.request, row.request.detector.session.lm.tokenizer
+    template = request.detector.trained.setting.template
     if row.text.stopped:
-        ids, text = row.text.ids, row.text.text
-        n = next((n for n in range(len(ids), -1, -1) if decode_exactly(tokenizer, ids[:n]) == text), None)
-        if n is None:  # the text ends inside a token
-            assert request.prompt is not None
-            return given_answers(tokenizer, template, [request.prompt], [text])[0]
-        n += row.text.before or 0
-        decoded = Decoded(decoded.ids[:n], decoded.log_probs[:n], finished=True)
+        return given_answers(tokenizer, template, [request.prompt], [row.text.text])[0]
     return spoken_answers(tokenizer, template, [decoded], request.max_new_tokens)[0]

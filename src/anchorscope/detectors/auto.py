@@ -34,13 +34,7 @@ from anchorscope.detectors.fitted import (
     WithFallback,
     mean_of_nearest,
 )
-from anchorscope.detectors.probe_detectors import (
-    DetectorFit,
-    as_detector,
-    fit_columns,
-    fit_ensemble,
-    fit_probe_confidence,
-)
+from anchorscope.detectors.methods import DetectorFit, as_detector, fit_stacked
 from anchorscope.detectors.training import INNER_FOLDS, Dataset, Stacked, Training, calibrated
 
 NO_REGRET = 1.64
@@ -93,11 +87,11 @@ class Candidates:
     @classmethod
     def fit(cls, data: TrainingData) -> "Candidates":
         """Confidence, and probes of one or of all layers with it."""
+        every = [data.at_best(data.bank, [place]) for place in range(len(data.keys))]
         if data.confidence:
-            confidence = fit_columns(data, data.confidence)
-            fits = [confidence, fit_probe_confidence(data), fit_ensemble(data, data.confidence)]
+            fits = [fit_stacked(data, some, data.confidence) for some in ((), (data.probe,), every)]
         else:
-            fits = [as_detector(data.probe), fit_ensemble(data, ())]
+            fits = [as_detector(data.probe), fit_stacked(data, every, ())]
         return cls(data, tuple(fits), tuple(calibrated(fit.scores, data.training) for fit in fits))
 
     @cached_property
@@ -114,8 +108,8 @@ class Candidates:
         """A candidate of one training set, as it is used."""
         build, scale = self.fits[candidate].build, self.scaled[candidate]
         assert build is not None, "a candidate can be used"
-        slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
-        return WeightedSum((build(number),), (slope,), (), (), bias)
+        slope, bias = scale.of_set(number)
+        return WeightedSum((build(number),), slope, (), (), bias)
 
     def build_shrunk(self, candidate: int, number: int) -> Fitted:
         """The same, half-way to the first candidate."""

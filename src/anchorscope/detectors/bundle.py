@@ -33,21 +33,20 @@ from anchorscope.detectors.bundle_files import (
 from anchorscope.detectors.bundle_files import WEIGHTS as WEIGHTS
 from anchorscope.detectors.bundle_files import bundle_files as bundle_files
 from anchorscope.detectors.features import CLEAN
-from anchorscope.detectors.fitted import LayerProbes, LinearProbe, TrainingRange, load, load_detector, store
+from anchorscope.detectors.fitted import LinearProbe, TrainingRange, load, load_detector, store
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.errors import UserError
+from anchorscope.evidence.source_use import UseCalibration
 from anchorscope.stats.calibration import Calibration, Threshold
 
-_FITTED, _RANGE, _LAYERS = "fitted", "range", "layer_probes"
+_FITTED, _RANGE, _USE = "fitted", "range", "context_use"
 
 
 def pack(trained: TrainedDetector) -> dict[str, bytes]:
     """A detector as the two files of a bundle, by name."""
     tensors, values = store(trained.fitted, _FITTED)
-    others: dict[str, Any] = {}
-    for name, part in ((_RANGE, trained.range), (_LAYERS, trained.layer_probes)):
-        own, others[name] = ({}, None) if part is None else store(part, name)
-        tensors |= own
+    of_range, range_values = ({}, None) if trained.range is None else store(trained.range, _RANGE)
+    tensors |= of_range
     _refuse_no_numbers(tensors, f"Detector {trained.name!r} cannot be saved")
     # Copies: the same weights may stand in two parts, and safetensors takes no tensors that share memory.
     weights = save_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
@@ -56,11 +55,12 @@ def pack(trained: TrainedDetector) -> dict[str, bytes]:
         "schema_version": SCHEMA_VERSION,
         "name": trained.name,
         "parts": {_FITTED: {"kind": trained.fitted.kind, "values": values}},
-        **others,
+        _RANGE: range_values,
         "calibration": asdict(trained.calibration),
         "thresholds": [asdict(threshold) for threshold in trained.thresholds],
         "setting": asdict(trained.setting),
         "card": asdict(trained.card),
+        **({} if trained.context_use is None else {_USE: asdict(trained.context_use)}),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
     files = {JSON: written({**record, "sha256": content_hash(record)}), WEIGHTS: weights}
@@ -102,21 +102,16 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
 
 
 def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedDetector:
-    span, layers = record[_RANGE], record.get(_LAYERS)
-    probes = None if layers is None else load(LayerProbes, tensors, layers, _LAYERS)
-    setting = _checked(DetectorSetting, record["setting"])
-    if probes is not None and (probes.layers[-1] >= setting.n_layers or probes.weight.shape[1] != setting.d_model):
-        raise ValueError("the probes of its layers are those of another model")
     return TrainedDetector(
         name=str(record["name"]),
         fitted=load_detector(tensors, record["parts"][_FITTED], _FITTED),
         calibration=_checked(Calibration, record["calibration"]),
-        setting=setting,
+        setting=_checked(DetectorSetting, record["setting"]),
         card=_checked(Card, record["card"]),
         thresholds=_checked(tuple[Threshold, ...], record["thresholds"]),
-        range=None if span is None else load(TrainingRange, tensors, span, _RANGE),
+        range=None if record[_RANGE] is None else load(TrainingRange, tensors, record[_RANGE], _RANGE),
         sha256=str(record["sha256"]),
-        layer_probes=probes,
+        context_use=None if record.get(_USE) is None else _checked(UseCalibration, record[_USE]),
     )
 
 

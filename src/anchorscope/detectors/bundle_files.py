@@ -18,7 +18,7 @@ from anchorscope.files import make_folder, read_regular, replacing
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 SCHEMA = "anchorscope-detector"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised whenever the form changes; docs/bundle-format.md says what each version has."""
 MOST_BYTES = 64_000_000
 """Both files together: a detector is a small thing beside its model."""

@@ -197,9 +197,9 @@ class TrainingData:
 
     def directions_of(self, keys: tuple[StateKey, ...]) -> Directions:
         """Principal directions of states: each key is a problem by itself, and every core of a CPU takes its own."""
-        states, n, device = self.features.states, self.n_directions, self.device
+        n, device = self.n_directions, self.device
         with workers_of_one_thread(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
-            parts = list(pool.map(lambda key: principal_directions(states[key][None], n, device), keys))
+            parts = list(pool.map(lambda key: principal_directions(self.features.state(key)[None], n, device), keys))
         return Directions(torch.cat([part.weight for part in parts]), torch.cat([part.offset for part in parts]))
 
     @cached_property
@@ -211,7 +211,7 @@ class TrainingData:
         """States along directions: one problem for each key."""
         parts = [
             Directions(directions.weight[place : place + 1], directions.offset[place : place + 1]).reduce(
-                self.features.states[key][None], self.device
+                self.features.state(key)[None], self.device
             )
             for place, key in enumerate(keys)
         ]

@@ -8,14 +8,12 @@ up to the highest layer that is read, or all layers for confidence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from anchorscope.answers.generate import TOO_LONG, Answer
 from anchorscope.answers.label import Label
@@ -28,10 +26,13 @@ from anchorscope.detectors.features import (
     CLEAN,
     COLUMNS,
     QUESTION_ONLY,
+    RAUQ,
+    TEXT,
     Features,
     Needs,
     StateKey,
     refuse_unknown,
+    texts_of,
 )
 from anchorscope.detectors.trained import (
     ABSTAIN,
@@ -42,9 +43,11 @@ from anchorscope.detectors.trained import (
     decide,
     threshold_notes,
 )
+from anchorscope.engine.capture import PREVIOUS, AttentionMass
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
+from anchorscope.evidence.further_runs import rauq
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers, run_states
 from anchorscope.execute.worker import VariantPart
@@ -67,32 +70,33 @@ class TextPass:
     """Several runs of the items' own texts, made in one pass."""
 
     parts: Mapping[str, VariantPart]
-    keep: Mapping[str, tuple[Place, ...]]
-    """The places whose states each run kept."""
+    places: tuple[Place, ...]
+    """Where states were read."""
+    attention: Mapping[int, AttentionMass] = field(default_factory=dict)
+    """Of answer tokens to the token before them, in the clean run; where RAUQ is needed."""
 
-    def states(self, run: str, site: str) -> Float[Tensor, "layer item d_model"]:
-        """States of a run; those of `question-only` are of the clean run, before the answer begins."""
-        own, position = (CLEAN, 1) if run == QUESTION_ONLY else (run, 0)
-        found = self.parts[own].states
-        assert found is not None, "a pass asked to keep states keeps them"
-        return found[self.keep[own].index((position, SITES.index(site)))]
-
-    def features(self, items: Sequence[Item], needs: Needs, instead: Mapping[str, str] | None = None) -> Features:
-        """What is needed; `instead` of a run another is read."""
-        other = instead or {}
-        states = {
-            (run, site, layer): self.states(other.get(run, run), site)[layer] for run, site, layer in needs.states
-        }
-        columns = {}
+    def features(self, items: Sequence[Item], needs: Needs, run: str = CLEAN) -> Features:
+        """What is needed, read of one run."""
+        part: Any = self.parts.get(run)  # None where nothing of a pass is read
+        states, columns = {}, {}
+        for key in needs.states:
+            states[key] = part.states[self.places.index(_place(key)), key[2]]
         for name in needs.columns:
-            if name == ANSWER_TOKENS:
-                values = [float(len(item.answer.ids)) for item in items]
+            if name == TEXT:
+                columns[name] = texts_of((item.question.question, item.answer.text) for item in items)
+            elif name == ANSWER_TOKENS:
+                columns[name] = np.array([float(len(item.answer.ids)) for item in items])
+            elif name == RAUQ:
+                of_items = enumerate(part.answers.by_item())
+                columns[name] = np.array([rauq(stats[0], self.attention[item].previous) for item, stats in of_items])
             else:
-                answers = self.parts[other.get(CLEAN, CLEAN)].answers
-                assert answers is not None, "a pass asked to score answers scores them"
-                values = [COLUMNS[name](statistics) for statistics in answers.by_item()]
-            columns[name] = np.array(values, dtype=np.float64)
+                columns[name] = np.array([COLUMNS[name](statistics) for statistics in part.answers.by_item()])
         return Features(len(items), states, columns)
+
+
+def _place(key: StateKey) -> Place:
+    """Where a state is read: at the detector's position, or before the answer begins."""
+    return int(key[0] == QUESTION_ONLY), SITES.index(key[1])
 
 
 class ScoringSession:
@@ -146,40 +150,28 @@ class ScoringSession:
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
         refuse_unknown(needs, self.lm.n_layers)
-        if not needs.states and not set(needs.columns) & set(COLUMNS):
-            return TextPass({}, {}).features(items, needs)
+        if not needs.reads_model:
+            return TextPass({}, ()).features(items, needs)
         return self.run_texts("scoring", items, {CLEAN: CLEAN_VARIANT}, needs).features(items, needs)
 
-    def run_texts(
-        self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs, all_layers: bool = False
-    ) -> TextPass:
-        """All variants of the items' own texts in one pass; what is needed of each is kept."""
+    def run_texts(self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs) -> TextPass:
+        """All variants of the items' own texts in one pass, no further than the highest layer that is read."""
         sequences = [item.sequence((self.setting.position,)) for item in items]
         if QUESTION_ONLY in needs.runs:  # read before the answer begins, too
             sequences = [
                 replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1)) for sequence in sequences
             ]
-        keep = {run: _places(needs.states, run) for run in variants}
-        stats = any(column in COLUMNS for column in needs.columns)
-        prefix = before_answers(shared_tokens(_prefix(items), sequences), sequences)
-        work = self.planner.states(name, sequences, prefix, list(variants.values()))
-        top = None if stats or all_layers else max(layer for _, _, layer in needs.states) + 1
-        work = replace(work, keep=tuple(keep.values()), answer_stats=stats, n_layers=top)
-        found = run_states(self.executor, work, self.progress).variants
-        return TextPass(dict(zip(variants, found, strict=True)), keep)
-
-
-def _prefix(items: Sequence[Item]) -> tuple[int, ...]:
-    """Leading tokens of the first item; how many of them the others share is found out."""
-    shortest = min(item.located.prefix_length for item in items)
-    return items[0].located.input_ids[:shortest]
-
-
-def _places(keys: Sequence[StateKey], run: str) -> tuple[Place, ...]:
-    """Where a run's states are kept: at the detector's position, and of the clean run before the answer."""
-    own = [(0, SITES.index(site)) for name, site, _ in keys if name == run]
-    before = [(1, SITES.index(site)) for name, site, _ in keys if name == QUESTION_ONLY and run == CLEAN]
-    return tuple(dict.fromkeys([*own, *before]))
+        places = tuple(dict.fromkeys(map(_place, needs.states)))
+        stats = any(column in (*COLUMNS, RAUQ) for column in needs.columns)
+        shortest = min(item.located.prefix_length for item in items)
+        shared = shared_tokens(sequences)[:shortest]
+        work = self.planner.states(name, sequences, before_answers(shared, sequences), list(variants.values()))
+        top = None if stats else max(layer for _, _, layer in needs.states) + 1
+        work = replace(work, keep=(places,) * len(variants), answer_stats=stats, n_layers=top)
+        if RAUQ in needs.columns:
+            work = replace(work, attention=PREVIOUS)
+        passed = run_states(self.executor, work, self.progress)
+        return TextPass(dict(zip(variants, passed.variants, strict=True)), places, passed.attention)
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
@@ -291,11 +283,8 @@ class Detector:
         ]
 
     def _unread(self, item: Item, notes: Sequence[str]) -> Score:
-        """What is said of an answer without a word, and of a question that the model cannot read."""
-        why = "the answer is empty"
-        if item.answer.status == TOO_LONG:
-            needs, most = item.answer.needs, self.session.lm.context
-            why = f"question and answer may take {needs:,} tokens, and the model reads at most {most:,}"
+        """The score of an answer without a word, and of a question that the model cannot read."""
+        why = unread_reason(item, self.session.lm.context)
         return Score(item.question.question, item.answer.text, None, None, ABSTAIN, (*notes, why))
 
     def _warnings(self, item: Item) -> list[str]:
@@ -310,6 +299,13 @@ class Detector:
 
     def __repr__(self) -> str:
         return f"Detector({self.trained.name!r}, model={self.trained.setting.model!r})"
+
+
+def unread_reason(item: Item, context: int | None) -> str:
+    """Why an item has no tokens to read."""
+    if item.answer.status != TOO_LONG:
+        return "the answer is empty"
+    return f"question and answer may take {item.answer.needs:,} tokens, and the model reads at most {context:,}"
 
 
 def model_for(

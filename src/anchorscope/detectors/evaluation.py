@@ -15,20 +15,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
+from anchorscope.answers.label import joined_groups
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import Features
 from anchorscope.detectors.fits import DetectorFits, missing_feature
-from anchorscope.detectors.training import (
-    INNER_FOLDS,
-    Dataset,
-    Stacked,
-    Training,
-    calibrated,
-    nested_sets,
-    tossed,
-    whole_set,
-)
+from anchorscope.detectors.training import Dataset, Stacked, Training, calibrated, nested_sets, tossed, whole_set
 from anchorscope.stats.auc import auc
 from anchorscope.stats.detection_metrics import METRICS, all_metrics, auroc_interval
 from anchorscope.stats.estimate import Estimate, group_weights, percentile_interval
@@ -238,7 +230,7 @@ class TrainedOn:
             if not other.features.has(fitted.needs):
                 return None
             items = np.flatnonzero(sets == number)
-            slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
+            (slope,), bias = scale.of_set(int(number))
             found[items] = slope * fitted.log_odds(other.features.only(fitted.needs).take(items)) + bias
         return Scored(found[None], sets[None])
 
@@ -282,21 +274,3 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
         group_keys,
         [dataset.name for dataset in datasets for _ in dataset.labels],
     )
-
-
-def joined_groups(group_keys: Sequence[frozenset[str]]) -> Int[np.ndarray, " item"]:
-    """A number per item; items that share a key, or are tied by others that do, have the same."""
-    parent: dict[str, str] = {}
-
-    def root(key: str) -> str:
-        while parent.setdefault(key, key) != key:
-            parent[key] = parent[parent[key]]
-            key = parent[key]
-        return key
-
-    for keys in group_keys:
-        first, *others = sorted(keys)
-        for other in others:
-            parent[root(other)] = root(first)
-    roots = [root(min(keys)) for keys in group_keys]
-    return np.unique(roots, return_inverse=True)[1].astype(np.int64)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from anchorscope.engine.sequences import SITES
@@ -19,6 +19,39 @@ from anchorscope.errors import UserError
 CLEAN = "clean"
 StateKey = tuple[str, str, int]
 """(run, site, layer) of states."""
+QUESTION_ONLY = "question-only"
+"""The clean pass, read before the answer begins."""
+QUESTION_ORTHOGONAL = "question-orthogonal"
+"""h − (h·q / q·q) q: the clean state without its part along the state before the answer begins (QAOD,
+arXiv:2605.14449)."""
+TEXT = "text"
+"""The column with question and answer as text."""
+TEXT_STATE: StateKey = (TEXT, "hashed n-grams", 0)
+ANSWER_TOKENS, RAUQ = "answer_tokens", "rauq"
+TEXT_BUCKETS = 2048
+
+
+def texts_of(pairs: Iterable[tuple[str, str]]) -> Shaped[np.ndarray, " item"]:
+    """The column `text` of questions and answers."""
+    return np.array([f"{question}\n{answer}" for question, answer in pairs], dtype=object)
+
+
+def hash_texts(texts: Iterable[str]) -> Float[Tensor, "item bucket"]:
+    """Words and pairs of neighbouring words, counted in buckets: one half for the question, one for the answer."""
+    from sklearn.feature_extraction.text import HashingVectorizer  # only here: it takes a second
+
+    vectorizer = HashingVectorizer(n_features=TEXT_BUCKETS // 2, ngram_range=(1, 2), alternate_sign=False)
+    questions, _, answers = zip(*(text.rpartition("\n") for text in texts), strict=True)
+    counts = np.concatenate([vectorizer.transform(part).toarray() for part in (questions, answers)], axis=1)
+    return torch.from_numpy((counts * TEXT_BUCKETS**0.5).astype(np.float32))  # as large as states are
+
+
+def needs_of(key: StateKey) -> "Needs":
+    """What has to be measured for the states of a key."""
+    if key == TEXT_STATE:
+        return Needs(columns=(TEXT,))
+    runs = (CLEAN, QUESTION_ONLY) if key[0] == QUESTION_ORTHOGONAL else key[:1]
+    return Needs(tuple((run, *key[1:]) for run in runs))
 
 
 @dataclass(frozen=True)
@@ -32,6 +65,11 @@ class Needs:
     def runs(self) -> tuple[str, ...]:
         """The runs whose states it reads."""
         return tuple(dict.fromkeys(run for run, _, _ in self.states))
+
+    @property
+    def reads_model(self) -> bool:
+        """Whether the model has to be run for it."""
+        return bool(self.states) or not set(self.columns) <= {ANSWER_TOKENS, TEXT}
 
     @staticmethod
     def together(several: "Iterable[Needs]") -> "Needs":
@@ -47,7 +85,8 @@ class Features:
 
     n_items: int
     states: Mapping[StateKey, Float[Tensor, "item d_model"]]
-    columns: Mapping[str, Float[np.ndarray, " item"]]
+    columns: Mapping[str, Shaped[np.ndarray, " item"]]
+    """Numbers; and `text`."""
 
     def take(self, items: Sequence[int] | Int[np.ndarray, " chosen"]) -> "Features":
         """Some of the items, in this order."""
@@ -61,13 +100,22 @@ class Features:
         states = {key: self.states[key] for key in needs.states}
         return Features(self.n_items, states, {name: self.columns[name] for name in needs.columns})
 
+    def state(self, key: StateKey) -> Float[Tensor, "item d_model"]:
+        """States of a key: those of a run, or what is computed from them."""
+        run, *place = key
+        if key == TEXT_STATE:
+            return hash_texts(self.columns[TEXT])
+        if run == QUESTION_ORTHOGONAL:
+            states, along = (self.states[other, *place].double() for other in (CLEAN, QUESTION_ONLY))  # type: ignore[index]
+            along = along.to(states.device)
+            share = (states * along).sum(-1, keepdim=True) / along.square().sum(-1, keepdim=True).clamp(min=1e-12)
+            return states - share * along
+        return self.states[key]
+
     def has(self, needs: Needs) -> bool:
         """Whether all of this is present."""
         return all(key in self.states for key in needs.states) and all(name in self.columns for name in needs.columns)
 
-
-QUESTION_ONLY = "question-only"
-ANSWER_TOKENS = "answer_tokens"
 
 Statistics = Float[np.ndarray, "statistic answer_token"]
 """Log-probability, margin and entropy of an answer's tokens."""
@@ -84,6 +132,9 @@ CONFIDENCE = tuple(COLUMNS)
 """The model's confidence in its answer: mean, least and first log-probability of the answer's tokens, the first
 token's lead over the next best one, and the mean entropy of the distributions that the tokens were drawn from."""
 
+MEASURED = (*CONFIDENCE, ANSWER_TOKENS, TEXT, RAUQ)
+"""Columns that a new answer has."""
+
 
 def refuse_unknown(needs: Needs, n_layers: int) -> None:
     """A detector that reads what cannot be measured of a new item is refused before anything is run."""
@@ -99,8 +150,8 @@ def refuse_unknown(needs: Needs, n_layers: int) -> None:
                 f"{n_layers - 1}. Train it on this model."
             )
     for name in needs.columns:
-        if name not in COLUMNS and name != ANSWER_TOKENS:
+        if name not in MEASURED:
             raise UserError(
                 f"The detector reads {name!r}, which is not measured of new answers (known: "
-                f"{', '.join((*COLUMNS, ANSWER_TOKENS))}); choose another detector."
+                f"{', '.join(MEASURED)}); choose another detector."
             )

@@ -1,6 +1,6 @@
 """All detectors by name, fitted on the same training data; what can't be fitted here says why.
 
-What a detector reads is declared in its entry of the catalogue (`runs`, `columns`).
+What a detector reads is declared in its entry of the catalogue (`runs`, `sites`, `columns`).
 """
 
 from collections.abc import Callable, Mapping
@@ -8,23 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from anchorscope.catalogue import DETECTORS, DetectorEntry
+from anchorscope.detectors import methods
 from anchorscope.detectors.auto import fit_auto
 from anchorscope.detectors.data import TrainingData
-from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, Features
-from anchorscope.detectors.pathway_detectors import CONSTANT_GATE, RANDOM_GATE, PathwayDetectors
-from anchorscope.detectors.probe_detectors import (
-    DetectorFit,
-    as_detector,
-    fit_columns,
-    fit_entropy_probe,
-    fit_other_run,
-    fit_probe_confidence,
-    fit_question_orthogonal,
-    fit_relation,
-    fit_residual,
-    fit_saplma,
-    fit_words,
-)
+from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, QUESTION_ORTHOGONAL, Features
+from anchorscope.detectors.methods import CONSTANT_GATE, RANDOM_GATE, DetectorFit, PathwayDetectors
 from anchorscope.detectors.training import Dataset
 from anchorscope.plugins import load
 
@@ -78,7 +66,7 @@ class DetectorFits:
             return load(DETECTORS.plugins[name]).fit(self.data)
         if name in _FITS:
             return _FITS[name](self)
-        return fit_columns(self.data, DETECTORS[name].columns)
+        return methods.fit_columns(self.data, DETECTORS[name].columns)
 
     @cached_property
     def pathways(self) -> PathwayDetectors:
@@ -87,13 +75,13 @@ class DetectorFits:
 
 
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
-    "confidence": lambda fits: fit_columns(fits.data, fits.data.confidence),
-    "probe": lambda fits: as_detector(fits.data.probe),
-    "residual-probe": lambda fits: fit_residual(fits.data),
-    "question-orthogonal": lambda fits: fit_question_orthogonal(fits.data),
-    "semantic-entropy-probe": lambda fits: fit_entropy_probe(fits.data, "semantic_entropy_10"),
-    "saplma": lambda fits: fit_saplma(fits.data),
-    "probe+confidence": lambda fits: fit_probe_confidence(fits.data),
+    "confidence": lambda fits: methods.fit_columns(fits.data, fits.data.confidence),
+    "probe": lambda fits: methods.as_detector(fits.data.probe),
+    "residual-probe": lambda fits: methods.fit_residual(fits.data),
+    "question-orthogonal": lambda fits: methods.fit_on(fits.data, fits.data.headline(QUESTION_ORTHOGONAL)),
+    "semantic-entropy-probe": lambda fits: methods.fit_entropy_probe(fits.data, "semantic_entropy_10"),
+    "saplma": lambda fits: methods.fit_saplma(fits.data),
+    "probe+confidence": lambda fits: methods.fit_stacked(fits.data, (fits.data.probe,), fits.data.confidence),
     "mop": lambda fits: fits.pathways.fit_mixture(),
     "mop-random-gate": lambda fits: fits.pathways.fit_mixture(RANDOM_GATE),
     "mop-constant-gate": lambda fits: fits.pathways.fit_mixture(CONSTANT_GATE),
@@ -101,9 +89,10 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "pr-attention-random-gate": lambda fits: fits.pathways.fit_reweighting(RANDOM_GATE),
     "pr-attention-constant-gate": lambda fits: fits.pathways.fit_reweighting(CONSTANT_GATE),
     "auto": lambda fits: fit_auto(fits.data, fits.dataset),
-    "relation": lambda fits: fit_relation(fits.data, fits.dataset.relations),
-    "words": lambda fits: fit_words(fits.data, fits.dataset.documents),
-    "question-only": lambda fits: as_detector(fit_other_run(fits.data, QUESTION_ONLY)),
-    "random-weights": lambda fits: as_detector(fit_other_run(fits.data, "random-weights")),
+    "relation": lambda fits: methods.fit_relation(fits.data, fits.dataset.relations),
+    "text": lambda fits: methods.fit_text(fits.data),
+    "words": lambda fits: methods.fit_words(fits.data, fits.dataset.documents),
+    "question-only": lambda fits: methods.fit_on(fits.data, fits.data.headline(QUESTION_ONLY)),
+    "random-weights": lambda fits: methods.fit_on(fits.data, fits.data.headline("random-weights")),
 }
 """How each is fitted; an entry of the catalogue that isn't here is a logistic regression on its columns."""

@@ -17,8 +17,7 @@ from jaxtyping import Bool, Float
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from anchorscope.detectors.features import QUESTION_ONLY, Features, Needs, StateKey
-from anchorscope.engine.sequences import SITES
+from anchorscope.detectors.features import Features, Needs, StateKey, needs_of
 from anchorscope.errors import UserError
 
 KINDS: dict[str, "type[Fitted]"] = {}
@@ -121,39 +120,13 @@ class LinearProbe(Fitted):
     @property
     def needs(self) -> Needs:
         """The states that it reads."""
-        return Needs(states=(self.key,))
+        return needs_of(self.key)
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """State times weight, plus bias; summed in float64, so that an item alone is scored as in a batch."""
-        states = features.states[self.key]
+        states = features.state(self.key)
         weight = self.weight.to(states.device, torch.double)
         return (states.double() @ weight + self.bias).cpu().numpy()
-
-
-@dataclass(frozen=True)
-class QuestionOrthogonal(LinearProbe):
-    """A probe on a state without its part along the state before the answer begins."""
-
-    kind: ClassVar[str] = "question-orthogonal"
-
-    @property
-    def needs(self) -> Needs:
-        """Both states."""
-        return Needs(states=(self.key, (QUESTION_ONLY, *self.key[1:])))
-
-    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """That part times weight, plus bias."""
-        states = question_orthogonal(*(features.states[key] for key in self.needs.states))
-        return super().log_odds(Features(features.n_items, {self.key: states}, {}))
-
-
-def question_orthogonal(
-    states: Float[Tensor, "item d_model"], question: Float[Tensor, "item d_model"]
-) -> Float[Tensor, "item d_model"]:
-    """h − (h·q / q·q) q, in double precision."""
-    exact, along = states.double(), question.double().to(states.device)
-    share = (exact * along).sum(-1, keepdim=True) / along.square().sum(-1, keepdim=True).clamp(min=1e-12)
-    return exact - share * along
 
 
 @dataclass(frozen=True)
@@ -238,11 +211,11 @@ class Network(Fitted):
     @property
     def needs(self) -> Needs:
         """The state that it reads."""
-        return Needs(states=(self.key,))
+        return needs_of(self.key)
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The network's output."""
-        values = features.states[self.key].double()
+        values = features.state(self.key).double()
         last = len(self.weight) - 1
         for number, (weight, bias) in enumerate(zip(self.weight, self.bias, strict=True)):
             values = values @ weight.double().to(values.device).T + bias.double().to(values.device)
@@ -279,7 +252,7 @@ class TrainingRange(Fitted):
     @property
     def needs(self) -> Needs:
         """The state whose distance it measures."""
-        return Needs(states=(self.key,))
+        return needs_of(self.key)
 
     def distance_of(self, states: Float[Tensor, "item d_model"]) -> Float[np.ndarray, " item"]:
         """Mean distance to the nearest training states."""
@@ -293,58 +266,17 @@ class TrainingRange(Fitted):
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Above zero beyond the border."""
         border = self.limit if self.border is None else self.border
-        return (self.distance_of(features.states[self.key]) - border) / (SOFT * max(border, 1e-12))
+        return (self.distance_of(features.state(self.key)) - border) / (SOFT * max(border, 1e-12))
 
     def is_outside(self, features: Features) -> Bool[np.ndarray, " item"]:
         """Which items lie beyond the limit; a state that is no number always does."""
-        return ~(self.distance_of(features.states[self.key]) <= self.limit)
+        return ~(self.distance_of(features.state(self.key)) <= self.limit)
 
 
 def mean_of_nearest(apart: Float[Tensor, "item state"], number: int) -> Float[Tensor, " item"]:
     """Mean of the smallest distances; infinite ones are left out, and infinite where there is no other."""
     nearest = apart.topk(number, dim=-1, largest=False).values
     return torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1).nan_to_num(nan=torch.inf)
-
-
-Layers = tuple[float, ...]
-"""A number for every layer."""
-
-
-@dataclass(frozen=True)
-class LayerProbes:
-    """A probe of every layer of one site, kept in a bundle for cuts of single answers; no part of the score."""
-
-    site: str
-    layers: tuple[int, ...]
-    """The layers that have one, in order."""
-    weight: Float[Tensor, "layer d_model"]
-    bias: Layers
-    auc: Layers
-    """Of training answers, each by a fit that never saw it."""
-    n_items: int
-    """Answers that taught them."""
-    n_true: int
-    delta_p: tuple[Layers, Layers] | None = None
-    """Mean change of the probability of "truthful" under the knockout, in percentage points: of false answers, and of
-    true ones; None where its states were not kept."""
-
-    def __post_init__(self) -> None:
-        """Parts that do not fit each other are a ValueError: they may come from a file."""
-        n, of_layers = len(self.layers), (self.bias, self.auc, *(self.delta_p or ()))
-        if n == 0 or {len(values) for values in of_layers} != {n} or self.weight.dim() != 2 or len(self.weight) != n:
-            raise ValueError("the probes of its layers do not fit each other")
-        if self.site not in SITES or list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
-            raise ValueError("the probes of its layers read no layers of a model")
-
-    @property
-    def reference_layer(self) -> int:
-        """The layer with the highest AUC."""
-        return self.layers[int(np.argmax(self.auc))]
-
-    def log_odds(self, states: Float[Tensor, "layer item d_model"]) -> Float[np.ndarray, "layer item"]:
-        """Of states at the probes' layers; summed in float64, so that an item alone is scored as in a batch."""
-        weight = self.weight.to(states.device, torch.double)
-        return (states.double() @ weight[:, :, None])[..., 0].cpu().numpy() + np.array(self.bias)[:, None]
 
 
 def probability_of(log_odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:

@@ -13,8 +13,9 @@ from jaxtyping import Bool, Float
 
 from anchorscope.answers.template import Template
 from anchorscope.detectors.features import Features, Needs
-from anchorscope.detectors.fitted import Fitted, LayerProbes, TrainingRange
+from anchorscope.detectors.fitted import Fitted, TrainingRange
 from anchorscope.errors import UserError
+from anchorscope.evidence.source_use import UseCalibration
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.stats.calibration import Calibration, Threshold
 
@@ -92,8 +93,8 @@ class TrainedDetector:
     """States like those of training; None where any state will do."""
     sha256: str | None = None
     """Of the bundle that it was read from."""
-    layer_probes: LayerProbes | None = None
-    """Probes of every layer, for cuts of single answers; no part of the score."""
+    context_use: UseCalibration | None = None
+    """How `context_used` becomes a probability; None where the runs did not show what answers went by."""
 
     @property
     def needs(self) -> Needs:

@@ -202,6 +202,10 @@ class Stacked:
     scores: Float[Tensor, "set item"]
     """Log-odds of each item by a fit that never saw it."""
 
+    def of_set(self, number: int) -> tuple[tuple[float, ...], float]:
+        """Weights and bias of the fit on all of a training set."""
+        return tuple(self.weight[number, INNER_FOLDS].tolist()), float(self.bias[number, INNER_FOLDS])
+
 
 def fit_stack(
     columns: Float[Tensor, "set item column"], training: Training, penalties: tuple[float, ...] = PENALTIES
@@ -274,11 +278,13 @@ def newton(
         curvature = probability * (1 - probability) * share
         hessian = (design[:, None] * curvature[..., None]).transpose(2, 3) @ design[:, None] + torch.diag(ridge)
         step = torch.linalg.solve(hessian, gradient[..., None])[..., 0]
-        length = torch.ones_like(now)
+        length, after = torch.ones_like(now), objective(found - step)
         for _ in range(_HALVINGS):
+            worse = after > now + 1e-12
+            if not bool(worse.any()):
+                break
+            length = torch.where(worse, length / 2, length)
             after = objective(found - length[..., None] * step)
-            length = torch.where(after > now + 1e-12, length / 2, length)
-        after = objective(found - length[..., None] * step)
         better = after <= now
         found = torch.where(better[..., None], found - length[..., None] * step, found)
         now = torch.where(better, after, now)

@@ -225,7 +225,12 @@ def test_tables_hold_every_detector_with_both_prevalences_and_pairs(trained: Tra
     assert (told["value"], told["ci_low"], told["ci_high"]) == (wanted.value, wanted.ci_low, wanted.ci_high)
     assert not any(row[:2] == ("mop-random-gate", "natural") for row in rows)  # balanced AUROC only
     pairs = {(row["detector"], row["against"]) for row in tables.differences}
-    assert pairs == {(name, other) for name in names for other in ("probe", "probe+confidence") if name != other}
+    expected = {(name, other) for name in names for other in ("confidence", "probe", "probe+confidence")}
+    assert pairs == {(name, other) for name, other in expected if name != other} | {("mop-random-gate", "mop")}
+    curve = [row for row in tables.curves if row["detector"] == "probe"]
+    assert [row["coverage"] for row in curve] == pytest.approx(np.arange(1, 101) / 100)
+    natural = trained.dataset.natural
+    assert curve[-1]["risk"] == pytest.approx(natural[~trained.dataset.labels].sum() / natural.sum())
 
 
 def test_datasets_taken_together_keep_items_in_order_and_tie_groups() -> None:

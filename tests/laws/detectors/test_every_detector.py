@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from anchorscope.catalogue import KNOCKOUT, OWN_DETECTORS
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import pack, unpack
 from anchorscope.detectors.detector import Detector, ScoringSession
 from anchorscope.detectors.evaluation import Plan, TrainedOn
-from anchorscope.detectors.features import CONFIDENCE, Needs
+from anchorscope.detectors.features import MEASURED, Needs
 from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
@@ -18,7 +19,12 @@ from detector_cases import setting_of, trained_on
 from small_facts import rows
 
 SITE = "mlp"
-SAVED = ("confidence", "probe", "residual-probe", "question-orthogonal", "saplma", "probe+confidence", "auto")
+SAVED = tuple(
+    name
+    for name, entry in OWN_DETECTORS.items()
+    if entry.saved and KNOCKOUT not in entry.runs and "semantic_entropy_10" not in entry.columns
+)
+"""All but those that learn from what a single pass over new answers does not have."""
 
 
 def questions() -> list[Question]:
@@ -41,7 +47,7 @@ def everything(n_layers: int) -> Needs:
     """All that can be read of a new answer."""
     places = [*(("clean", site) for site in SITES), ("question-only", SITE)]
     states = tuple((run, site, layer) for run, site in places for layer in range(n_layers))
-    return Needs(states, (*CONFIDENCE, "answer_tokens"))
+    return Needs(states, MEASURED)
 
 
 @pytest.fixture(scope="module")
