@@ -1,15 +1,13 @@
-"""`compare` from top to bottom: open the runs, check that they can be compared, write the page.
+"""`compare` from top to bottom: open the runs, check that they can be compared, write the folder.
 
 Nothing is measured again: everything comes from the run folders, without a model. Two panels must never be mistaken for
 each other, so every run has a name that no other one has. What differs between runs is one line each (`rules.py` says
 what may differ). The folder is written under another name and renamed, so that it is there whole or not at all.
 """
 
-import contextlib
 import json
 import os
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,23 +17,25 @@ from typing import Any
 import polars as pl
 
 from anchorscope.artefacts.sealed_folder import SealedFolder
-from anchorscope.comparing.rules import FOUND, OPTIONS, Rule, check_allowed
+from anchorscope.comparing.rules import OPTIONS, RULES, check_allowed
 from anchorscope.errors import UserError, faults_as_user_errors
-from anchorscope.files import sha256
+from anchorscope.files import canonical_hash, sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.comparison.comparison_page import Compared, Difference, write_comparison
+from anchorscope.report.comparison.comparison_page import RANDOM_MARK, STACKED, Compared, Difference, write_comparison
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import listing
 
 MANIFEST = "comparison.json"
 """Written last; a folder without it is no comparison."""
-FILES = ("curves.csv", "observations.json", "figures", "report.html", "report.md", MANIFEST)
+FILES = (*(f"{name}.csv" for name in STACKED), "observations.json", "figures", "report.html", "report.md", MANIFEST)
 """Everything that a comparison writes."""
 _FOLDER = SealedFolder("comparison", "anchorscope compare", MANIFEST, FILES)
 _WITH_PATHS = {"model", "datasets", "columns"}
 """Options that may say where files lie on somebody's machine; name and fingerprint say enough."""
+_PACKAGES = ("anchorscope", "torch", "transformers", "numpy")
+"""Those whose versions may change numbers."""
 
 
 class Comparison:
@@ -56,9 +56,9 @@ class Comparison:
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings across models, each run's own main readings, and claims where they were asked for."""
-        place = _FOLDER.place(self.path, self.manifest, "observations.json")
-        found: list[dict[str, Any]] = json.loads(place.read_text(encoding="utf-8"))
-        return found
+        file = _FOLDER.place(self.path, self.manifest, "observations.json")
+        observations: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        return observations
 
 
 @faults_as_user_errors()
@@ -77,56 +77,43 @@ def compare(
     the runs, as a list or with commas. With `claims` those of earlier readings are judged too, and one run is enough.
     """
     allowed = check_allowed((allow,) if isinstance(allow, str) else tuple(allow))
-    paths, place = [Path(getattr(run, "path", run)) for run in runs], Path(out)
+    paths, folder = [Path(getattr(run, "path", run)) for run in runs], Path(out)
     labels = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     named = open_runs(paths, labels, one_is_enough=claims)
     options = {"--names": ",".join(labels), "--allow": ",".join(sorted(allowed))}
     words = [word for name, value in options.items() if value for word in (name, value)]
+    words = ["anchorscope", "compare", *map(str, paths), "--out", str(out), *words, *["--claims"] * claims]
+    write_folder(folder, named, allowed, shlex.join(words), progress or Silent(), claims)
+    return Comparison(folder)
+
+
+def write_folder(
+    out: Path,
+    runs: Sequence["NamedRun"],
+    allowed: Iterable[str],
+    command: str,
+    progress: Progress,
+    claims: bool = False,
+    **study: Any,
+) -> None:
+    """The folder of a comparison, in place of an earlier one; `study` is what the page says of a study."""
+    flags = differences(runs, allowed) if len(runs) > 1 else []
     compared = Compared(
-        runs=tuple(entry.findings for entry in named),
-        folders=tuple(entry.folder for entry in named),
-        flags=tuple(differences(named, allowed)),
-        same_weights=len({entry.run.manifest["model"]["fingerprint"] for entry in named}) == 1 < len(named),
-        command=shlex.join(
-            ["anchorscope", "compare", *map(str, paths), "--out", str(out), *words, *["--claims"] * claims]
-        ),
+        runs=tuple(entry.findings for entry in runs),
+        flags=tuple(flags),
+        same_weights=len({entry.model["fingerprint"] for entry in runs}) == 1 < len(runs),
+        command=command,
+        **study,
     )
-    with fresh_folder(place, paths) as half_made:
-        curves = [entry.run.findings.curves.select(pl.lit(entry.name).alias("run"), pl.all()) for entry in named]
-        pl.concat(curves, how="diagonal_relaxed").write_csv(half_made / "curves.csv")
-        answer = write_comparison(compared, half_made, progress or Silent(), claims)
-        _FOLDER.seal(half_made, {"answer": answer, **_manifest(named, compared), "options": {"claims": claims}})
-    return Comparison(place)
-
-
-def fresh_folder(out: Path, runs: Sequence[Path]) -> contextlib.AbstractContextManager[Path]:
-    """A new folder to write into; when all is done it takes the place of `out`, and of an earlier comparison there."""
-    above = Path(os.path.realpath(out)).parents
-    for run in (Path(os.path.realpath(path)) for path in runs):
-        if run in above:  # a run itself holds other things than a comparison, and that is reported
-            raise UserError(f"{str(out)!r} lies within the run {str(run)!r}, which is sealed; choose another --out.")
-    return _FOLDER.fresh(out)
-
-
-def _manifest(named: Sequence["NamedRun"], compared: Compared) -> dict[str, Any]:
-    """What was compared, for programs and for those who want to do it again."""
-    return {
-        "runs": [
-            {
-                "run": entry.name,
-                "folder": entry.folder,
-                "model": {name: value for name, value in entry.run.manifest["model"].items() if name != "source"},
-                "datasets": list(entry.run.manifest["reference_layers"]),
-                "used": {row["dataset"]: row.get("used") for row in entry.run.manifest["counts"]},
-                "recipe": entry.run.recipe.model_dump(mode="json", exclude=_WITH_PATHS),
-                "versions": entry.run.manifest.get("versions", {}),
-                "manifest_sha256": sha256(entry.run.path / "manifest.json"),
-            }
-            for entry in named
-        ],
-        "differences": [flag.record() for flag in compared.flags],
-        "command": compared.command,
+    manifest = {
+        "runs": [entry.record() for entry in runs],
+        "differences": [flag.record() for flag in flags],
+        "command": command,
+        "options": {"claims": claims},
     }
+    with _FOLDER.fresh(out) as half_made:
+        answer = write_comparison(compared, half_made, progress, claims)
+        _FOLDER.seal(half_made, {"answer": answer, **manifest})
 
 
 # Runs and their names
@@ -139,13 +126,37 @@ class NamedRun:
     name: str
     """As the user calls it, or the model's name, with its folder where several runs would share it."""
     folder: str
-    """The name of its folder, with as much of the way there as tells it from the others."""
+    """Its folder, from the one in which all runs are."""
     run: FinishedRun
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """What its manifest says of the model."""
+        model: dict[str, Any] = self.run.manifest["model"]
+        return model
 
     @cached_property
     def findings(self) -> Findings:
-        """The run's results under its name here."""
-        return replace(self.run.findings, model=self.name)
+        """The run's results under its name here; random weights are named where nobody can overlook them."""
+        mark = f" ({RANDOM_MARK})" if self.model["random_weights"] and RANDOM_MARK not in self.name else ""
+        return replace(self.run.findings, model=self.name + mark)
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        return tuple(self.run.manifest["reference_layers"])
+
+    def record(self) -> dict[str, Any]:
+        """As comparison.json holds it."""
+        return {
+            "run": self.name,
+            "folder": self.folder,
+            "model": {name: value for name, value in self.model.items() if name != "source"},
+            "datasets": list(self.datasets),
+            "used": {row["dataset"]: row.get("used") for row in self.run.manifest["counts"]},
+            "recipe": self.run.recipe.model_dump(mode="json", exclude=_WITH_PATHS),
+            "versions": self.run.manifest.get("versions", {}),
+            "manifest_sha256": sha256(self.run.path / "manifest.json"),
+        }
 
 
 def open_runs(paths: Sequence[Path], names: Sequence[str] = (), *, one_is_enough: bool = False) -> list[NamedRun]:
@@ -161,40 +172,44 @@ def open_runs(paths: Sequence[Path], names: Sequence[str] = (), *, one_is_enough
             f"found for {n} run{'s' * (n != 1)}: {', '.join(map(repr, names))}. For example: --names "
             f"{','.join('ABCDEFGHIJKLMNOPQRSTUVWXYZ'[:n])}."
         )
-    places = [os.path.realpath(path) for path in paths]  # also of links in a circle
-    repeated = [str(path) for path, place in zip(paths, places, strict=True) if places.count(place) > 1]
+    real_paths = [os.path.realpath(path) for path in paths]  # also of links in a circle
+    repeated = [str(path) for path, real in zip(paths, real_paths, strict=True) if real_paths.count(real) > 1]
     if repeated:
         raise UserError(f"The run {repeated[0]!r} is named twice; a comparison needs runs in different folders.")
     opened = [open_finished(path) for path in paths]
     models = list(names) or [run.manifest["model"]["name"] for run in opened]
-    folders = _unique_folders([Path(place) for place in places])
+    above = os.path.commonpath([os.path.dirname(real) for real in real_paths])
+    folders = [os.path.relpath(real, above) for real in real_paths]
     runs = [
         NamedRun(f"{model} ({folder})" if models.count(model) > 1 else model, folder, run)
         for model, folder, run in zip(models, folders, opened, strict=True)
     ]
-    return sorted(runs, key=lambda run: run.run.manifest["model"]["parameters"])  # equal sizes stay as given
-
-
-def _unique_folders(places: Sequence[Path]) -> list[str]:
-    """The folders by as few of their last parts as tell all of them apart."""
-    for length in range(1, max(len(place.parts) for place in places)):
-        chosen = ["/".join(place.parts[1:][-length:]) for place in places]
-        if len(set(chosen)) == len(chosen):
-            return chosen
-    return [str(place) for place in places]
+    return sorted(runs, key=lambda run: run.model["parameters"])  # equal sizes stay as given
 
 
 # Differences
 
 
 def differences(runs: Sequence[NamedRun], allowed: Iterable[str] = ()) -> list[Difference]:
-    """Every difference that the reader has to know; one that is refused and not allowed ends it with one line."""
-    every = [entry for look in (_options, _datasets, _questions, _weights, _versions) for entry in look(runs)]
-    refused, given = [entry for entry in every if entry.refused], set(allowed)
-    barred = [entry for entry in refused if entry.name not in given]
+    """Every fact in which the runs differ; one that is refused and not allowed ends it with one line."""
+    common = set.intersection(*(set(entry.datasets) for entry in runs))
+    facts = {entry.name: _facts(entry, "some-datasets" if common else "datasets") for entry in runs}
+    every = []
+    for name in dict.fromkeys(name for own in facts.values() for name in own):
+        values = {run: own[name] for run, own in facts.items() if name in own}
+        if len(set(values.values())) > 1:
+            kind = name.partition(" of ")[0]
+            words = f"{name.removeprefix('some-')}: {_listed(values)}"
+            every.append(Difference(kind, RULES[kind].treatment == "refuse", values, words, RULES[kind].reason))
+    curves = {entry.name: str(entry.run.manifest["sha256"].get("curves.csv")) for entry in runs}
+    copies = {run: own for run, own in curves.items() if list(curves.values()).count(own) > 1}
+    if copies:
+        words = f"the same results: {listing(list(copies))}"
+        every.append(Difference("same-results", False, copies, words, RULES["same-results"].reason))
+    barred = [entry for entry in every if entry.refused and entry.name not in set(allowed)]
     if barred:
         listed = "; ".join(f"{entry.words} ({entry.reason})" for entry in barred)
-        names = ",".join(entry.name for entry in refused)  # those that were allowed already have to be named again
+        names = ",".join(entry.name for entry in every if entry.refused)  # those allowed already have to be named again
         raise UserError(
             f"These runs are not comparable: {listed}. Repeat one with the options of the other, or put them side by "
             f"side all the same with --allow {names}."
@@ -202,91 +217,26 @@ def differences(runs: Sequence[NamedRun], allowed: Iterable[str] = ()) -> list[D
     return sorted(every, key=lambda entry: not entry.refused)
 
 
-def _options(runs: Sequence[NamedRun]) -> list[Difference]:
-    """Options of the recipes. A precision that was left to the machine is the one that the model had."""
-    differences = []
-    for option, rule in OPTIONS.items():
-        if rule.treatment != "ignore":
-            values = {entry.name: _shown(getattr(entry.run.recipe, option)) for entry in runs}
-            if option == "dtype":
-                values = {entry.name: str(entry.run.manifest["model"]["dtype"]) for entry in runs}
-            differences += _differing(option.replace("_", "-"), rule, values)
-    return differences
-
-
-def _datasets(runs: Sequence[NamedRun]) -> list[Difference]:
-    """Datasets that were measured, whatever was asked for."""
-    measured = {entry.name: tuple(entry.run.manifest["reference_layers"]) for entry in runs}
-    values = {name: ", ".join(map(display_name, sets)) for name, sets in measured.items()}
-    if not set.intersection(*(set(sets) for sets in measured.values())):
-        return _differing("datasets", FOUND["datasets"], values)
-    if len({frozenset(sets) for sets in measured.values()}) == 1:
-        return []
-    return _differing("some-datasets", FOUND["some-datasets"], values, "datasets")
-
-
-def _questions(runs: Sequence[NamedRun]) -> list[Difference]:
-    """Questions that were asked in one run and not in another, dataset by dataset."""
-    differences = []
-    for dataset in {name: None for entry in runs for name in entry.run.manifest["reference_layers"]}:
-        having = [entry for entry in runs if dataset in entry.run.manifest["reference_layers"]]
-        asked = {entry.name: _asked(entry, dataset) for entry in having}
-        files = {entry.run.manifest.get("inputs", {}).get(dataset) for entry in having} - {None}
-        shared = set.intersection(*asked.values())
-        if all(questions == shared for questions in asked.values()) and len(files) <= 1:
-            continue
-        values = {name: f"{len(questions):,} asked" for name, questions in asked.items()}
-        other_file = ", from files with other content" if len(files) > 1 else ""
-        words = f"questions of {display_name(dataset)}: {_listed(values)}; {len(shared):,} in all of them{other_file}"
-        differences.append(Difference("questions", False, values, words, FOUND["questions"].reason))
-    return differences
-
-
-def _asked(entry: NamedRun, dataset: str) -> set[tuple[str, str]]:
-    rows = entry.findings.items.filter(pl.col("dataset") == dataset)
-    return set(rows.select("item_id", "question").iter_rows())
-
-
-def _weights(runs: Sequence[NamedRun]) -> list[Difference]:
-    random = {entry.name: "random weights" for entry in runs if entry.run.manifest["model"]["random_weights"]}
-    words = f"random weights: {', '.join(random)}"
-    differences = [Difference("random-weights", False, random, words, FOUND["random-weights"].reason)] if random else []
-    weights = {entry.name: str(entry.run.manifest["model"]["fingerprint"])[:16] for entry in runs}
-    curves = {entry.name: str(entry.run.manifest["sha256"].get("curves.csv")) for entry in runs}
-    for name, hashes in (("same-weights", weights), ("same-results", curves)):
-        for value, _ in Counter(hashes.values()).most_common():
-            same = {run: value for run, own in hashes.items() if own == value}
-            if len(same) > 1:
-                words = f"the {name.replace('-', ' ')}: {', '.join(same)}"
-                differences.append(Difference(name, False, same, words, FOUND[name].reason))
-    return differences
-
-
-def _versions(runs: Sequence[NamedRun]) -> list[Difference]:
-    tables: dict[str, Mapping[str, str]] = {entry.name: entry.run.manifest.get("versions", {}) for entry in runs}
-    parts = dict.fromkeys(part for table in tables.values() for part in table)
-    differing = [part for part in parts if len({table.get(part) for table in tables.values()}) > 1]
-    if not differing:
-        return []
-    values = {
-        name: ", ".join(f"{part} {table.get(part, 'unknown')}" for part in differing) for name, table in tables.items()
+def _facts(entry: NamedRun, datasets: str) -> dict[str, str]:
+    """What a reader takes to be the same in all runs, in words; `datasets` names the rule about datasets."""
+    manifest, items = entry.run.manifest, entry.findings.items
+    options = {**dict(entry.run.recipe), "dtype": entry.model["dtype"]}  # what "auto" became
+    facts = {
+        name.replace("_", "-"): "none" if options[name] is None else str(options[name])
+        for name, rule in OPTIONS.items()
+        if rule.treatment != "ignore"
     }
-    return _differing("versions", FOUND["versions"], values)
-
-
-def _differing(name: str, rule: Rule, values: Mapping[str, str], called: str | None = None) -> list[Difference]:
-    """The difference, if there is one."""
-    if len(set(values.values())) == 1:
-        return []
-    words = f"{called or name}: {_listed(values)}"
-    return [Difference(name, rule.treatment == "refuse", values, words, rule.reason)]
+    facts[datasets] = ", ".join(map(display_name, entry.datasets))
+    for dataset in entry.datasets:
+        asked = sorted(items.filter(pl.col("dataset") == dataset).select("item_id", "question").iter_rows())
+        content = canonical_hash([manifest.get("inputs", {}).get(dataset), asked])
+        facts[f"questions of {display_name(dataset)}"] = f"{len(asked):,} asked (list {content[:8]})"
+    facts["random-weights"] = "yes" if entry.model["random_weights"] else "no"
+    versions = manifest.get("versions", {})
+    return facts | {"versions": ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if name in versions)}
 
 
 def _listed(values: Mapping[str, str]) -> str:
     """mlp in A and B; residual in C."""
     having = {value: [name for name, other in values.items() if other == value] for value in values.values()}
     return "; ".join(f"{value} in {listing(names)}" for value, names in having.items())
-
-
-def _shown(value: object) -> str:
-    return "none" if value is None else str(value)

@@ -17,13 +17,13 @@ FOUND: dict[str, Rule] = {
     "some-datasets": flag("checks across models use only what all runs have"),
     "questions": flag("part of a difference may come from the questions"),
     "random-weights": flag("such a model knows nothing: its chart is noise, and it is left out of every trend"),
-    "same-weights": flag("these panels show one model"),
     "same-results": flag("one is a copy of the other, or an exact repetition: they are no independent evidence"),
     "versions": flag("numbers may differ for that reason alone"),
 }
 """What is found in the results themselves and not in the recipes."""
 
-REFUSABLE = tuple(name.replace("_", "-") for name, rule in {**OPTIONS, **FOUND}.items() if rule.treatment == "refuse")
+RULES = {name.replace("_", "-"): rule for name, rule in {**OPTIONS, **FOUND}.items()}
+REFUSABLE = tuple(name for name, rule in RULES.items() if rule.treatment == "refuse")
 """What `--allow` can name."""
 
 

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from anchorscope.report.findings import Findings, auc_of, nested_auc
-from anchorscope.report.page_writer import fragment
+from anchorscope.report.findings import Findings, auc_of, find, nested_auc, select, statistics
+from anchorscope.report.page import fragment
 from anchorscope.report.palette import PART_COLOURS, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, finite
-from anchorscope.report.result_rows import find, select, statistics
 from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, share_at, share_layer, why_silent
 from anchorscope.report.verdicts import Verdict, has_interval
 from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number, spanned
@@ -244,7 +243,7 @@ def _verdict(readings: Sequence[Reading], dataset: str, claim: str) -> Verdict |
 
 def controls_in(readings: Sequence[Reading]) -> list[Reading]:
     """The controls that count: those of the parts and of the paper's chart."""
-    return [reading for reading in readings if reading.standing == "control" and reading.key and reading.dataset]
+    return [reading for reading in readings if reading.standing == "control"]
 
 
 def counted_controls(controls: Sequence[Reading]) -> str:
@@ -298,7 +297,7 @@ def _warnings(findings: Findings) -> tuple[str, ...]:
 
 # Numbers and the picture
 
-_NAMES = {
+_READINGS = {
     "needs_both": "evidence that needs question and answer together",
     "share_beyond_random": "more that needs the key words than random words",
     "adds_to_confidence": "AUC gained over the model's own confidence",
@@ -315,43 +314,38 @@ _SHARES = {
 
 def _numbers(findings: Findings, readings: Sequence[Reading]) -> tuple[Number, ...]:
     """The numbers of the answer, dataset by dataset, with unit, interval and verdict."""
-    by_id = {reading.id: reading for reading in readings}
-    rows: list[tuple[str, Estimate | None, str, Verdict | None]] = []
+    numbers: list[Number] = []
+
+    def add(name: str, value: Estimate | None, unit: str, verdict: Verdict | None = None) -> None:
+        if value is not None and math.isfinite(value.value):
+            name += _named(findings, [dataset], " ({})")
+            numbers.append(Number(name, value.value, finite(value.ci_low), finite(value.ci_high), unit, verdict))
+
     for dataset in findings.datasets:
-        where = _named(findings, [dataset], " ({})")
-        for claim, name in _NAMES.items():
-            if reading := by_id.get(f"{dataset}:{claim}"):
-                rows.append((f"{name}{where}", reading.estimate, reading.unit, reading.verdict))
+        for reading in readings:
+            if reading.dataset == dataset and reading.claim in _READINGS:
+                add(_READINGS[reading.claim], reading.estimate, reading.unit, reading.verdict)
         for name, share in _SHARES.items() if dataset in _spoken(findings) else ():
-            rows.append((f"evidence: {name}{where}", share_at(findings, dataset, *share), EVIDENCE, None))
-        rows.append((f"AUC of the probe{where}", nested_auc(findings, dataset), "AUC", None))
-        confidence = auc_of(findings, dataset, "confidence-mean")
-        rows.append((f"AUC of the model's own confidence{where}", confidence, "AUC", None))
-    return tuple(
-        Number(name, finite(value.value), finite(value.ci_low), finite(value.ci_high), unit, verdict)
-        for name, value, unit, verdict in rows
-        if value is not None and math.isfinite(value.value)
-    )
+            add(f"evidence: {name}", share_at(findings, dataset, *share), EVIDENCE)
+        add("AUC of the probe", nested_auc(findings, dataset), "AUC")
+        add("AUC of the model's own confidence", auc_of(findings, dataset, "confidence-mean"), "AUC")
+    return tuple(numbers)
 
 
 def _bars(findings: Findings) -> tuple[Bar, ...]:
-    """The parts over the band, of a single dataset beside those under random words; none without one to quote."""
-    spoken = _spoken(findings)
-    if len(findings.datasets) > 1:
-        return tuple(bar for name in spoken if (bar := _bar(findings, name, display_name(name))))
-    bars = [_bar(findings, name, words, cut) for name in spoken for cut, words in _BARS.items()]
-    return tuple(bar for bar in bars if bar)
-
-
-_BARS = {"knockout": "Key words hidden", "random": "Random words hidden"}
-
-
-def _bar(findings: Findings, dataset: str, label: str, intervention: str = "knockout") -> Bar | None:
-    shares = {part: share for part in PARTS if (share := share_at(findings, dataset, intervention, part)) is not None}
-    if set(shares) != set(PARTS):
-        return None
-    first, values = shares[TOGETHER], {part: share.value for part, share in shares.items()}
-    return Bar(label, values, finite(first.ci_low), finite(first.ci_high), intervention != "knockout")
+    """Of every dataset whose shares are quoted: the parts over the band, and under random words."""
+    bars = []
+    for dataset in _spoken(findings):
+        labels = {"knockout": "Key words hidden", "random": "Random words hidden"}
+        if len(findings.datasets) > 1:
+            labels = {"knockout": display_name(dataset), "random": "random words"}
+        for cut, label in labels.items():
+            shares = {part: share_at(findings, dataset, cut, part) for part in PARTS}
+            values = {part: share.value for part, share in shares.items() if share is not None}
+            first = shares[TOGETHER]
+            if first is not None and len(values) == len(PARTS):
+                bars.append(Bar(label, values, finite(first.ci_low), finite(first.ci_high), cut == "random"))
+    return tuple(bars)
 
 
 # Next steps
@@ -362,7 +356,7 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
     if findings.random_weights:
         return (NextStep("Run it with trained weights."),)
     folder, steps = findings.folder or "RUN", []
-    controls = [reading for reading in readings if reading.claim == "random_small" and reading.key]
+    controls = [reading for reading in readings if reading.claim == "random_small"]
     if failing := {layer for control in controls for layer in control.failing or ()}:
         several = "the layers that fail a control (see “Can I trust it?”)"
         where = several if len(findings.datasets) > 1 else layer_names(sorted(failing))

@@ -1,18 +1,19 @@
-"""What a finished run hands to the report: tables and a few words, nothing that computes.
+"""What a finished run hands to the report: its tables and a few words, and how to look up numbers in them.
 
 The report reads this record and nothing else, so that a page can be drawn again from a run folder, from a test, or
 from several runs at once, without a model and without torch. The tables have the columns of the run folder's files;
 `summary` is tidy (one number per row) because quantities will be added over time, and a missing one must not break
-the page.
-Looking up a single number of it is here as well.
+the page. Nothing is filled in: a row that is not there is None.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median_low
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from anchorscope.artefacts.schema import (
@@ -26,6 +27,8 @@ from anchorscope.artefacts.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
+from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, RULES, display_name
+from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
 from anchorscope.stats.estimate import Estimate
 
 
@@ -51,8 +54,6 @@ class Findings:
     """Mean ΔP per layer (curves.csv) for the interventions knockout, random and none."""
     pathways: pl.DataFrame
     """The group of every item under every assignment (pathways.parquet), with the probe that assigned it."""
-    reference_curves: pl.DataFrame
-    """Like `curves` (plain, knockout, truth all, headline site), with the layers that l* was moved by in `shift`."""
     summary: pl.DataFrame
     """dataset, site, position, assignment, intervention, group, quantity, value, ci_low, ci_high, n, method."""
     counts: pl.DataFrame
@@ -98,71 +99,56 @@ class Findings:
     warnings: tuple[str, ...] = ()
     """What may make the numbers worth less than they look; one sentence each, without a full stop."""
 
+    def at_headline(self, table: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a table at the headline site and position."""
+        return table.filter(pl.col("site") == self.site, pl.col("position") == self.position)
+
     def drawn_curves(self, dataset: str, rule: str, group: str, intervention: str = "knockout") -> pl.DataFrame:
         """The rows of one line of the chart that have a number."""
         wanted = {"dataset": dataset, "assignment": rule, "group": group, "intervention": intervention, "truth": "all"}
-        here = wanted | {"site": self.site, "position": self.position}
-        return self.curves.filter(pl.col("delta_p").is_finite(), *(pl.col(key) == value for key, value in here.items()))
+        return select(self.at_headline(self.curves), **wanted).filter(pl.col("delta_p").is_finite())
 
 
-def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
-    """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
-    here = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
-    return effects.lazy().filter(here).collect()
+# Rows of any table
+
+TRUTHS = {"all": "all answers", "true": "true answers", "false": "false answers"}
+Wanted = str | int | bool | Sequence[str] | None
+"""The value asked for; None asks for null, several values for any of them."""
+Where = Mapping[str, Wanted]
+"""Column → the value asked for."""
 
 
-def summary_of(
-    findings: Findings,
-    dataset: str,
-    quantity: str,
-    *,
-    assignment: str | None = None,
-    intervention: str | None = None,
-    group: str | None = None,
-) -> Estimate | None:
-    """One quantity at the headline site; a column that is null in the table ("not applicable") fits every request."""
-    fits = (pl.col("dataset") == dataset) & (pl.col("quantity") == quantity)
-    asked = {
-        "site": findings.site,
-        "position": findings.position,
-        "assignment": assignment,
-        "intervention": intervention,
-        "group": group,
-    }
-    for column, value in asked.items():
-        if value is not None:
-            fits &= pl.col(column).is_null() | (pl.col(column) == value)
-    rows = findings.summary.filter(fits)
-    if rows.height > 1:  # an exact row is better than one that fits because a column does not apply, or was not asked
-        other = [pl.col(name).is_null() == (value is not None) for name, value in asked.items()]
-        rows = rows.sort(pl.sum_horizontal(other), maintain_order=True)
-    return first_estimate(rows)
+def select(table: pl.DataFrame, **columns: Wanted) -> pl.DataFrame:
+    """Rows whose columns are as asked; the truth "all" is also what has no truth at all."""
+    fits = pl.lit(True)
+    for column, value in columns.items():
+        if value is None:
+            fits &= pl.col(column).is_null()
+        elif column == "truth" and value == "all":
+            fits &= pl.col(column).is_null() | (pl.col(column) == "all")
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            fits &= pl.col(column).is_in(list(value))
+        else:
+            fits &= pl.col(column) == value
+    return table.filter(fits)
 
 
-def auc_of(findings: Findings, dataset: str, kind: str) -> Estimate | None:
-    """The AUC of a baseline, which has no layer and no site."""
-    mine = (pl.col("dataset") == dataset) & (pl.col("kind") == kind) & pl.col("layer").is_null()
-    return first_estimate(findings.probe_scores.filter(mine), "auc")
+def first_row(table: pl.DataFrame, **columns: Wanted) -> Mapping[str, Any] | None:
+    """The first row that `select` would give."""
+    rows = select(table, **columns)
+    return rows.row(0, named=True) if rows.height else None
 
 
-def nested_auc(
-    findings: Findings, dataset: str, intervention: str = "clean", *, kind: str = "nested", site: str | None = None
-) -> Estimate | None:
-    """The headline AUC of a site: every fold at its own reference layer, so that no layer is picked by its score."""
-    here = {
-        "dataset": dataset,
-        "kind": kind,
-        "intervention": intervention,
-        "site": site or findings.site,
-        "position": findings.position,
-    }
-    return first_estimate(findings.probe_scores.filter(*(pl.col(name) == value for name, value in here.items())), "auc")
+def find(table: pl.DataFrame, **columns: Wanted) -> Estimate | None:
+    """The first row that fits, as an estimate."""
+    row = first_row(table, **columns)
+    return None if row is None else row_estimate(row)
 
 
-def headline_layer(findings: Findings, dataset: str) -> int | None:
-    """The middle one of the folds' reference layers: where a single layer must stand for all folds."""
-    layers = findings.reference_layers.get(dataset, ())
-    return median_low(layers) if layers else None
+def present(table: pl.DataFrame, column: str, order: Sequence[str] = ()) -> list[str]:
+    """Values of a column: those of the order first, the others as they come."""
+    values = [str(value) for value in table[column].drop_nulls().unique(maintain_order=True)]
+    return [*(name for name in order if name in values), *(name for name in values if name not in order)]
 
 
 def row_estimate(row: Mapping[str, Any], column: str = "value") -> Estimate:
@@ -175,3 +161,151 @@ def first_estimate(rows: pl.DataFrame, column: str = "value") -> Estimate | None
     """The first row as an estimate; None where there is none, or without a finite value."""
     row = rows.row(0, named=True) if rows.height else None
     return None if row is None or row[column] is None or not math.isfinite(row[column]) else row_estimate(row, column)
+
+
+# The summary and the AUCs
+
+
+def summary_of(
+    findings: Findings,
+    dataset: str,
+    quantity: str,
+    *,
+    assignment: str | None = None,
+    intervention: str | None = None,
+    group: str | None = None,
+) -> Estimate | None:
+    """One quantity at the headline site; a column that is null in the table ("not applicable") fits every request."""
+    asked = {"assignment": assignment, "intervention": intervention, "group": group}
+    asked |= {"site": findings.site, "position": findings.position}
+    rows = select(findings.summary, dataset=dataset, quantity=quantity)
+    for column, value in asked.items():
+        if value is not None:
+            rows = rows.filter(pl.col(column).is_null() | (pl.col(column) == value))
+    # An exact row is better than one that fits because a column does not apply, or was not asked.
+    other = [pl.col(name).is_null() == (value is not None) for name, value in asked.items()]
+    return first_estimate(rows.sort(pl.sum_horizontal(other), maintain_order=True))
+
+
+def auc_of(findings: Findings, dataset: str, kind: str) -> Estimate | None:
+    """The AUC of a baseline, which has no layer and no site."""
+    return first_estimate(select(findings.probe_scores, dataset=dataset, kind=kind, layer=None), "auc")
+
+
+def nested_auc(
+    findings: Findings, dataset: str, intervention: str = "clean", *, kind: str = "nested", site: str | None = None
+) -> Estimate | None:
+    """The headline AUC of a site: every fold at its own reference layer, so that no layer is picked by its score."""
+    where = {"site": site or findings.site, "position": findings.position, "intervention": intervention}
+    return first_estimate(select(findings.probe_scores, dataset=dataset, kind=kind, **where), "auc")
+
+
+def headline_layer(findings: Findings, dataset: str) -> int | None:
+    """The middle one of the folds' reference layers: where a single layer must stand for all folds."""
+    layers = findings.reference_layers.get(dataset, ())
+    return median_low(layers) if layers else None
+
+
+def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
+    """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
+    here = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
+    return effects.lazy().filter(here).collect()
+
+
+# Rows of experiments.csv, for the experiments' sections
+
+HEADLINE_RULES = ("corrected", "plain")
+"""The rule that a section's answer goes by: the first that there is. The plain one sorts partly by label."""
+_ASPECT = r"_(difference|within_truth|within_folds|permuted)$"
+
+
+def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.DataFrame:
+    """Rows of one experiment at the headline place that have a value; all of its quantities where none is named."""
+    here = pl.lit(True)
+    for column, value in (("site", findings.site), ("position", findings.position)):
+        here &= pl.col(column).is_null() | (pl.col(column) == value)
+    wanted = here & (pl.col("experiment") == experiment) & pl.col("dataset").is_in(list(findings.datasets))
+    if quantities:
+        wanted &= pl.col("quantity").is_in(list(quantities))
+    return with_aspects(findings.experiments.filter(wanted & pl.col("value").is_finite()))
+
+
+def with_aspects(table: pl.DataFrame) -> pl.DataFrame:
+    """The rows, with `measure` and `aspect`: "kappa_difference" is the measure kappa in its aspect difference."""
+    quantity = pl.col("quantity")
+    return table.with_columns(
+        pl.col("truth").fill_null("all") if "truth" in table.columns else pl.lit("all").alias("truth"),
+        measure=quantity.str.replace(_ASPECT, ""),
+        aspect=quantity.str.extract(_ASPECT, 1).fill_null(""),
+    )
+
+
+def interventions(findings: Findings) -> pl.DataFrame:
+    """Rows of the summary at the headline place that belong to an intervention and have a value."""
+    known = pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
+    return with_aspects(findings.at_headline(findings.summary).filter(known & pl.col("intervention").is_not_null()))
+
+
+def rules_in(table: pl.DataFrame) -> list[str]:
+    """The assignment rules that a table has rows of."""
+    return present(table, "assignment", tuple(RULES))
+
+
+def headline(table: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the rule that a section's answer goes by."""
+    there = rules_in(table)
+    rule = next((name for name in (*HEADLINE_RULES, *there) if name in there), None)
+    return table if rule is None else select(table, assignment=rule)
+
+
+def absent_notes(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
+    """One note that names the datasets without a row."""
+    there = set(table["dataset"])
+    missing = [display_name(name) for name in findings.datasets if name not in there]
+    return (f"Not measured here: {', '.join(missing)}.",) if missing else ()
+
+
+def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
+    """The run's datasets that a table has rows of."""
+    there = set(table["dataset"])
+    return tuple(name for name in findings.datasets if name in there)
+
+
+@dataclass(frozen=True)
+class RunCurves:
+    """The chart's curves of a run under one rule, each with its bootstrap draws."""
+
+    findings: Findings
+    assignment: str
+
+    @property
+    def model(self) -> str:
+        """Whose curves these are."""
+        return self.findings.model
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """All datasets of the run, also those without a curve."""
+        return self.findings.datasets
+
+    def q(self, dataset: str) -> SampledCurve | None:
+        """The Q-Anchored curve; None where the run has no draws of it, or the group no items."""
+        return self._curves.get((dataset, Q_ANCHORED))
+
+    def a(self, dataset: str) -> SampledCurve | None:
+        """The A-Anchored curve."""
+        return self._curves.get((dataset, A_ANCHORED))
+
+    @cached_property
+    def _curves(self) -> dict[tuple[str, str], SampledCurve]:
+        curves = {}
+        samples = select(self.findings.at_headline(self.findings.curve_samples), assignment=self.assignment)
+        for (dataset, group), rows in samples.group_by("dataset", "group"):
+            draws = np.array(rows.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
+            if draws.size and np.isfinite(draws[0]).all():
+                line = self.findings.drawn_curves(str(dataset), self.assignment, str(group))
+                items, groups = line.select(pl.col("n", "n_groups").fill_null(0)).row(0) if line.height else (0, 0)
+                few = groups < FEWEST_GROUPS  # then nothing is known of its spread
+                spread = np.full_like(draws[1:], np.nan) if few else draws[1:]
+                curves[str(dataset), str(group)] = SampledCurve(draws[0], spread, items)
+        return curves

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.evidence.measured import probability, true_label_probability
-from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.findings import Findings, summary_of
+from anchorscope.report.findings import Findings, select, summary_of
 from anchorscope.report.palette import display_name
 from anchorscope.report.shares import band_numbers
 
@@ -37,37 +36,27 @@ def item_effects(findings: Findings) -> pl.DataFrame:
     items = _numbered(findings)
     table = findings.effects.join(items, on=["dataset", "item_id"], how="inner", nulls_equal=True)
     table = table.with_columns(variant=pl.col("variant").str.replace(r" \d+$", "")).sort("row", maintain_order=True)
-    parts = table.partition_by("intervention", "variant", as_dict=True, maintain_order=True)
-    order = {name: place for place, name in enumerate(INTERVENTIONS)}
-    names = sorted(parts, key=lambda name: (order.get(str(name[0]), len(order)), name))
+    parts = table.partition_by(*_NAMES, as_dict=True, maintain_order=True)
+    order = list(INTERVENTIONS)
+    names = sorted(parts, key=lambda name: (order.index(name[0]) if name[0] in order else len(order), name))
     noise = {name: _noise(findings, name) for name in findings.datasets}
-    frames = [_effects(parts[name], noise).select(*map(_named, _NAMES, name), pl.all()) for name in names]
+    frames = []
+    for intervention, variant in names:
+        named = (pl.lit(str(intervention)).alias("intervention"), pl.lit(str(variant)).alias("variant"))
+        frames.append(_effects(parts[intervention, variant], noise).select(*named, pl.all()))
     return pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys((*_NAMES, "row", "score"), pl.Null))
 
 
 _NAMES = ("intervention", "variant")
 
 
-def _named(column: str, value: object) -> pl.Expr:
-    return pl.lit(str(value)).alias(column)
-
-
-def reference_layers(findings: Findings) -> list[int | None]:
-    """The reference layer of every row of `findings.items`, as pathways.parquet has it; None where it is not used."""
-    return _numbered(findings)["reference_layer"].to_list()
-
-
 def _numbered(findings: Findings) -> pl.DataFrame:
-    """Every item with its row, its label and its reference layer."""
-    assigned = _headline_pathways(findings).filter(pl.col("assignment") == "plain")
-    layers = assigned.select("dataset", "item_id", "reference_layer").unique(["dataset", "item_id"])
-    items = findings.items.select("dataset", "item_id", "truthful").with_row_index("row")
-    return items.join(layers, on=["dataset", "item_id"], how="left", maintain_order="left")
-
-
-def _headline_pathways(findings: Findings) -> pl.DataFrame:
-    """pathways.parquet at the place of the chart."""
-    return findings.pathways.filter(pl.col("site") == findings.site, pl.col("position") == findings.position)
+    """Every item with its row, its label, its reference layer and its group under the paper's rule."""
+    keys = ["dataset", "item_id"]
+    assigned = select(findings.at_headline(findings.pathways), assignment="plain").unique(keys, maintain_order=True)
+    items = findings.items.select(*keys, "truthful").with_row_index("row")
+    assigned = assigned.select(*keys, "reference_layer", "pathway")
+    return items.join(assigned, on=keys, how="left", maintain_order="left")
 
 
 def _noise(findings: Findings, dataset: str) -> float:
@@ -120,8 +109,8 @@ def record(findings: Findings, dataset: str, item_id: str) -> dict[str, Any] | N
 
     `marks` are the key words as [start, end) characters of the question, `confidence_mean` is the mean log-probability
     of the answer's tokens, `reference_layer` is l* of the item's fold, `probability_before` is what the probe there
-    gives "truthful" before anything is cut, and `pathways` has the group under every rule. `effects` are those of every
-    intervention as `item_effects` has them, `further` the numbers of the further experiments.
+    gives "truthful" before anything is cut, and `pathway` is the group under the paper's rule. `effects` are those of
+    every intervention as `item_effects` has them, `further` the numbers of the further experiments.
     """
     this = (pl.col("dataset") == dataset) & (pl.col("item_id") == item_id)
     alone = replace(
@@ -133,6 +122,7 @@ def record(findings: Findings, dataset: str, item_id: str) -> dict[str, Any] | N
     if not alone.items.height:
         return None
     item, effects = alone.items.row(0, named=True), item_effects(alone)
+    assigned = _numbered(alone).row(0, named=True)
     further = findings.experiment_items.filter(this & pl.col("value").is_not_null())
     return {
         "dataset": dataset,
@@ -143,21 +133,12 @@ def record(findings: Findings, dataset: str, item_id: str) -> dict[str, Any] | N
         "accepted": list(item["answers"] or ()),
         **{name: item[name] for name in ("truthful", "status")},
         **{name: item.get(name) for name in ("subject", "relation", "confidence_mean", "fold")},
-        "reference_layer": reference_layers(alone)[0],
-        "pathways": _pathways(alone),
+        "reference_layer": assigned["reference_layer"],
+        "pathway": assigned["pathway"],
         "probability_before": effects["score"][0] if effects.height else None,
         "effects": effects.drop("row", "score").to_dicts(),
         "further": further.select("experiment", "variant", "quantity", "value").to_dicts(),
     }
-
-
-def _pathways(findings: Findings) -> dict[str, str]:
-    """The pathway of the only item under every rule, in the order of the page."""
-    assigned = _headline_pathways(findings).drop_nulls("pathway").sort("probe", maintain_order=True)
-    names: dict[str, dict[str, None]] = {rule: {} for rule in RULES}
-    for rule, pathway in assigned.select("assignment", "pathway").iter_rows():
-        names.setdefault(rule, {})[pathway] = None
-    return {rule: " / ".join(pathways) for rule, pathways in names.items() if pathways}
 
 
 # All items, for the page
@@ -168,7 +149,7 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
     every = findings.items.with_row_index("row")
     chosen = every.sort(pl.col("status") != "used", maintain_order=True).head(most)
     rows = chosen["row"].to_list()
-    layers, effects, terms = reference_layers(findings), item_effects(findings), _evidence_terms(findings)
+    layers, effects, terms = _numbered(findings)["reference_layer"], item_effects(findings), _evidence_terms(findings)
     items = list(chosen.iter_rows(named=True))
     texts = [_clip(item["question"], _LONGEST_TEXT) for item in items]
     accepted = [list(item["answers"] or ()) for item in items]
@@ -200,13 +181,11 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
 
 def _evidence_terms(findings: Findings) -> dict[tuple[str, str], tuple[float | None, float | None]]:
     """Per item, the evidence that it lost with the key words hidden and that it had, as means over the band."""
-    at_headline = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
-    cut = (pl.col("intervention") == "knockout") & (pl.col("view") == "cut")
+    cut = select(findings.at_headline(findings.evidence_items), intervention="knockout", view="cut")
     terms = {}
     for dataset in findings.datasets:
-        band = band_numbers(findings, dataset)
-        rows = findings.evidence_items.filter(at_headline & cut & (pl.col("dataset") == dataset))
-        if band:
+        rows = select(cut, dataset=dataset)
+        if band := band_numbers(findings, dataset):
             means = (pl.col(name).list.gather(band).list.mean() for name in ("lost", "had"))
             for item, lost, had in rows.select("item_id", *means).iter_rows():
                 terms[dataset, item] = _round(lost, 3), _round(had, 3)

@@ -20,8 +20,6 @@ CONTROL_GREY = "#7a7a7a"
 INK = "#222222"
 QUIET_INK = "#5a5a5a"
 
-SITE_COLOURS = {"attention": "#e07b00", "mlp": "#2b83e6", "residual": "#11692f"}
-
 PART_COLOURS = {"together": "#0072b2", "question": "#e69f00", "answer": "#56b4e9", "either": "#cccccc"}
 """Of the four parts of the evidence, from the palette by Okabe and Ito: the colour-blind can tell them apart."""
 PART_HATCHES = {"together": "", "question": "//", "answer": "..", "either": "xx"}
@@ -33,6 +31,15 @@ BASELINES = {
     "confidence-min": "model's confidence, minimum",
 }
 """What predicts truth without a probe, as probe_scores.csv names it, in words."""
+
+RULES = {"plain": "plain rule", "corrected": "corrected rule", "cross-fitted": "cross-fitted rule"}
+"""The rules by which items are assigned to a group, in the order in which they are shown."""
+RULE_TITLES = {
+    "plain": "plain (as in the paper)",
+    "corrected": "corrected for the shift",
+    "cross-fitted": "cross-fitted (one probe sorts, another measures)",
+}
+"""As titles of charts name them."""
 
 _NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ", "atlas": "Atlas"}
 

@@ -8,9 +8,12 @@ same for all.
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
 
+import matplotlib
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -19,26 +22,34 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.catalogue import EXPERIMENTS
+from anchorscope.errors import UserError
 from anchorscope.plugins import load, plugins_of, problem
-from anchorscope.report.charts.display import Display, note_curve
-from anchorscope.report.charts.layout import (
-    Grid,
-    Legend,
+from anchorscope.progress import Progress
+from anchorscope.report.charts.display import (
+    FORMATS,
+    STYLE,
     canvas,
-    columns_that_fit,
     empty_panel,
     layer_axis,
-    rows_that_fit,
+    mark_reference,
+    note_curve,
+    reference_handle,
+    reserve_mark_space,
+    write_figure,
     zero_line,
 )
-from anchorscope.report.charts.line_chart import mark_reference, reserve_mark_space
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, Where, absent_notes, datasets_in, row_estimate, select
 from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.result_rows import Where, absent_notes, datasets_in, row_estimate, select
 from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
 Style = Mapping[str, Any]
+Look = Style | Callable[[DatasetStyle], Style]
+"""As `Line2D` takes it; a function where it takes the dataset's colours."""
+
+
+def _style_in(look: Look, colours: DatasetStyle) -> dict[str, Any]:
+    return dict(look(colours) if callable(look) else look)
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ class Marks:
 
     column: str
     """Whose values they are told apart by."""
-    styles: Mapping[str, tuple[str, Style]]
+    styles: Mapping[str, tuple[str, Look]]
     """Value → its words in the legend and its style."""
     offset: float = 0.22
     """Between two marks of a line."""
@@ -87,32 +98,14 @@ class Marks:
         if row[self.column] not in names:
             return None
         place = names.index(row[self.column]) - (len(names) - 1) / 2
-        return self.offset * place, self.styles[row[self.column]][1]
+        return self.offset * place, _style_in(self.styles[row[self.column]][1], colours)
 
     def handles(self, colours: DatasetStyle) -> list[Line2D]:
         """Legend entries."""
-        return [Line2D([], [], label=words, **{**style, "linestyle": "none"}) for words, style in self.styles.values()]
-
-
-@dataclass(frozen=True)
-class GroupMarks(Marks):
-    """Both groups, Q-Anchored filled and above, in the dataset's colours."""
-
-    column: str = "group"
-    styles: Mapping[str, tuple[str, Style]] = field(default_factory=dict)
-
-    def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
-        """Offset and style of a row's group."""
-        return group_offset(row["group"]), _group_style(row["group"], colours)
-
-    def handles(self, colours: DatasetStyle) -> list[Line2D]:
-        """Both groups."""
-        return [Line2D([], [], label=group, **_group_style(group, colours)) for group in GROUPS]
-
-
-def group_offset(group: str) -> float:
-    """Q-Anchored stands above, A-Anchored below."""
-    return -0.17 if group == Q_ANCHORED else 0.17
+        return [
+            Line2D([], [], label=words, **(_style_in(look, colours) | {"linestyle": "none"}))
+            for words, look in self.styles.values()
+        ]
 
 
 def _group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
@@ -120,6 +113,10 @@ def _group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     face, marker = (colours.colour, "o") if group == Q_ANCHORED else ("white", "s")
     edge = {"markerfacecolor": face, "markeredgecolor": colours.colour, "markeredgewidth": 1.1}
     return {"color": colours.colour, "marker": marker, "markersize": 4.6, "linewidth": 1.5} | edge
+
+
+GROUP_MARKS = Marks("group", {group: (group, partial(_group_style, group)) for group in GROUPS}, 0.34)
+"""Both groups, Q-Anchored above, in the dataset's colours."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,6 @@ class Forest:
     """Lines that stand below a dashed one, such as controls."""
     words_once: bool = False
     """Whether only the panel at the left has the words of the lines."""
-    bins: int = 5
     finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
     """Draws what only this figure has."""
 
@@ -169,7 +165,7 @@ class Forest:
         if first:
             axes.axhline(first - 0.5, color="#9a9a9a", linewidth=0.8, linestyle=(0, (4.0, 2.5)))
         axes.margins(x=0.08)
-        axes.locator_params(axis="x", nbins=self.bins)
+        axes.locator_params(axis="x", nbins=5)
         axes.set_xlabel(self.label)
         if self.finish:
             self.finish(axes, rows, place)
@@ -196,17 +192,12 @@ class Series:
 
     where: Where
     """Its rows."""
-    style: Style | Callable[[DatasetStyle], Style]
-    """As `Line2D` takes it; a function where it takes the dataset's colours."""
+    style: Look
     label: str = ""
     """In the legend, and beside its numbers on the page; empty for neither."""
     kind: str = "band"
     """How the interval is drawn: "band", "bars", or "none"; "level" is a line across, "area" fills down to zero."""
     in_legend: bool = True
-
-    def style_in(self, colours: DatasetStyle) -> dict[str, Any]:
-        """Its style for one dataset."""
-        return dict(self.style(colours) if callable(self.style) else self.style)
 
 
 @dataclass(frozen=True)
@@ -226,7 +217,6 @@ class Lines:
     """Whether the x axis has the layers of the model."""
     null: float | None = 0.0
     empty: str = "too few items"
-    marks_reference: bool = False
     finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
     """Draws what only this figure has."""
 
@@ -235,15 +225,21 @@ class Lines:
         rows = select(rows, **self.where)
         if self.null is not None:
             zero_line(axes, self.null)
-        if self.marks_reference:
+        if place.reference_layers:
             mark_reference(axes, {place.dataset: place.reference_layers}, {place.dataset: place.colours})
         for series in self.series:
             mine = select(rows, **series.where)
             if mine.height:
-                self._draw_series(axes, mine, series, series.style_in(place.colours))
+                self._draw_series(axes, mine, series, _style_in(series.style, place.colours))
         if not rows.height:
             empty_panel(axes, self.empty)
-        self._scale(axes, place)
+        if self.over_layers:
+            layer_axis(axes, place.n_layers)
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
+        axes.set_xlabel(self.x_label)
+        if place.column == 0:
+            axes.set_ylabel(self.label)
         if self.finish:
             self.finish(axes, rows, place)
 
@@ -273,25 +269,13 @@ class Lines:
             for at, low, high in rows.select(self.x, "ci_low", "ci_high").drop_nulls().iter_rows():
                 axes.plot([at, at], [low, high], color=style["color"], linewidth=1.3, zorder=2.5)
 
-    def _scale(self, axes: Axes, place: Place) -> None:
-        if self.over_layers:
-            layer_axis(axes, place.n_layers)
-        else:
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
-        axes.set_xlabel(self.x_label)
-        if place.column == 0:
-            axes.set_ylabel(self.label)
-
     def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
         """One per series with a label that has rows."""
         return [
-            Line2D([], [], label=series.label, **series.style_in(colours))
+            Line2D([], [], label=series.label, **_style_in(series.style, colours))
             for series in self.series
             if series.in_legend and series.label and select(data, **self.where, **series.where).height
         ]
-
-
-_GAP_Y = 0.78
 
 
 @dataclass(frozen=True)
@@ -305,7 +289,7 @@ class ChartSpec:
     alt: str
     """What it shows, for those who cannot see it."""
     caption: str
-    note: str | Callable[[Any], str]
+    note: str
     """The small print below the panels."""
     rows: Callable[[Any], pl.DataFrame]
     """What is drawn of a run's `Findings` (or of what else a page is about); none where the experiment was not made."""
@@ -314,7 +298,7 @@ class ChartSpec:
     height: float | Callable[[pl.DataFrame], float] = 2.4
     """Of a panel, in inches; lower where rows would not fit a page."""
     share: str = ""
-    """"x" or "y": all panels have one scale to the right, or upwards. "row x": those of a row have."""
+    """"x" or "y": all panels have one scale to the right, or upwards."""
     side_by_side: int = 3
     """Datasets in a row, where each has one panel."""
     by: str = "dataset"
@@ -322,7 +306,7 @@ class ChartSpec:
     dataset_words: Callable[[str], str] = display_name
     """A dataset in titles."""
     marks_reference: bool = False
-    """Whether l* is marked at the foot of the panels, which then needs room."""
+    """Whether l* is marked at the foot of the panels."""
     labels: float | Callable[[pl.DataFrame], float] = 0.0
     """Room left of the first panel for long names, in inches."""
     gap: float = 0.5
@@ -341,73 +325,96 @@ class ChartSpec:
     def from_findings(self, findings: Findings) -> "ExperimentFigure":
         """The figure of a run, not yet drawn."""
         data = self.rows(findings)
-        note = self.note if isinstance(self.note, str) else self.note(findings)
-        layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
-        return ExperimentFigure(
-            data,
-            (note, *absent_notes(findings, data)),
-            self,
-            findings.model,
-            findings.n_layers,
-            datasets_in(findings, data),
-            layers,
-        )
+        notes, names = (self.note, *absent_notes(findings, data)), datasets_in(findings, data)
+        return ExperimentFigure(data, notes, self, findings.model, findings.n_layers, names, findings.reference_layers)
 
 
 @dataclass(frozen=True)
-class ExperimentFigure(Display):
-    """The rows of one run with the figure that draws them."""
+class ExperimentFigure:
+    """The numbers of one figure, and the one way to draw them."""
 
+    data: pl.DataFrame
+    """Exactly what is drawn, one row per point."""
+    notes: tuple[str, ...]
+    """Lines under the chart, such as the groups that are empty."""
     chart: ChartSpec
     model: str
     n_layers: int
     datasets: tuple[str, ...]
     """Those that have rows, or the values of another column that have panels."""
-    reference_layers: Mapping[str, tuple[int, ...]]
+    reference_layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Per dataset, l* of every fold."""
 
     @property
-    def name(self) -> str:  # type: ignore[override]  # one class draws them all, so the name is the figure's own
+    def name(self) -> str:
         """Of its files in figures/."""
         return self.chart.name
 
-    @property
-    def formats(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The pictures that a results folder has of it."""
-        return self.chart.formats
+    def plot(self) -> Figure:
+        """The figure in the shared style."""
+        with matplotlib.rc_context(STYLE):
+            return self._draw()
 
-    def draw(self) -> Figure:
-        """All panels, in the places that `_places` gives them."""
+    def save(self, folder: Path) -> None:
+        """Write figures/NAME with every format of its own, and NAME.csv, into the folder."""
+        target = folder / "figures"
+        target.mkdir(exist_ok=True)  # a folder that went away while figures were drawn is not made again
+        figure = self.plot()
+        for kind in self.chart.formats:
+            write_figure(figure, target / f"{self.name}.{kind}", kind)
+        self.data.write_csv(target / f"{self.name}.csv")
+
+    def write(self, target: Path | BinaryIO, kind: str = "") -> None:
+        """Write one file, a picture or the numbers as CSV; as what, the ending of a path says."""
+        if isinstance(target, Path):
+            kind = target.suffix.removeprefix(".").lower()
+            if kind not in FORMATS:
+                endings = ", .".join(FORMATS)
+                raise UserError(f"A figure can't be written as {target.name!r}; end the name with .{endings}.")
+            if not target.parent.is_dir():
+                raise UserError(f"There is no folder {str(target.parent)!r} for the figure; make it first.")
+        if kind == "csv":
+            self.data.write_csv(target)
+        else:
+            write_figure(self.plot(), target, kind)
+
+    def _draw(self) -> Figure:
+        """All panels, in the places that `_rows_of_panels` gives them."""
         chart, panels = self.chart, list(self.chart.panels(self.data))
         rows = self._rows_of_panels(len(panels))
         height, labels = (inches(self.data) if callable(inches) else inches for inches in (chart.height, chart.labels))
-        wide = max(len(row) for row in rows)
-        widths = [panel.width for panel in panels] if len(panels) > 1 else [panels[0].width] * wide
-        grid = Grid(widths, rows_that_fit(len(rows), height, _GAP_Y), labels, chart.gap, _GAP_Y)
-        handles = self._handles(panels)
-        columns = columns_that_fit(handles, labels + sum(widths) + chart.gap * (wide - 1), chart.legend_columns)
-        title = ": ".join(filter(None, (self.model, chart.title)))
-        page = canvas(title, grid, Legend(handles, columns, self.notes))
-        for axes_row, row in zip(page.axes, rows, strict=True):
-            drawn = [self._draw_one(axes, panels, place) for axes, place in zip(axes_row, row, strict=False)]
+        widths = [panel.width for panel in panels]
+        figure, axes_rows = canvas(
+            ": ".join(filter(None, (self.model, chart.title))),
+            widths if len(panels) > 1 else widths * max(len(row) for row in rows),
+            len(rows),
+            height,
+            labels=labels,
+            gap=chart.gap,
+            handles=self._handles(panels),
+            legend_columns=chart.legend_columns,
+            notes=self.notes,
+        )
+        every: list[Axes] = []
+        for axes_row, row in zip(axes_rows, rows, strict=True):
+            every += [self._draw_one(axes, panels, place) for axes, place in zip(axes_row, row, strict=False)]
             for axes in axes_row[len(row) :]:
                 axes.set_axis_off()
-            if chart.share == "row x":
-                _share(drawn, "x")
-        every = [axes for axes_row, row in zip(page.axes, rows, strict=True) for axes in axes_row[: len(row)]]
-        if chart.share in ("x", "y"):
-            _share(every, chart.share)
+        if chart.share:  # one scale for panels that are there to be compared
+            ends = [getattr(axes, f"get_{chart.share}lim")() for axes in every]
+            for axes in every:
+                getattr(axes, f"set_{chart.share}lim")(min(low for low, _ in ends), max(high for _, high in ends))
         if chart.marks_reference:
             for axes in every:
                 reserve_mark_space(axes, 1)
-        return page.figure
+        return figure
 
     def _rows_of_panels(self, n_panels: int) -> list[list[Place]]:
         """Which dataset and panel stands where; datasets with one panel each stand side by side."""
         colours = dataset_styles(self.datasets)
+        layers = self.reference_layers if self.chart.marks_reference else {}
         about = [
-            (dataset, colours[dataset], self.n_layers, tuple(self.reference_layers.get(dataset, ())))
-            for dataset in self.datasets
+            (dataset, colours[dataset], self.n_layers, tuple(layers.get(dataset, ()))) for dataset in self.datasets
         ]
         if n_panels == 1:
             across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
@@ -432,7 +439,14 @@ class ExperimentFigure(Display):
             for handle in panel.handles(self.data, style):
                 handles.setdefault(str(handle.get_label()), handle)
         more = self.chart.more_handles(self.data, style) if self.chart.more_handles else ()
-        return [*handles.values(), *more]
+        return [*handles.values(), *more, *([reference_handle()] if self.chart.marks_reference else ())]
+
+
+def save_all(figures: Sequence[ExperimentFigure], out: Path, progress: Progress) -> None:
+    """Save every figure into the folder."""
+    for figure in figures:
+        figure.save(out)
+        progress.advance(1)
 
 
 def catalogued_sections() -> list[Any]:
@@ -450,10 +464,3 @@ def catalogued_sections() -> list[Any]:
 def experiment_charts() -> list[ChartSpec]:
     """The figures of all experiments of the catalogue."""
     return [chart for section in catalogued_sections() for chart in section.charts]
-
-
-def _share(panels: Sequence[Axes], axis: str) -> None:
-    """One scale for panels that are there to be compared."""
-    ends = [getattr(axes, f"get_{axis}lim")() for axes in panels]
-    for axes in panels:
-        getattr(axes, f"set_{axis}lim")(min(low for low, _ in ends), max(high for _, high in ends))

@@ -2,8 +2,7 @@
 
 People who look at the same chart disagree about what it shows. So every sentence of a page is written before the
 numbers are known (`checks.py` lists those of a run), and the number decides which one is shown. Pages, terminal and
-JSON show readings and nothing else. A claim that the sorting rule makes true by itself (Q lies below A where items were
-sorted by just that) is shown with its number and without a verdict.
+JSON show readings and nothing else.
 """
 
 import math
@@ -11,15 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.palette import display_name
-from anchorscope.report.verdicts import NO_VERDICT, Verdict
+from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import NOTHING, Table, capitalised, estimate
 from anchorscope.stats.estimate import Estimate
 
-Standing = Literal["tested", "control", "description", "by construction"]
-"""An answer to the question (p-values corrected together), a control, a description of a curve, or what the rule that
-sorts the items causes by itself."""
+Standing = Literal["tested", "control", "description"]
+"""An answer to the question (p-values corrected together), a control, or a description."""
 EVIDENCE = "share of the evidence"
 """The unit of a share."""
 MARKS: dict[Verdict, str] = {"yes": "✓", "no": "✗", "inconclusive": "?", "not measured": "–"}
@@ -40,8 +37,7 @@ class Reading:
     """What may be said, without numbers."""
     numbers: str
     estimate: Estimate | None
-    verdict: Verdict | None
-    """None where the sorting rule makes it true by itself."""
+    verdict: Verdict
     unit: str
     subject: str
     model: str
@@ -69,12 +65,7 @@ class Reading:
     @property
     def text(self) -> str:
         """The whole sentence, with its subject and numbers."""
-        return f"{self.subject}: {self.sentence} ({self.numbers}){'' if self.verdict else f' – {NO_VERDICT}'}."
-
-    @property
-    def mark(self) -> str:
-        """The verdict as one sign."""
-        return MARKS[self.verdict] if self.verdict else "≡"
+        return f"{self.subject}: {self.sentence} ({self.numbers})."
 
     @property
     def value(self) -> str:
@@ -123,9 +114,9 @@ def readings_table(readings: Sequence[Reading], *, subjects: bool) -> Table:
     """Every reading with its numbers and its verdict; with `subjects`, each says what it is about."""
     rows = tuple(
         (
-            f"{reading.subject}: {reading.topic}" if subjects or reading.assignment else reading.topic,
+            f"{reading.subject}: {reading.topic}" if subjects else reading.topic,
             f"{capitalised(reading.statement)}: {reading.numbers}.",
-            reading.verdict or NO_VERDICT,
+            reading.verdict,
         )
         for reading in readings
     )
@@ -134,19 +125,9 @@ def readings_table(readings: Sequence[Reading], *, subjects: bool) -> Table:
 
 def verdicts_table(readings: Sequence[Reading], datasets: Sequence[str]) -> Table:
     """Of several datasets: a row per check, with each dataset's verdict and number."""
-    rows: dict[tuple[str | None, str], dict[str, Reading]] = {}
+    cells: dict[str, dict[str | None, str]] = {}
     for reading in readings:
-        if reading.dataset is not None:
-            rows.setdefault((reading.assignment, reading.claim), {})[reading.dataset] = reading
-    lines = []
-    for (rule, _), by_dataset in rows.items():
-        claim = next(iter(by_dataset.values())).statement + (f" ({RULES[rule]})" if rule else "")
-        cells = (_cell(by_dataset.get(name)) for name in datasets)
-        lines.append((capitalised(claim), *cells))
-    return Table(("check", *map(display_name, datasets)), tuple(lines))
-
-
-def _cell(reading: Reading | None) -> str:
-    if reading is None or reading.value == NOTHING:
-        return NOTHING
-    return f"{reading.mark} {reading.value}"
+        cell = NOTHING if reading.value == NOTHING else f"{MARKS[reading.verdict]} {reading.value}"
+        cells.setdefault(capitalised(reading.statement), {})[reading.dataset] = cell
+    rows = tuple((claim, *(cells[claim].get(name, NOTHING) for name in datasets)) for claim in cells)
+    return Table(("check", *map(display_name, datasets)), rows)

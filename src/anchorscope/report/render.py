@@ -7,22 +7,21 @@ from pathlib import Path
 from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import answer_card
-from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.charts.auc_charts import PROBE_AUC, SURVIVING_SIGNAL
+from anchorscope.report.charts.auc_charts import PROBE_AUC
 from anchorscope.report.charts.delta_p import chart_name, delta_p_chart
-from anchorscope.report.charts.display import FORMATS, Display, save_all
 from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS, part_bars
 from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings
-from anchorscope.report.page_writer import write_json
-from anchorscope.report.panel_figure import experiment_charts
+from anchorscope.report.page import write_json
+from anchorscope.report.palette import RULES
+from anchorscope.report.panel_figure import ExperimentFigure, experiment_charts, save_all
 from anchorscope.report.reading import Reading
 from anchorscope.report.run_page import write_report
 
 
-def figures_of(findings: Findings) -> list[Display]:
+def figures_of(findings: Findings) -> list[ExperimentFigure]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
-    bars, specs = part_bars([findings]), (PROBE_AUC, SURVIVING_SIGNAL, *experiment_charts())
+    bars, specs = part_bars([findings]), (PROBE_AUC, *experiment_charts())
     parts = [EVIDENCE_PARTS.from_findings(findings), bars] if bars else []
     return [
         *parts,
@@ -34,7 +33,7 @@ def figures_of(findings: Findings) -> list[Display]:
 
 def figure_named(
     findings: Findings, name: str, datasets: Sequence[str] | None = None, size: tuple[float, float] | None = None
-) -> Display:
+) -> ExperimentFigure:
     """A figure by name, of all datasets or some; `size` in inches is for the ΔP charts, which have one panel."""
     for dataset in datasets or ():
         if dataset not in findings.datasets:
@@ -49,16 +48,6 @@ def figure_named(
     if name not in displays:
         raise unknown("figure", name, sorted({*displays, *rules}))
     return displays[name]
-
-
-def write_display(display: Display, target: Path) -> None:
-    """Write a figure as its name's ending says."""
-    kind = target.suffix.removeprefix(".").lower()
-    if kind not in FORMATS:
-        raise UserError(f"A figure can't be written as {target.name!r}; end the name with .{', .'.join(FORMATS)}.")
-    if not target.parent.is_dir():
-        raise UserError(f"There is no folder {str(target.parent)!r} for the figure; make it first.")
-    display.write(target, kind)
 
 
 def write_all(findings: Findings, out: Path, progress: Progress | None = None, report: bool = True) -> list[Reading]:

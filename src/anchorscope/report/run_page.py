@@ -1,23 +1,23 @@
 """The page of a run: the answer, the charts, whether to trust it, items, further evidence, how it was made."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 
-from anchorscope.report import run_tables as tables
 from anchorscope.report.answer_card import AnswerCard, answer_card
-from anchorscope.report.charts.auc_charts import PROBE_AUC, SURVIVING_SIGNAL
+from anchorscope.report.charts.auc_charts import PROBE_AUC
 from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
 from anchorscope.report.items import item_table
-from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
-from anchorscope.report.page_writer import REPORT_SCRIPTS
-from anchorscope.report.palette import display_name
+from anchorscope.report.page import REPORT_SCRIPTS, Section, SectionFigure, SectionsPage, filled, write_sections_page
+from anchorscope.report.palette import BASELINES, GROUPS, RULES, display_name
 from anchorscope.report.panel_figure import catalogued_sections
 from anchorscope.report.reading import Reading, readings_table, verdicts_table
-from anchorscope.report.shares import has_shares
-from anchorscope.report.wording import Table, as_percent, count, listing
+from anchorscope.report.shares import CONTROLS, NEEDS, PARTS, band_layers, has_shares, share_at, truth_readers
+from anchorscope.report.wording import MISSING, Table, as_percent, count, estimate, listing, number, points, shown
+from anchorscope.stats.estimate import Estimate
 
 FILES = {
     "report.html, report.md": "this page, and the same as plain text",
@@ -94,7 +94,7 @@ def _texts(findings: Findings, readings: Iterable[Reading], *claims: str) -> str
     """What these checks say, each sentence once with the numbers of every dataset."""
     numbers: dict[str, list[str]] = {}
     for reading in readings:
-        if reading.claim in claims and reading.verdict is not None:
+        if reading.claim in claims:
             name = f"{display_name(reading.dataset or '')}: " if len(findings.datasets) > 1 else ""
             numbers.setdefault(reading.sentence, []).append(f"{name}{reading.numbers}")
     return " ".join(f"{sentence} ({'; '.join(each)})." for sentence, each in numbers.items())
@@ -102,29 +102,27 @@ def _texts(findings: Findings, readings: Iterable[Reading], *claims: str) -> str
 
 def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
     note = (
-        "“On the line” is what the chart draws: all folds at one layer. “At each fold's l*” reads every fold at the "
-        "layer where its items were sorted, as the paper does; it is lower because sorting by flips at a layer selects "
-        f"what is low there. {POSITION_NOTES.get(findings.position, '')}"
+        "Every fold is read at the layer where its items were sorted, as the paper does. The chart draws all folds at "
+        "one layer; its lines are less low there, because sorting by flips at a layer selects what is low at it."
     )
-    shown, single = has_shares(findings), len(findings.datasets) == 1
+    has_parts, single = has_shares(findings), len(findings.datasets) == 1
     parts = SectionFigure(EVIDENCE_PARTS.name, EVIDENCE_PARTS.alt, EVIDENCE_PARTS.caption, narrow=single)
     corrected = "The same chart, with the shift that all verdicts share removed"
     return Section(
         "chart",
         "How to read the charts",
-        (*((_PARTS,) if shown else ()), _LINES, f"{_CAUTION} {_texts(findings, readings, 'sorts_by_label')}"),
+        (*((_PARTS,) if has_parts else ()), _LINES, f"{_CAUTION} {_texts(findings, readings, 'sorts_by_label')}"),
         figures=(
-            *((parts,) if shown else ()),
+            *((parts,) if has_parts else ()),
             SectionFigure("delta_p_corrected", corrected, "ΔP corrected for the common shift.", narrow=True),
         ),
-        more=(Section("", "ΔP under every rule", (note,), filled(("", tables.reference_table(findings)))),),
+        more=(Section("", "ΔP under every rule", (note,), filled(("", reference_table(findings)))),),
     )
 
 
 def _trust_section(findings: Findings, readings: Sequence[Reading], card: AnswerCard) -> Section:
     single = len(findings.datasets) == 1
-    checks = [reading for reading in readings if reading.key and reading.standing in ("tested", "control")]
-    checks.sort(key=lambda reading: reading.standing != "tested")
+    checks = [reading for standing in ("tested", "control") for reading in readings if reading.standing == standing]
     each = readings_table(checks, subjects=not single)
     tests = Section(
         "checks",
@@ -137,70 +135,43 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
         more=() if single else (Section("", "Each with its numbers", (), filled(("", each))),),
     )
     share = filled(
-        ("The parts over the band, and under every control", tables.share_table(findings)),
-        ("What else reads truth: AUC in half splits", tables.truth_readers_table(findings)),
+        ("The parts over the band, and under every control", share_table(findings)),
+        ("What else reads truth: AUC in half splits", truth_readers_table(findings)),
     )
+    numbers = "The numbers: probes and baselines, before and after the cut"
+    folds = "Every fold at its own reference layer, chosen on the other folds."
     probes = Section(
         "probes",
         "Is the probe any good, and what survives the cut?",
-        figures=tuple(
-            SectionFigure(spec.name, spec.alt, spec.caption, narrow=single) for spec in (PROBE_AUC, SURVIVING_SIGNAL)
-        ),
-        more=(
-            Section(
-                "",
-                "The numbers: probes and baselines, before and after the cut",
-                ("Every fold at its own reference layer, chosen on the other folds.",),
-                filled(("", tables.probe_table(findings))),
-            ),
-        ),
+        figures=(SectionFigure(PROBE_AUC.name, PROBE_AUC.alt, PROBE_AUC.caption, narrow=single),),
+        more=(Section("", numbers, (folds,), filled(("", probe_table(findings)))),),
     )
-    sorting = Section(
-        "sorting",
-        "Does the paper's rule sort by label?",
-        (
-            "Without its question an answer gives a probe less reason to say “true”, so the cut can push all verdicts "
-            "towards “false”: true answers flip, false ones have nowhere to go. "
-            + _texts(findings, readings, "towards_false", "share_below_null"),
-        ),
-        more=(
-            Section(
-                "",
-                "The groups: who is in them, and sorted at other layers",
-                (
-                    "The corrected rule makes the groups alike in true answers by design. Kappa: agreement of the "
-                    "verdicts before and after the cut beyond chance.",
-                    "Sorting by flips at one layer lowers the curve there in any case. A trough that moves with the "
-                    "sorting layer comes from the sorting, one that stays comes from the model.",
-                ),
-                filled(("", tables.groups_table(findings)), ("", tables.moved_table(findings))),
-            ),
-        ),
+    shift = (
+        "Without its question an answer gives a probe less reason to say “true”, so the cut can push all verdicts "
+        "towards “false”: true answers flip, false ones have nowhere to go. "
     )
     parts = (
         tests,
         *([Section("share", "The parts and their controls", (), share)] if has_shares(findings) else []),
         probes,
         Section("labels", "Are the labels right?", (label_words(findings),)),
-        sorting,
+        Section(
+            "sorting", "Does the paper's rule sort by label?", (shift + _texts(findings, readings, "towards_false"),)
+        ),
     )
     return Section("trust", "Can I trust it?", tuple(f"{warning}." for warning in card.warnings), parts=parts)
 
 
 def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section:
-    several = len(findings.datasets) > 1
-    described, built_in = (
-        readings_table([reading for reading in readings if reading.standing == standing], subjects=several)
-        for standing in ("description", "by construction")
-    )
+    described = [reading for reading in readings if reading.standing == "description"]
     all_checks = Section(
         "",
-        "All checks",
+        "Further checks",
         (
             "A check is “yes” or “no” only if its whole 95% interval lies on one side of the threshold. Statements "
             "about a whole curve use a band for all layers. These are not corrected for how many there are.",
         ),
-        filled(("", described), ("Without a verdict: the sorting rule causes these by itself", built_in)),
+        filled(("", readings_table(described, subjects=len(findings.datasets) > 1))),
     )
     return Section(
         "methods",
@@ -209,9 +180,9 @@ def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section
         facts=findings.facts,
         more=(
             all_checks,
-            Section("", "From questions to items", (), filled(("", tables.counts_table(findings)))),
+            Section("", "From questions to items", (), filled(("", counts_table(findings)))),
             Section("", "Methods paragraph and BibTeX, to copy", (methods_paragraph(findings),), code=bibtex(findings)),
-            Section("", "Time and memory", (), filled(("", tables.steps_table(findings)))),
+            Section("", "Time and memory", (), filled(("", steps_table(findings)))),
         ),
     )
 
@@ -237,7 +208,7 @@ def run_line(findings: Findings) -> str:
         f"{findings.model}: {asked} questions ({names}); {used} answers are used, {true} of them true. Evidence is the "
         f"log-odds of truth that a linear probe reads from the model's states ({findings.site} output, position "
         f"“{findings.position}”). Key words say what the question asks about; hiding them means cutting attention to "
-        "them."
+        f"them. {POSITION_NOTES.get(findings.position, '')}"
     )
 
 
@@ -254,6 +225,94 @@ def label_words(findings: Findings) -> str:
 
 def _total(findings: Findings, column: str) -> int | None:
     return int(findings.counts[column].sum()) if column in findings.counts.columns else None
+
+
+# Tables
+
+
+def counts_table(findings: Findings) -> Table:
+    """What became of the questions."""
+    names = [name for name in findings.counts.columns if name != "dataset"]
+    rows = findings.counts.select("dataset", *names).iter_rows()
+    cells = tuple((display_name(dataset), *map(count, values)) for dataset, *values in rows)
+    return Table(("dataset", *(name.replace("_", " ") for name in names)), cells)
+
+
+def share_table(findings: Findings) -> Table:
+    """The parts over the band, under the knockout and every control."""
+    rows = []
+    for dataset in findings.datasets:
+        for cut, words in ({"knockout": "key words hidden"} | CONTROLS).items():
+            shares = [share_at(findings, dataset, cut, part) for part in PARTS | NEEDS]
+            if any(shares):
+                name = f"{display_name(dataset)}, layers {band_layers(findings, dataset)}"
+                rows.append((name, words, *(shown(share, estimate) for share in shares)))
+    return Table(("dataset", "cut", *(PARTS | NEEDS).values()), tuple(rows), 2)
+
+
+def _auc_table(findings: Findings, areas: dict[str, Callable[[str], Estimate | None]]) -> Table:
+    """A row per name, a column per dataset."""
+    rows = (
+        (name, *(shown(area(dataset), _three_digits) for dataset in findings.datasets)) for name, area in areas.items()
+    )
+    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
+
+
+def _three_digits(area: Estimate | None) -> str:
+    return estimate(area, 3)
+
+
+def truth_readers_table(findings: Findings) -> Table:
+    """AUC of the probe beside probes that see less."""
+    readers = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
+    names = dict.fromkeys(name for by_name in readers.values() for name in by_name)
+
+    def area(name: str, dataset: str) -> Estimate | None:
+        return readers[dataset].get(name)
+
+    return _auc_table(findings, {name: partial(area, name) for name in names})
+
+
+def probe_table(findings: Findings) -> Table:
+    """AUC of the probes, every fold at its own l*, of everything simpler, and under the cuts at the headline site."""
+    sites, own = findings.probe_scores.filter(pl.col("kind") == "transfer")["site"], findings.site
+    nested, permuted = (
+        partial(nested_auc, findings),
+        partial(summary_of, findings, quantity="auc_permuted", group="refit"),
+    )
+    return _auc_table(
+        findings,
+        {
+            **{f"probe at {site}": partial(nested, site=site) for site in sorted(sites.drop_nulls().unique())},
+            f"probe at {own}, and confidence": partial(nested, kind="nested+confidence"),
+            f"probe at {own}, within relations": partial(nested, kind="nested-within-relation"),
+            **{f"baseline: {words}": partial(auc_of, findings, kind=kind) for kind, words in BASELINES.items()},
+            "random words hidden, same probe": partial(nested, intervention="random"),
+            "key words hidden, same probe": partial(nested, intervention="knockout"),
+            "key words hidden, probe trained again": partial(nested, intervention="knockout", kind="nested-refit"),
+            "the same with permuted labels: chance": permuted,
+        },
+    )
+
+
+def reference_table(findings: Findings) -> Table:
+    """ΔP of both groups under every rule, with every fold at its own l*."""
+    rows = []
+    for dataset in findings.datasets:
+        for rule, words in RULES.items():
+            of_rule = partial(summary_of, findings, dataset, assignment=rule, intervention="knockout")
+            groups = [of_rule("delta_p_reference", group=group) for group in GROUPS]
+            cells = [text for own in groups for text in (points(own), count(own.n) if own else MISSING)]
+            rows.append((display_name(dataset), words, *cells))
+    heads = (f"{group}{column}" for group in GROUPS for column in ("", ", items"))
+    return Table(("dataset", "rule", *heads), tuple(rows), 2)
+
+
+def steps_table(findings: Findings) -> Table:
+    """Seconds and memory of every step."""
+    rows = findings.steps.select("step", "seconds", "peak_memory_mb").iter_rows()
+    cells = ((step, number(time, 1), MISSING if memory is None else number(memory, 0)) for step, time, memory in rows)
+    return Table(("step", "seconds", "peak memory, MB"), tuple(cells))
 
 
 # What a paper can say of the run

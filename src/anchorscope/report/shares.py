@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from anchorscope.artefacts.schema import BAND
-from anchorscope.report.findings import Findings, auc_of, first_estimate, headline_layer, nested_auc, row_estimate
+from anchorscope.report.findings import (
+    Findings,
+    auc_of,
+    first_estimate,
+    headline_layer,
+    nested_auc,
+    row_estimate,
+    select,
+)
 from anchorscope.report.verdicts import WIDEST_SHARE, p_from_interval
 from anchorscope.report.wording import count
 from anchorscope.stats.estimate import Estimate
@@ -56,25 +64,12 @@ def has_shares(findings: Findings) -> bool:
     return any(share_at(findings, dataset) is not None for dataset in findings.datasets)
 
 
-def share_rows(findings: Findings) -> pl.DataFrame:
-    """Rows of the headline place that have a value, by layer, without those of the band."""
-    rows = _at_headline(findings, findings.evidence_parts)
-    rows = rows.filter(pl.col("share").is_finite(), pl.col("layer") != BAND)
-    rows = rows.filter(pl.col("dataset").is_in(list(findings.datasets)))
-    return rows.with_columns(pl.col("layer").cast(pl.Int64)).sort("layer", maintain_order=True)
-
-
 def share_at(
     findings: Findings, dataset: str, intervention: str = "knockout", part: str = NEEDS_QUESTION
 ) -> Estimate | None:
     """A share over the band."""
-    wanted = {"dataset": dataset, "intervention": intervention, "part": part, "layer": BAND}
-    rows = _at_headline(findings, findings.evidence_parts)
-    return first_estimate(rows.filter(*(pl.col(name) == value for name, value in wanted.items())), "share")
-
-
-def _at_headline(findings: Findings, table: pl.DataFrame) -> pl.DataFrame:
-    return table.filter(pl.col("site") == findings.site, pl.col("position") == findings.position)
+    table = findings.at_headline(findings.evidence_parts)
+    return first_estimate(select(table, dataset=dataset, intervention=intervention, part=part, layer=BAND), "share")
 
 
 def why_silent(findings: Findings, dataset: str) -> str | None:
@@ -98,7 +93,7 @@ def why_silent(findings: Findings, dataset: str) -> str | None:
 
 def band_layers(findings: Findings, dataset: str) -> str:
     """The layers of the band, in words; empty where there is none."""
-    names = _at_headline(findings, findings.evidence_tests).filter(pl.col("dataset") == dataset)["layers"].drop_nulls()
+    names = select(findings.at_headline(findings.evidence_tests), dataset=dataset)["layers"].drop_nulls()
     return str(names[0]) if len(names) else ""
 
 
@@ -119,9 +114,13 @@ def share_layer(findings: Findings, dataset: str) -> int | None:
 
 def results_of(findings: Findings, dataset: str, quantity: str) -> list[EvidenceResult]:
     """All rows of a quantity, in file order."""
-    wanted = (pl.col("dataset") == dataset) & (pl.col("quantity") == quantity) & pl.col("value").is_finite()
-    rows = _at_headline(findings, findings.evidence_tests).filter(wanted)
-    return [_result(row) for row in rows.iter_rows(named=True)]
+    rows = select(findings.at_headline(findings.evidence_tests), dataset=dataset, quantity=quantity)
+    results = []
+    for row in rows.filter(pl.col("value").is_finite()).iter_rows(named=True):
+        value, tested = row_estimate(row), row["p_value"]
+        p = p_from_interval(value) if tested is None or math.isnan(tested) else tested
+        results.append(EvidenceResult(value, p, row["intervention"] or "", row["group"] or ""))
+    return results
 
 
 def result_of(findings: Findings, dataset: str, quantity: str, group: str | None = None) -> EvidenceResult | None:
@@ -141,9 +140,3 @@ def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
         if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
             readers[name] = area
     return {name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)}
-
-
-def _result(row: dict[str, object]) -> EvidenceResult:
-    estimate, tested = row_estimate(row), row["p_value"]
-    p = tested if isinstance(tested, float) and not math.isnan(tested) else p_from_interval(estimate)
-    return EvidenceResult(estimate, p, str(row["intervention"] or ""), str(row["group"] or ""))

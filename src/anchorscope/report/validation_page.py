@@ -5,19 +5,16 @@ over all answers wherever pathway and label go together, and none within them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
-from anchorscope.progress import Progress, Silent
+from anchorscope.progress import Progress
 from anchorscope.report.answer_card import AnswerCard
-from anchorscope.report.charts.display import save_all
-from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, filled, write_sections_page
-from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
-from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, Marks
-from anchorscope.report.result_rows import TRUTHS, find, present, select
-from anchorscope.report.wording import NOTHING, Table, as_percent, count, estimate, number, shown
+from anchorscope.report.findings import TRUTHS, find, present, select
+from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_sections_page
+from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, Marks, save_all
+from anchorscope.report.wording import NOTHING, Table, count, estimate, number, shown
 
 RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
     "experiment": pl.String,
@@ -31,14 +28,6 @@ RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
     "method": pl.String,
 }
 """Columns of recovery.csv; `truth` is all, true or false."""
-CONFUSION_SCHEMA: dict[str, type[pl.DataType]] = {
-    "rule": pl.String,
-    "truth": pl.String,
-    "planted": pl.String,
-    "called": pl.String,
-    "n": pl.Int64,
-}
-"""Columns of confusion.csv; `truth` is true or false, and zeros may be left out."""
 WORLDS_SCHEMA: dict[str, type[pl.DataType]] = {
     "world": pl.String,
     "items": pl.Int64,
@@ -52,8 +41,6 @@ WORLDS_SCHEMA: dict[str, type[pl.DataType]] = {
     "method": pl.String,
 }
 """Columns of worlds.csv. Rows whose quantity is `truth` describe a world; they have no number of items."""
-PLANTED = ("question", "answer", "both")
-CALLED = (Q_ANCHORED, A_ANCHORED, "misclassified")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9467bd", "#8c564b")
 _PARTS = ("together", "question", "answer", "either")
 _HOW_TO_READ = (
@@ -76,12 +63,8 @@ def _areas(table: pl.DataFrame) -> pl.DataFrame:
     areas = table.filter((pl.col("quantity") == "auc") & pl.col("value").is_finite())
     line = pl.concat_str("experiment", "rule_or_variant", separator=": ", ignore_nulls=True)
     order = pl.col("experiment").replace_strict({name: n for n, name in enumerate(present(areas, "experiment"))})
-    areas = areas.with_columns(pl.col("truth").fill_null("all"), line=line)
+    areas = areas.with_columns(line=line, dataset=pl.col("truth").fill_null("all"))
     return areas.sort(order, maintain_order=True) if areas.height else areas
-
-
-def _recovery_rows(table: pl.DataFrame) -> pl.DataFrame:
-    return _areas(table).rename({"truth": "dataset"})
 
 
 def _recovery_panels(data: pl.DataFrame) -> list[Forest]:
@@ -101,7 +84,7 @@ RECOVERY_CHART = ChartSpec(
     "Within true and within false answers the label is no help; 0.5 is guessing, below it is the wrong way round.",
     "AUC of an experiment's score: items planted in the question against items planted in the answer. Lines: 95% "
     "intervals.",
-    _recovery_rows,
+    _areas,
     _recovery_panels,
     share="x",
     height=lambda data: 0.4 + 0.235 * max(3, data["line"].n_unique()),
@@ -118,53 +101,28 @@ def recovery_table(table: pl.DataFrame) -> Table:
     rows = []
     for experiment, rule in areas.select("experiment", "rule_or_variant").unique(maintain_order=True).iter_rows():
         mine = select(areas, experiment=experiment, rule_or_variant=rule)
-        cells = [shown(find(mine, truth=truth), lambda value: estimate(value, 3)) for truth in TRUTHS]
+        cells = [shown(find(mine, dataset=truth), lambda value: estimate(value, 3)) for truth in TRUTHS]
         rows.append((experiment, rule or NOTHING, *cells, count(mine["n"][0])))
     return Table(("experiment", "rule or variant", "AUC, all", "within true", "within false", "items"), tuple(rows), 2)
 
 
-def confusion_table(counts: pl.DataFrame) -> Table:
-    """What each rule calls the items of every planted pathway, for all, true and false answers."""
-    rows = []
-    for rule in present(counts, "rule"):
-        for truth, words in TRUTHS.items():
-            kinds = ["true", "false"] if truth == "all" else [truth]
-            mine = counts.filter((pl.col("rule") == rule) & pl.col("truth").is_in(kinds))
-            for planted in PLANTED:
-                calls = [int(select(mine, planted=planted, called=called)["n"].sum()) for called in CALLED]
-                if total := sum(calls):
-                    cells = [f"{count(n)} ({as_percent(n / total)})" for n in calls]
-                    rows.append((rule, words, planted, *cells, count(total)))
-    return Table(("rule", "answers", "planted in", *CALLED, "items"), tuple(rows), 3)
-
-
 def worlds_section(table: pl.DataFrame, about: Mapping[str, str]) -> Section:
-    """The truth of every world, and what came out at every number of items."""
-    rows = table.filter(pl.col("items").is_not_null())
-    sizes = [
-        (f"{count(size)} items", _marks_table(select(rows, items=size))) for size in sorted(rows["items"].unique())
-    ]
-    truths = table.filter(pl.col("items").is_null())
-    lines = []
-    for world in present(truths, "world"):
-        mine = select(truths, world=world)
-        parts = (_value(mine, "truth", part, 1) for part in _PARTS)
-        lines.append((world, about.get(world, NOTHING), *parts, _value(mine, "auc", "best", 1)))
-    worlds = Table(("world", "what it is", *_PARTS, "AUC of the best probe"), tuple(lines), 2)
-    return Section("worlds", "Worlds whose parts are known", _WORLDS_TEXT, filled(*sizes, ("The worlds", worlds)))
-
-
-def _marks_table(rows: pl.DataFrame) -> Table:
-    lines = []
-    for world in present(rows, "world"):
-        mine = select(rows, world=world)
-        bias = [_value(mine, "bias", part, 1) for part in _PARTS]
-        rates = [_value(mine, name, "all parts", 100) for name in ("covered", "false alarms")]
-        replicas = count(select(mine, quantity="bias", part=_PARTS[0])["replicas"][0])
-        verdict = "yes" if mine["passes"][0] else "no"
-        lines.append((world, _value(mine, "auc", "probe", 1), *bias, *rates, replicas, verdict))
-    biases = (f"bias: {part}" for part in _PARTS)
-    return Table(("world", "AUC", *biases, "coverage, %", "false alarms, %", "replicas", "passes"), tuple(lines))
+    """What came out of every world at every number of items."""
+    tables = []
+    for size in sorted(table["items"].drop_nulls().unique()):
+        rows, lines = select(table, items=size), []
+        for world in present(rows, "world"):
+            mine = select(rows, world=world)
+            bias = [_value(mine, "bias", part, 1) for part in _PARTS]
+            rates = [_value(mine, name, "all parts", 100) for name in ("covered", "false alarms")]
+            replicas = count(select(mine, quantity="bias", part=_PARTS[0])["replicas"][0])
+            verdict = "yes" if mine["passes"][0] else "no"
+            about_world = (world, about.get(world, NOTHING), _value(mine, "auc", "probe", 1))
+            lines.append((*about_world, *bias, *rates, replicas, verdict))
+        biases = (f"bias: {part}" for part in _PARTS)
+        head = ("world", "what it is", "AUC", *biases, "coverage, %", "false alarms, %", "replicas", "passes")
+        tables.append((f"{count(size)} items", Table(head, tuple(lines), 2)))
+    return Section("worlds", "Worlds whose parts are known", _WORLDS_TEXT, filled(*tables))
 
 
 def _value(rows: pl.DataFrame, quantity: str, part: str, factor: float) -> str:
@@ -172,48 +130,35 @@ def _value(rows: pl.DataFrame, quantity: str, part: str, factor: float) -> str:
     return number(factor * values[0], 0 if factor > 1 else 2) if len(values) else NOTHING
 
 
-@dataclass(frozen=True)
-class Validation:
-    """What the calibration found."""
-
-    title: str
-    summary: Sequence[str]
-    """Sentences from the numbers; the first is the page's headline."""
-    recovery: pl.DataFrame
-    confusion: pl.DataFrame
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """What was run, in display order."""
-    command: str = ""
-    """The command that repeats it."""
-    sections: Sequence[Section] = ()
-    """Further parts, shown after the calls."""
-
-
-def write_validation(validation: Validation, out: Path, progress: Progress | None = None) -> None:
-    """Write figures/recovery, validation.html and validation.md."""
-    out.mkdir(parents=True, exist_ok=True)
-    listener = progress or Silent()
-    rows, chart = _recovery_rows(validation.recovery), RECOVERY_CHART
-    truths = tuple(truth for truth in TRUTHS if truth in set(rows["dataset"]))
-    listener.start("figures", 1)
-    save_all([ExperimentFigure(rows, (str(chart.note),), chart, validation.title, 0, truths, {})], out, listener)
-    listener.finish()
-    headline, *findings = validation.summary or ("",)
-    sections = [
-        *([Section("findings", "Findings", tuple(findings))] if findings else []),
-        Section("how", "How to read it", _HOW_TO_READ),
-        Section("recovery", "Recovery", (), filled(("", recovery_table(validation.recovery)))),
-        Section("calls", "What the rules call it", (), filled(("", confusion_table(validation.confusion)))),
-        *validation.sections,
-        *([Section("run", "What was run", facts=validation.facts)] if validation.facts else []),
-    ]
+def write_validation(
+    out: Path,
+    summary: Sequence[str],
+    recovery: pl.DataFrame,
+    worlds: Section,
+    facts: Mapping[str, str],
+    command: str,
+    progress: Progress,
+) -> None:
+    """Write figures/recovery, validation.html and validation.md; the first sentence of the summary is the headline."""
+    areas, chart, title = _areas(recovery), RECOVERY_CHART, "The planted model"
+    truths = tuple(truth for truth in TRUTHS if truth in set(areas["dataset"]))
+    progress.start("figures", 1)
+    save_all([ExperimentFigure(areas, (str(chart.note),), chart, title, 0, truths, {})], out, progress)
+    progress.finish()
+    headline, *findings = summary
     page = SectionsPage(
         "anchorscope calibration",
-        f"{validation.title}: are planted pathways found?",
+        f"{title}: are planted pathways found?",
         (),
-        sections,
-        validation.command,
-        card=AnswerCard(validation.title, headline),
+        [
+            Section("findings", "Findings", tuple(findings)),
+            Section("how", "How to read it", _HOW_TO_READ),
+            Section("recovery", "Recovery", (), filled(("", recovery_table(recovery)))),
+            worlds,
+            Section("run", "What was run", facts=facts),
+        ],
+        command,
+        card=AnswerCard(title, headline),
         figures=(SectionFigure(chart.name, chart.alt, chart.caption),),
     )
     write_sections_page(page, out, "validation")

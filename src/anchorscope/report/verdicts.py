@@ -21,8 +21,6 @@ from typing import Literal
 from anchorscope.stats.estimate import LEVEL, Estimate
 
 Verdict = Literal["yes", "no", "inconclusive", "not measured"]
-NO_VERDICT = "no verdict, so by construction"
-"""In the place of a verdict, where the rule that sorts the items brings a statement about by itself."""
 WORST_FIRST: tuple[Verdict, ...] = ("no", "not measured", "inconclusive", "yes")
 """What speaks most against a statement comes first."""
 
@@ -189,13 +187,6 @@ def size_ratio(first: Estimate | None, second: Estimate | None) -> Estimate | No
     least, most = _sizes(second)
     high = large / least if least > 0 else math.inf
     return Estimate(value, small / most, high, min(first.n, second.n), _COMBINED)
-
-
-def exact(found: Estimate | None) -> Estimate | None:
-    """A number that is computed and not sampled (an expectation under shuffling) may come without an interval."""
-    if found is None or has_interval(found):
-        return found
-    return Estimate(found.value, found.value, found.value, found.n, found.method)
 
 
 def with_zero_bound(rate: Estimate | None) -> Estimate | None:

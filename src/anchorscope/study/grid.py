@@ -17,7 +17,7 @@ after its model, and after prompt and seed where the study lists them.
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -33,13 +33,29 @@ from anchorscope.recipe import Recipe, is_plain_text, make_recipe, read_recipe
 
 MOST_RUNS = 10_000
 """Runs of one study: more than anybody will wait for."""
-_ENTRIES: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "models": ((str, dict), 'an entry is a model\'s name, or a table {name = "…", model = "…"}'),
-    "datasets": (str, 'an entry is a dataset like "atlas" or the path of a file'),
-    "prompts": (str, "an entry is the name of a prompt"),
-    "seeds": (int, "an entry is a whole number"),
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and is_plain_text(value)
+
+
+def _is_list(values: object, *kinds: type) -> bool:
+    """Whether a value is a list of these, not empty and without repetition."""
+    if not isinstance(values, list) or not values or not all(type(value) in kinds for value in values):
+        return False
+    return len(set(map(repr, values))) == len(values)
+
+
+_TABLE = 'a name, or a table {name = "…", model = "…"}'
+_KEYS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "name": (_is_text, "a few words"),
+    "models": (lambda value: _is_list(value, str, dict), f"a list of models, none twice; each is {_TABLE}"),
+    "datasets": (lambda value: _is_list(value, str), 'a list of datasets, none twice: "atlas", the path of a file …'),
+    "prompts": (lambda value: _is_list(value, str), "a list of prompts' names, none twice"),
+    "seeds": (lambda value: _is_list(value, int), "a list of whole numbers, none twice"),
+    "defaults": (lambda value: isinstance(value, dict), "a table of options, [defaults]"),
 }
-"""The lists of a study: what they hold, in code and in words."""
+"""The keys of a study: what their values must be, in code and in words."""
 _AXES = {"prompts": "prompt", "seeds": "seed"}
 _LONGEST_NAME = 80  # letters of a model's part in a folder's name
 
@@ -94,66 +110,43 @@ def read_study(path: Path) -> Study:
     try:
         content = read_recipe(path)
     except UserError as error:
-        line = str(error).replace("Recipe ", "Study ", 1).replace("a TOML file of options", "a TOML file of a study")
-        raise UserError(line.replace(", or leave it out and use options", " with models and datasets")) from None
+        raise UserError(str(error).replace("Recipe ", "Study ", 1)) from None
     return make_study(content, path.stem)
 
 
 def make_study(content: Mapping[str, Any], name: str) -> Study:
     """A study from what its file says; `name` is used where it gives none."""
-    allowed = ("name", *_ENTRIES, "defaults")
     for key in content:
-        if key not in allowed:
+        if key not in _KEYS:
             hint = f"Options of runs stand under [defaults]: {key} = …" if key in Recipe.model_fields else ""
-            raise unknown("key of a study", key, allowed, hint)
-    name, defaults = content.get("name", name), content.get("defaults", {})
-    if not isinstance(name, str) or not name.strip() or not is_plain_text(name):
-        raise UserError(f"The study's 'name' is {shortened(name)}; it must be a few words.")
-    if not isinstance(defaults, dict):
-        raise UserError(f"The study's 'defaults' is {shortened(defaults)}; it must be a table of options, [defaults].")
-    for key in ("model", *_ENTRIES):
-        if key in defaults:
-            listed = "models" if key == "model" else key
-            raise UserError(f"The study has {key!r} under [defaults]; write {listed} = [...] above the first table.")
-    lists = {key: _list_of(content, key) for key in _ENTRIES}
-    models = _models(lists["models"])
-    n_runs = len(models) * math.prod(max(1, len(lists[key])) for key in _AXES)
+            raise unknown("key of a study", key, tuple(_KEYS), hint)
+    given = {"name": name, "models": None, "datasets": None, "defaults": {}, **content}
+    for key, value in given.items():
+        is_right, words = _KEYS[key]
+        if not is_right(value):
+            raise UserError(f"The study's {key!r} is {shortened(value)}; it must be {words}.")
+    for key in ("model", *_KEYS, *(option for axis, option in _AXES.items() if axis in given)):
+        if key in given["defaults"]:
+            raise UserError(f"The study has {key!r} under [defaults]; list it above the first table, and only there.")
+    models = _models(given["models"])
+    n_runs = len(models) * math.prod(len(given.get(axis, [None])) for axis in _AXES)
     if n_runs > MOST_RUNS:
         raise UserError(f"The study has {n_runs:,} runs; {MOST_RUNS:,} at most. Make several studies of it.")
-    shared = {"datasets": lists["datasets"], **defaults}
-    runs = tuple(run for model, own in models.items() for run in _runs_of(model, own, shared, lists))
+    runs = [run for model, own in models.items() for run in _runs_of(model, own, given)]
     tables = [{"name": model, **_with_whole_paths(own)} for model, own in models.items()]
-    return Study(name, runs, {**_with_whole_paths(content), "name": name, "models": tables})
+    return Study(given["name"], tuple(runs), {**_with_whole_paths(content), "name": given["name"], "models": tables})
 
 
-def _list_of(content: Mapping[str, Any], key: str) -> list[Any]:
-    """A list of the study, none of it twice; prompts and seeds may be left out."""
-    if key in _AXES and key not in content:
-        return []
-    values, (kind, words) = content.get(key), _ENTRIES[key]
-    if not isinstance(values, list) or not values:
-        what = "has no" if values is None else f"says {shortened(values)} for"
-        raise UserError(f"The study {what} {key!r}; it must be a list with at least one entry, {key} = [...].")
-    seen: set[str] = set()
-    for value in values:
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise UserError(f"The study has {shortened(value)} among its {key}; {words}.")
-        if repr(value) in seen:
-            raise UserError(f"The study lists {shortened(value)} twice among its {key}; leave one out.")
-        seen.add(repr(value))
-    return values
-
-
-def _models(entries: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def _models(entries: list[Any]) -> dict[str, dict[str, Any]]:
     """The options of every model by its name, which is that of a folder; no two have the same."""
     models: dict[str, dict[str, Any]] = {}
     for entry in entries:
         options = {"model": entry} if isinstance(entry, str) else dict(entry)
-        model, given = options.get("model"), options.pop("name", None)
-        texts = [model] if given is None else [model, given]
-        name = _folder_name(str(texts[-1]))
-        if not all(isinstance(text, str) and text.strip() and is_plain_text(text) for text in texts) or not name:
-            raise UserError(f"The study has the model {shortened(entry)}; {_ENTRIES['models'][1]}.")
+        model = options.get("model")
+        called = options.pop("name", model)
+        name = _folder_name(str(called))
+        if not (_is_text(model) and _is_text(called) and name):
+            raise UserError(f"The study has the model {shortened(entry)}; a model is {_TABLE}.")
         if name in models:
             raise UserError(
                 f"Two models of the study are called {name!r}: {shortened(models[name]['model'])} and "
@@ -163,27 +156,21 @@ def _models(entries: Sequence[Any]) -> dict[str, dict[str, Any]]:
     return models
 
 
-def _runs_of(
-    model: str, own: Mapping[str, Any], shared: Mapping[str, Any], lists: Mapping[str, list[Any]]
-) -> list[StudyRun]:
+def _runs_of(model: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> list[StudyRun]:
     """Every prompt and seed of one model; one that its own table sets is the only one."""
-    axes: list[list[dict[str, Any]]] = []
-    for key, option in _AXES.items():
-        if lists[key] and option in shared:
-            raise UserError(f"The study has both {key} = [...] and {option!r} under [defaults]; leave one of them out.")
-        values = [own[option]] if option in own else lists[key]
-        axes.append([{option: value} for value in values] or [{}])
+    axes = [[own[option]] if option in own else given.get(axis, [None]) for axis, option in _AXES.items()]
     runs = []
-    for prompt, seed in product(*axes):
-        chosen = {**prompt, **seed}
-        parts = [f"-{chosen['prompt']}" if lists["prompts"] else "", f"-seed{chosen['seed']}" if lists["seeds"] else ""]
+    for values in product(*axes):
+        chosen = {option: value for option, value in zip(_AXES.values(), values, strict=True) if value is not None}
+        prompt = f"-{chosen['prompt']}" if "prompts" in given else ""
+        seed = f"-seed{chosen['seed']}" if "seeds" in given else ""
         try:
-            recipe = make_recipe({**shared, **own, **chosen})
+            recipe = make_recipe({"datasets": given["datasets"], **given["defaults"], **own, **chosen})
         except UserError as error:
             raise UserError(f"Model {model!r} of the study: {error}") from None
         whole = _with_whole_paths({"model": recipe.model, "datasets": recipe.datasets})
         recipe = recipe.model_copy(update={**whole, "datasets": tuple(whole["datasets"])})
-        runs.append(StudyRun(model + "".join(parts), model, recipe))
+        runs.append(StudyRun(model + prompt + seed, model, recipe))
     return runs
 
 

@@ -1,12 +1,10 @@
-"""The folder of a study: its file, a run folder per run below `runs/`, and the page; and how far every run is.
+"""The folder of a study: its file, a run folder per run below `runs/`, their comparison; and how far every run is.
 
-`study.json` marks it and lists what the study itself wrote, with hashes: only these files are ever replaced, and a file
-that was changed since is moved aside. It also keeps why runs failed. How far a run is, its own folder says, whatever
-became of the process that worked in it.
+`study.json` marks it and says why runs failed. How far a run is, its own folder says, whatever became of the process
+that worked in it. The comparison is a folder as `anchorscope compare` writes it.
 """
 
 import contextlib
-import hashlib
 import os
 import shlex
 from collections.abc import Iterator
@@ -18,43 +16,38 @@ from anchorscope.artefacts.run_folder import is_run, read_index, read_manifest
 from anchorscope.artefacts.sealed_folder import (
     MANIFEST,
     STUDY_MARKER,
-    OwnFiles,
-    are_inside,
-    damage,
-    facts_of,
-    hashes_of,
-    only_hashes,
     open_locked,
     read_sealed,
     refuse_foreign,
-    sealed,
+    sealed_text,
 )
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK, PARTIAL, files_below, folder_beside, is_locked, make_folder, writable, write_json
+from anchorscope.files import LOCK, PARTIAL, is_locked, make_folder, move_aside, replacing, sha256, writable
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.study.grid import Study, StudyRun, read_study
 
-FILE, RUNS = "study.toml", "runs"
-"""The study's own file, and the folder of its runs."""
+FILE, RUNS, COMPARED = "study.toml", "runs", "comparison"
+"""The study's own file, the folder of its runs, and that of their comparison."""
+PAGE = f"{COMPARED}/report.html"
 DONE, RUNNING, FAILED, STOPPED, WAITING = STATES = ("done", "running", "failed", "stopped", "waiting")
 """Of a run. Stopped: started, and resumed by the same command. Waiting: not begun, or finished with other options."""
-_MARK, _VERSION = "anchorscope study", 1
-_OURS = (LOCK, RUNS, f"{STUDY_MARKER}{PARTIAL}", FILE, f"{FILE}{PARTIAL}", f"page{PARTIAL}")
+_OURS = (LOCK, RUNS, COMPARED, FILE, f"{STUDY_MARKER}{PARTIAL}", f"{FILE}{PARTIAL}")
 _MACHINE = {"device": "auto", "dtype": "auto", "evidence_items": None, "batch_tokens": None, "threads": None}
 """Options that a run settles itself where the study leaves them open, with the value that leaves them so."""
 
 
 @dataclass
-class StudyFolder(OwnFiles):
+class StudyFolder:
     """A study's folder, and what it remembers."""
 
+    path: Path
     name: str = ""
     runs: list[str] = field(default_factory=list)
     """The names of all runs."""
     failed: dict[str, dict[str, str]] = field(default_factory=dict)
     """Why a run failed (`line`), and of which options (`key`)."""
-    page_of: str | None = None
-    """Hash of what the page was made from."""
+    written: dict[str, str] = field(default_factory=dict)
+    """Hash of the study's file as it was written."""
 
     def run(self, name: str) -> Path:
         """The folder of one run."""
@@ -62,50 +55,27 @@ class StudyFolder(OwnFiles):
 
     def save(self) -> None:
         """Writes study.json, whole."""
-        content = {
-            "marker": _MARK,
-            "schema_version": _VERSION,
-            "name": self.name,
-            "runs": self.runs,
-            "failed": self.failed,
-            "arriving": hashes_of(self.arriving),
-            "page_of": self.page_of,
-            "sha256": hashes_of(self.results),
-            "command": shlex.join(["anchorscope", "study", "report", "--out", str(self.path)]),
-        }
-        write_json(self.path / STUDY_MARKER, sealed(content))
+        command = shlex.join(["anchorscope", "study", "report", "--out", str(self.path)])
+        content = {"name": self.name, "runs": self.runs, "failed": self.failed, "command": command}
+        with replacing(self.path / STUDY_MARKER) as half_made:
+            half_made.write_text(sealed_text(self.path, content, [FILE]), encoding="utf-8")
 
     def set_failure(self, run: StudyRun, line: str | None) -> None:
         """Keeps why a run failed, or forgets it."""
-        if line is not None or run.name in self.failed:
-            self.failed.pop(run.name, None)
-            self.failed |= {run.name: {"key": run.key, "line": line}} if line is not None else {}
-            self.save()
-
-    def write_study(self, study: Study, source: Path) -> None:
-        """Keeps the study's file; one that was edited in its place stays as it is."""
-        self.name, self.runs = study.name, [run.name for run in study.runs]
-        place = self.path / FILE
-        if place.exists() and source.exists() and os.path.samefile(place, source):
-            self.results[FILE] = {"sha256": hashlib.sha256(place.read_bytes()).hexdigest()}
-        else:
-            self.write(FILE, study.to_toml().encode())
+        self.failed.pop(run.name, None)
+        self.failed |= {run.name: {"key": run.key, "line": line}} if line is not None else {}
         self.save()
 
-    @contextlib.contextmanager
-    def new_page(self, made_from: str) -> Iterator[Path]:
-        """A folder to write the page into; its files then take their place, and that of the earlier ones."""
-        with folder_beside(self.path / "page") as made:
-            yield made
-            self.page_of = None
-            self.take(made, facts_of(made, files_below(made)), kept=[FILE])
-            self.page_of = made_from
-            self.save()
-
-    def has_page(self, made_from: str) -> bool:
-        """Whether the page of exactly this is there, whole."""
-        pages = {name: facts for name, facts in self.results.items() if name != FILE}
-        return self.page_of == made_from and damage(self.path, pages) is None
+    def write_study(self, study: Study, source: Path) -> None:
+        """Keeps the study's file; one that was edited in its place stays as it is, one that is in the way moves."""
+        file, text = self.path / FILE, study.to_toml()
+        if not (file.exists() and source.exists() and os.path.samefile(file, source)):
+            if file.exists() and sha256(file) != self.written.get(FILE):
+                move_aside(file)
+            with replacing(file) as half_made:
+                half_made.write_text(text, encoding="utf-8")
+        self.name, self.runs = study.name, [run.name for run in study.runs]
+        self.save()
 
 
 @contextlib.contextmanager
@@ -128,18 +98,10 @@ def read_folder(path: Path) -> StudyFolder:
     """What a study's folder remembers; nothing where it is new."""
     try:
         record = read_sealed(path / STUDY_MARKER)
-        if record["schema_version"] != _VERSION:
-            raise UserError(
-                f"The study in {str(path)!r} was written by another version of anchorscope; choose another folder with "
-                f"--out."
-            )
-        if record["marker"] != _MARK or not are_inside(record["arriving"]):
-            raise ValueError("something else")
-        files = only_hashes(record["sha256"]), only_hashes(record["arriving"])
-        return StudyFolder(path, *files, *(record[name] for name in ("name", "runs", "failed", "page_of")))
+        return StudyFolder(path, *(record[name] for name in ("name", "runs", "failed", "sha256")))
     except (FileNotFoundError, NotADirectoryError):
         return StudyFolder(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError):
         raise UserError(
             f"{str(path / STUDY_MARKER)!r} is damaged. Its runs are whole in themselves: move it away, and the same "
             f"command goes on."
@@ -164,9 +126,6 @@ class RunState:
     steps: int
     """Steps that the run holds."""
     model: str
-    prompt: str
-    seed: int
-    datasets: tuple[str, ...]
     folder: str
     error: str | None = None
     """Why it failed, or what a reader has to know of its state."""
@@ -207,29 +166,28 @@ def status_of(study: Study, path: Path) -> Status:
 
 def run_state(folder: StudyFolder, run: StudyRun) -> RunState:
     """One run."""
-    place, recipe = folder.run(run.name), run.recipe
+    path = folder.run(run.name)
     state, steps, error = WAITING, 0, None
-    if is_run(place):
+    if is_run(path):
         state = STOPPED
         with contextlib.suppress(UserError):  # damaged: the run itself will report it
-            steps = len(read_index(place).steps)
-    if (place / MANIFEST).is_file():
-        error = _not_as_asked(place, recipe)
+            steps = len(read_index(path).steps)
+    if (path / MANIFEST).is_file():
+        error = _not_as_asked(path, run.recipe)
         state = WAITING if error else DONE
     failure = folder.failed.get(run.name)
-    if state != DONE and is_locked(place):
+    if state != DONE and is_locked(path):
         state, error = RUNNING, None
     elif state != DONE and failure is not None and failure["key"] == run.key:
         state, error = FAILED, failure["line"]
-    about = (run.model, recipe.prompt, recipe.seed, recipe.datasets, str(place))
-    return RunState(run.name, state, steps, *about, error)
+    return RunState(run.name, state, steps, run.model, str(path), error)
 
 
-def _not_as_asked(place: Path, asked: Recipe) -> str | None:
+def _not_as_asked(path: Path, asked: Recipe) -> str | None:
     """Why a finished run is not the one that is asked for; None if it is."""
     try:
-        read_manifest(place)
-        made = make_recipe(read_recipe(place / "recipe.toml"))
+        read_manifest(path)
+        made = make_recipe(read_recipe(path / "recipe.toml"))
     except UserError as error:
         return str(error)
     differing = [name.replace("_", "-") for name in Recipe.model_fields if not _fits(name, made, asked)]

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,14 +37,6 @@ def test_the_lowest_dataset_needs_all_four():
     assert [found[f"{name}_lowest"] for name in PAPER] == ["no", "no", "yes", "no"]
     three = run_with({name: (curves[name], FLAT) for name in PAPER[:3]})
     assert verdicts(three)["hotpotqa_lowest"] == "not measured"
-
-
-def test_two_sizes():
-    small = run_with({"atlas": (falling_to(-40, 0.5, -20), FLAT)}, noise=0.2, model="small", parameters=10**8)
-    large = run_with({"atlas": (falling_to(-50, 0.5, -20, 61), np.zeros(61))}, noise=0.2, model="big")
-    found = verdicts(large, small)
-    assert found["larger_deeper"] == found["larger_longer_decline"] == "yes"
-    assert verdicts(small)["larger_deeper"] == "not measured"
 
 
 def test_random_weights_have_no_say_and_records_are_json():

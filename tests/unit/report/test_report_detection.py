@@ -2,8 +2,10 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from anchorscope.report.detection.detection_page import detection_card
@@ -16,7 +18,7 @@ from detection_synthetic import TRUTH, World, write_world
 def asked(world: World, folder: Path) -> tuple[DetectionResults, dict[str, Reading], str]:
     """The numbers, the checks by name, and the sentence of the page."""
     context = write_world(world, folder)
-    results = DetectionResults.read(folder, [one.name for one in context.datasets])
+    results = DetectionResults.read(folder)
     readings = read_detection(results, context.left_out)
     return results, {one.claim: one for one in readings}, detection_card(results, readings, context).sentence
 
@@ -90,6 +92,14 @@ def test_nothing_is_recommended_where_the_permuted_label_control_fails(tmp_path)
     assert sentence.startswith("No detector is recommended: the permuted-label control failed.")
 
 
+def test_a_permuted_label_control_without_an_interval_fails_nothing(tmp_path):
+    write_world(World(tossed=0.53), tmp_path)
+    results = DetectionResults.read(tmp_path)
+    ends = [pl.lit(math.nan).alias("low"), pl.lit(math.nan).alias("high")]  # a single permutation has none
+    readings = read_detection(replace(results, controls=results.controls.with_columns(ends)), {})
+    assert {reading.claim: reading.verdict for reading in readings}["permuted_labels"] == "inconclusive"
+
+
 def test_a_control_is_never_recommended(tmp_path):
     results, *_ = asked(World(truth=changed(mop_random_gate=0.97)), tmp_path)
     assert max(results.names, key=lambda name: results.value(name, ("popqa", "popqa")).value) == "mop-random-gate"
@@ -116,17 +126,15 @@ def test_what_is_worth_its_passes(tmp_path, truth, chosen):
     assert found.detector == chosen
 
 
-def test_differences_that_the_file_lacks_go_through_a_third_detector(tmp_path):
+def test_a_difference_is_read_either_way_round(tmp_path):
     results, *_ = asked(World(), tmp_path)
     cell = ("popqa", "nq")
-    found = results.difference("auto", "confidence", cell)
-    assert found is not None
-    assert found.value == pytest.approx(-0.039)
-    assert found.ci_high - found.ci_low == pytest.approx(4 * 0.004)
-    turned = results.difference("probe", "auto", cell)
+    gain, turned = results.value("auto", cell, "confidence"), results.value("confidence", cell, "auto")
+    assert gain is not None
     assert turned is not None
-    assert (turned.value, turned.ci_low) == (pytest.approx(-0.041), pytest.approx(-0.045))
-    assert results.difference("auto", "nothing", cell) is None
+    assert (gain.value, gain.ci_high - gain.ci_low) == (pytest.approx(-0.039), pytest.approx(2 * 0.004))
+    assert (turned.value, turned.ci_low, turned.ci_high) == (-gain.value, -gain.ci_high, -gain.ci_low)
+    assert results.value("auto", cell, "nothing") is None
 
 
 def test_means_of_datasets_have_narrower_intervals_than_means_of_pairs():

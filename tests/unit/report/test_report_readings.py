@@ -17,7 +17,6 @@ from anchorscope.report.verdicts import (
     size_ratio,
     with_zero_bound,
 )
-from anchorscope.report.wording import number
 from anchorscope.stats.estimate import Estimate
 from report_readings import read
 from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row, without
@@ -30,22 +29,6 @@ def reading(findings, claim, assignment="plain"):
 
 def with_summary(*rows):
     return replace(make_findings(("atlas",)), summary=pl.DataFrame(list(rows), schema=SUMMARY_SCHEMA))
-
-
-def reference(q, a, half):
-    about = {"assignment": "plain", "intervention": "knockout"}
-    return with_summary(
-        summary_row("atlas", "delta_p_reference", q, half, group="Q-Anchored", **about),
-        summary_row("atlas", "delta_p_reference", a, half, group="A-Anchored", **about),
-    )
-
-
-@pytest.mark.parametrize(("q", "a", "half"), [(-50, -5, 3), (-10, -5, 3), (-50, -5, 0)])
-def test_what_the_rule_sorts_by_gets_a_number_and_no_verdict(q, a, half):
-    found = reading(reference(q, a, half), "q_below_a")
-    assert (found["verdict"], found["standing"], found["value"]) == (None, "by construction", q - a)
-    assert found["text"].endswith("– no verdict, so by construction.")
-    assert f"ΔP {number(q, 1)}" in found["text"]
 
 
 @pytest.mark.parametrize(
@@ -89,29 +72,6 @@ def test_the_random_control_is_asked_at_every_layer_where_the_line_has_fallen():
 def test_noop_needs_enough_items(rate, n, verdict):
     findings = with_summary(summary_row("atlas", "flip_rate", rate, assignment="plain", intervention="none", n=n))
     assert reading(findings, "noop")["verdict"] == verdict
-
-
-def test_share_against_an_exact_null():
-    about = {"assignment": "corrected", "intervention": "knockout", "group": "Q-Anchored"}
-    rows = [summary_row("atlas", "group_share", 0.31, 0.03, **about), summary_row("atlas", "null_share", 0.5, **about)]
-    assert reading(with_summary(*rows), "share_below_null", "corrected")["verdict"] == "yes"
-
-
-def with_difference(findings, kind, row):
-    """The same run, where the probe differs from one baseline by another number."""
-    others = findings.summary.filter((pl.col("quantity") != "auc_difference") | (pl.col("group") != kind))
-    one = pl.DataFrame([row | {"intervention": "clean", "group": kind}], schema=findings.summary.schema)
-    return replace(findings, summary=pl.concat([others, one]))
-
-
-def test_probe_against_the_best_baseline():
-    findings = make_findings(("atlas",))
-    found = reading(findings, "beats_baselines", None)
-    assert found["verdict"] == "yes"
-    assert "model's confidence, minimum" in found["text"]
-    assert "difference 0.16 [0.13, 0.19]" in found["text"]
-    strong = with_difference(findings, "words", summary_row("atlas", "auc_difference", -0.12, 0.02))
-    assert reading(strong, "beats_baselines", None)["verdict"] == "no"
 
 
 def test_what_survives_is_judged_by_permuted_labels():

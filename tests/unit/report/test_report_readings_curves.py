@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.report.findings import SAMPLE_SCHEMA
-from anchorscope.report.verdicts import NO_VERDICT
 from report_readings import read
 from report_sampled import sampled, valley
 from report_synthetic import LAYERS, make_findings
 
 LAST = LAYERS - 1
-SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer", "a_flat"}
+SHAPE_CLAIMS = {"trough_place", "recovery", "a_flat"}
 
 
 def readings(findings, dataset="atlas"):
@@ -31,40 +30,24 @@ def verdicts(found):
 def test_a_valley_is_read_as_one(place, depth, end):
     read_off = readings(sampled(valley(depth, end, place), noise=0.1, rules=("plain",)))
     found = verdicts(read_off)
-    for claim in ("first_layer", "trough_place", "recovery", "last_layer"):
+    for claim in SHAPE_CLAIMS:
         assert found[claim] == "yes", claim
-    assert found["trough"] is found["separation"] is None  # the rule sorts by just that
-    assert found["a_flat"] == "yes"
-    trough, there = read_off["trough"], read_off["trough_place"]
-    assert trough["layer"] == there["layer"] == place
-    assert trough["value"] == pytest.approx(depth, abs=1e-4)
+    there = read_off["trough_place"]
+    assert there["layer"] == place
     assert there["value"] == pytest.approx(place / LAST)
     assert f"layer {place} [{place}, {place}]" in there["text"]
 
 
 def test_the_same_valley_under_heavy_noise_decides_nothing():
     found = verdicts(readings(sampled(valley(-12.0, -4.0), noise=8.0)))
-    assert found["trough_place"] == found["recovery"] == "inconclusive"
-    assert found["a_flat"] == found["last_layer"] == found["first_layer"] == "inconclusive"
+    assert {found[claim] for claim in SHAPE_CLAIMS} == {"inconclusive"}
 
 
 def test_a_curve_that_only_falls_does_not_recover():
     found = readings(sampled(np.linspace(0, -60, LAYERS), noise=0.5))
-    assert found["trough"]["layer"] == LAST
+    assert found["trough_place"]["layer"] == LAST
     for claim in ("recovery", "trough_place"):
         assert found[claim]["verdict"] == "no", claim
-
-
-def test_a_flat_curve_is_nowhere_apart():
-    found = readings(sampled(np.zeros(LAYERS)))
-    assert found["last_layer"]["verdict"] == "inconclusive"
-    assert found["separation"]["value"] is None
-
-
-def test_the_layer_of_separation():
-    steps = np.where(np.arange(LAYERS) < 12, 0.0, -25.0)
-    apart = readings(sampled(steps, noise=0.1))["separation"]
-    assert (apart["value"], apart["ci_low"], apart["ci_high"], apart["unit"]) == (12, 12, 12, "layer")
 
 
 def test_records_are_alike_and_unique():
@@ -74,7 +57,6 @@ def test_records_are_alike_and_unique():
     assert {o["scope"] for o in found} == {"curve", "dataset"}
     assert {o["claim"] for o in found if o["scope"] == "curve"} == SHAPE_CLAIMS
     assert all(o["sentence"] in o["text"] and o["numbers"] in o["text"] for o in found)
-    assert all(o["text"].endswith(f"– {NO_VERDICT}.") == (o["verdict"] is None) for o in found)
     json.dumps(found, allow_nan=False)
 
 
@@ -82,7 +64,7 @@ def test_without_draws_the_shape_is_undecided_and_everything_else_is_read():
     findings = make_findings()
     assert findings.curve_samples.schema == SAMPLE_SCHEMA
     found = read(findings)
-    shaped = [o for o in found if o["scope"] == "curve" or o["claim"] == "separation"]
-    assert {o["verdict"] for o in shaped} == {"not measured", None}
+    shaped = [o for o in found if o["scope"] == "curve"]
+    assert {o["verdict"] for o in shaped} == {"not measured"}
     assert all(o["value"] is None and "not available" in o["text"] for o in shaped)
     assert any(o["verdict"] == "yes" for o in found)

@@ -7,7 +7,6 @@ fold, without using the labels.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -15,21 +14,20 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from anchorscope.errors import UserError
-from anchorscope.report.assignment_rules import CHART_TITLES
-from anchorscope.report.charts.layout import layer_axis
-from anchorscope.report.charts.line_chart import (
-    CURVE_COLUMNS,
-    POINTS_NOTE,
-    drawable,
-    mark_reference,
-    reference_handle,
-    reserve_mark_space,
-)
+from anchorscope.report.charts.display import layer_axis, mark_reference, reference_handle, reserve_mark_space
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, dataset_styles, display_name
+from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, RULE_TITLES, dataset_styles, display_name
 from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Lines, Place, Series
 from anchorscope.stats.curves import FEWEST_GROUPS
 
+CURVE_COLUMNS = (
+    *("dataset", "intervention", "assignment", "group", "truth"),
+    *("layer", "delta_p", "ci_low", "ci_high", "n", "n_groups"),
+)
+POINTS_NOTE = (
+    "ΔP in percentage points: change of the probability that the probe at a layer gives to the item's true label. "
+    "Bands: 95% intervals."
+)
 LEAST_PANEL = 1.0  # inch
 _PANEL = (5.4, 3.3)  # inches
 
@@ -49,13 +47,13 @@ def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, fl
     span = delta_p_span(findings.curves)
 
     def chart(width: float, height: float) -> ExperimentFigure:
-        spec = _spec(rule, data, findings.datasets, {"": findings.n_layers}, span, layers, (width, height))
-        return ExperimentFigure(data, () if size else notes, spec, findings.model, findings.n_layers, ("",), {})
+        spec = _spec(data, findings.datasets, {"": findings.n_layers}, span, layers, rule, (width, height))
+        return ExperimentFigure(data, () if size else notes, spec, findings.model, findings.n_layers, ("",))
 
-    if size is None:
-        return chart(*_PANEL)
     width, height = _PANEL
-    for _ in range(2):  # the height of the legend and the notes depends on the width
+    if size is None:
+        return chart(width, height)
+    for _ in range(2):  # the height of the legend depends on the width
         whole = chart(width, height).plot().get_size_inches()
         width, height = width + size[0] - whole[0], height + size[1] - whole[1]
         if min(width, height) < LEAST_PANEL:
@@ -68,20 +66,13 @@ def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, fl
 def delta_p_of_runs(runs: Sequence[Findings], titles: Mapping[str, str], notes: Sequence[str]) -> ExperimentFigure:
     """The paper's chart with a panel per run."""
     depths = {run.model: run.n_layers for run in runs}
-    data = pl.concat(chart_rows(run, "plain").with_columns(run=pl.lit(run.model)) for run in runs)
-    columns = ("run", "dataset", "intervention", "assignment", "group", "delta_p", "layer", "ci_low", "ci_high")
-    data = data.select(*columns, "n", "n_groups")
+    rows = pl.concat(chart_rows(run, "plain").with_columns(run=pl.lit(run.model)) for run in runs)
+    data = rows.select("run", *CURVE_COLUMNS).drop("truth")
     datasets = tuple(dict.fromkeys(name for run in runs for name in run.datasets))
-    spec = _spec("plain", data, datasets, depths, delta_p_span(*(run.curves for run in runs)), {}, (4.35, 3.3))
-    words = {run: _short(title) for run, title in titles.items()}
-    spec = replace(spec, title="as in the paper", by="run", dataset_words=words.__getitem__)
+    words = {run: title if len(title) <= 52 else f"{title[:26]}…{title[-26:]}" for run, title in titles.items()}
+    spec = _spec(data, datasets, depths, delta_p_span(*(run.curves for run in runs)), words=words)
     question, deepest = "ΔP when the question's key words are hidden", max(depths.values(), default=1)
-    return ExperimentFigure(data, (POINTS_NOTE, *notes), spec, question, deepest, tuple(titles), {})
-
-
-def _short(title: str) -> str:
-    """A long name without its middle."""
-    return title if len(title) <= 52 else f"{title[:26]}…{title[-26:]}"
+    return ExperimentFigure(data, (POINTS_NOTE, *notes), spec, question, deepest, tuple(titles))
 
 
 def preliminary_chart(
@@ -89,8 +80,8 @@ def preliminary_chart(
 ) -> ExperimentFigure:
     """The chart of a run that is not finished: the plain curves, as far as they go."""
     data = curves.filter(_DRAWN & (pl.col("n") > 0) & (pl.col("assignment") == "plain")).select(CURVE_COLUMNS)
-    spec = _spec("plain", data, tuple(layers), {"": n_layers}, delta_p_span(curves), layers)
-    return ExperimentFigure(data, (note,), spec, f"{curves['model'][0]} (preliminary)", n_layers, ("",), {})
+    spec = _spec(data, tuple(layers), {"": n_layers}, delta_p_span(curves), layers)
+    return ExperimentFigure(data, (note,), spec, f"{curves['model'][0]} (preliminary)", n_layers, ("",))
 
 
 _DRAWN = (pl.col("truth") == "all") & pl.col("intervention").is_in(["knockout", "random"])
@@ -99,7 +90,13 @@ _DRAWN = (pl.col("truth") == "all") & pl.col("intervention").is_in(["knockout", 
 def chart_rows(findings: Findings, rule: str) -> pl.DataFrame:
     """What is drawn: all items, knockout and random control, at the headline site and position."""
     wanted = _DRAWN & (pl.col("assignment") == rule) & pl.col("dataset").is_in(findings.datasets)
-    return drawable(findings.curves, findings.site, findings.position).filter(wanted)
+    return drawable(findings).filter(wanted)
+
+
+def drawable(findings: Findings) -> pl.DataFrame:
+    """The rows of the headline site and position that have a value and at least one item."""
+    here = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
+    return findings.curves.filter(here & pl.col("delta_p").is_finite() & (pl.col("n") > 0))
 
 
 def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
@@ -115,15 +112,16 @@ def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
 
 
 def _spec(
-    rule: str,
     data: pl.DataFrame,
     datasets: Sequence[str],
     depths: Mapping[str, int],
     span: tuple[float, float],
-    layers: Mapping[str, tuple[int, ...]],
+    layers: Mapping[str, tuple[int, ...]] | None = None,
+    rule: str = "plain",
     panel: tuple[float, float] = _PANEL,
+    words: Mapping[str, str] | None = None,
 ) -> ChartSpec:
-    """How the chart is drawn; `depths` has the layers of every panel."""
+    """How the chart is drawn: one panel, or one for each run in `words`; `depths` has the layers of every panel."""
 
     def finish(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         axes.set_ylim(*span)
@@ -132,20 +130,21 @@ def _spec(
             mark_reference(axes, layers, dataset_styles(datasets))
             reserve_mark_space(axes, len(layers))
 
-    lines = Lines(_group_series(datasets), "ΔP", width=panel[0], y="delta_p", empty="no items", finish=finish)
-    titled = display_name(datasets[0]) if len(datasets) == 1 and "" in depths else ""
-    handles = _handles(data, datasets, any(layers.values()), named=not titled)
+    width = 4.35 if words else panel[0]
+    lines = Lines(_group_series(datasets), "ΔP", width=width, y="delta_p", empty="no items", finish=finish)
+    titles = words or {"": display_name(datasets[0]) if len(datasets) == 1 else ""}
+    handles = _handles(data, datasets, any((layers or {}).values()), named="" not in titles or not titles[""])
     return ChartSpec(
         chart_name(rule),
-        "" if rule == "plain" else CHART_TITLES[rule],
+        "as in the paper" if words else "" if rule == "plain" else RULE_TITLES[rule],
         "",
         "",
         "",
         lambda _: data,
         lambda _: [lines],
         height=panel[1],
-        by="",
-        dataset_words=lambda _: titled,
+        by="run" if words else "",
+        dataset_words=titles.__getitem__,
         legend_columns=len(handles),
         more_handles=lambda _, __: handles,
         formats=("svg", "png", "pdf"),

@@ -1,28 +1,30 @@
-"""A figure is a `Display`: the numbers that it draws, and the one way to draw them, for page, print and notebook.
+"""How every figure is laid out, styled and written, for page, print and notebook.
 
-A subclass computes its table (`data`) when it is made and only draws in `draw`. `save` writes the picture with the
-table as CSV beside it. An SVG carries its panels and lines as numbers (`ShownFigure.values`); pages read them from
-there to show what is under the pointer, so that nothing is drawn a second time. Nothing here goes through pyplot, so no
-global state is touched, and no file carries a date or a random id: the same numbers give the same bytes.
+Places are computed in inches, not by an automatic layout: every part gets the room it needs, so that nothing is clipped
+however many panels, legend entries or notes there are. An SVG carries its panels and lines as numbers
+(`ShownFigure.values`); pages read them from there to show what is under the pointer, so that nothing is drawn a second
+time. Nothing here goes through pyplot, so no global state is touched, and no file carries a date or a random id: the
+same numbers give the same bytes.
 """
 
 import json
 import math
+import textwrap
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import matplotlib
-import polars as pl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
-from anchorscope.progress import Progress
+from anchorscope.report.palette import INK, QUIET_INK, DatasetStyle
 
 STYLE: dict[str, object] = {
     "font.family": "sans-serif",
@@ -118,45 +120,6 @@ def _rounded(value: float | None) -> float | None:
     return int(value) if float(value).is_integer() else float(f"{value:.6g}")
 
 
-@dataclass(frozen=True)
-class Display(ABC):
-    """The numbers of one figure, and how to draw them."""
-
-    data: pl.DataFrame
-    """Exactly what is drawn, one row per point."""
-    notes: tuple[str, ...]
-    """Lines under the chart, such as the groups that are empty."""
-
-    name: ClassVar[str]
-    formats: ClassVar[tuple[str, ...]] = ("svg",)
-    """The pictures that a results folder has of it; `write` makes the others."""
-
-    @abstractmethod
-    def draw(self) -> Figure:
-        """Draw, under the shared style that `plot` sets."""
-
-    def plot(self) -> Figure:
-        """The figure in the shared style."""
-        with matplotlib.rc_context(STYLE):
-            return self.draw()
-
-    def save(self, folder: Path) -> None:
-        """Write figures/NAME with every format of its own, and NAME.csv, into the folder."""
-        target = folder / "figures"
-        target.mkdir(exist_ok=True)  # a folder that went away while figures were drawn is not made again
-        figure = self.plot()
-        for kind in self.formats:
-            write_figure(figure, target / f"{self.name}.{kind}", kind)
-        self.data.write_csv(target / f"{self.name}.csv")
-
-    def write(self, target: Path | BinaryIO, kind: str) -> None:
-        """Write one file: a picture, or the numbers as CSV."""
-        if kind == "csv":
-            self.data.write_csv(target)
-        else:
-            write_figure(self.plot(), target, kind)
-
-
 def write_figure(figure: Figure, target: Path | BinaryIO, kind: str) -> None:
     """Write a figure as a picture."""
     metadata = _METADATA[kind]
@@ -168,8 +131,118 @@ def write_figure(figure: Figure, target: Path | BinaryIO, kind: str) -> None:
         figure.savefig(target, format=kind, dpi=PNG_DPI, metadata=metadata)
 
 
-def save_all(figures: Sequence[Display], out: Path, progress: Progress) -> None:
-    """Save every figure into the folder."""
-    for figure in figures:
-        figure.save(out)
-        progress.advance(1)
+# Where the parts of a figure stand, in inches
+
+_LEFT, _RIGHT = 0.72, 0.18
+_TITLE, _X_LABEL, _LEGEND_ROW, _NOTE_ROW, _EDGE = 0.62, 0.58, 0.215, 0.165, 0.12
+_BETWEEN_ROWS = 0.78  # for the x labels above and the titles below
+_LETTERS_PER_INCH = 15.0  # of small print
+_LONGEST_TITLE = 110
+_TALLEST = 16.0  # that the panels of a figure share
+_LOWEST_PANEL = 0.85
+
+
+def canvas(
+    title: str,
+    widths: Sequence[float],
+    n_rows: int,
+    height: float,
+    *,
+    labels: float = 0.0,
+    gap: float = 0.42,
+    handles: Sequence[Artist] = (),
+    legend_columns: int = 1,
+    notes: Sequence[str] = (),
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure and its panels by row and column, the title above and legend and notes below all of them.
+
+    `labels` is room left of the first column. Rows are lower than `height` where they would not fit a page.
+    """
+    tall = max(_LOWEST_PANEL, min(height, _TALLEST / max(1, n_rows) - _BETWEEN_ROWS))
+    width = _LEFT + labels + sum(widths) + (len(widths) - 1) * gap + _RIGHT
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    columns = max(1, min(legend_columns, len(handles), int(width / (0.5 + 0.062 * longest))))
+    legend_rows = math.ceil(len(handles) / columns)
+    lines = [line for note in notes for line in textwrap.wrap(note, int((width - _LEFT) * _LETTERS_PER_INCH))]
+    under = legend_rows * _LEGEND_ROW + 0.06 + len(lines) * _NOTE_ROW + _EDGE
+    whole = _TITLE + n_rows * tall + (n_rows - 1) * _BETWEEN_ROWS + _X_LABEL + under
+    figure = ShownFigure(figsize=(width, whole))
+    rows: list[list[Axes]] = []
+    for row in range(n_rows):
+        bottom = whole - _TITLE - tall - row * (tall + _BETWEEN_ROWS)
+        rows.append([])
+        for column, wide in enumerate(widths):
+            left = _LEFT + labels + sum(widths[:column]) + column * gap
+            rows[row].append(figure.add_axes((left / width, bottom / whole, wide / width, tall / whole)))
+    short = textwrap.shorten(title, _LONGEST_TITLE, placeholder=" …") if len(title) > _LONGEST_TITLE else title
+    size = min(12.0, 0.94 * width * 72 / (0.68 * max(1, len(short))))  # a bold letter is about 0.68 of its size wide
+    figure.suptitle(short, y=1 - 0.10 / whole, va="top", fontsize=size, fontweight="bold", color=INK)
+    if handles:
+        figure.legend(
+            handles=_ordered_by_rows(handles, columns),
+            loc="upper center",
+            bbox_to_anchor=(0.5, (under + 0.05) / whole),
+            ncol=columns,
+            borderaxespad=0.0,
+            columnspacing=2.0,
+            labelcolor=INK,
+        )
+    top = under - legend_rows * _LEGEND_ROW - 0.06
+    for number, line in enumerate(lines):
+        figure.text(_LEFT / width, (top - number * _NOTE_ROW) / whole, line, fontsize=7.6, color=QUIET_INK, va="top")
+    return figure, rows
+
+
+def _ordered_by_rows(handles: Sequence[Artist], columns: int) -> list[Artist]:
+    """Matplotlib fills a legend column by column; reorder so that it reads row by row."""
+    rows = math.ceil(len(handles) / columns)
+    full = len(handles) - (rows - 1) * columns  # columns that reach the last row
+    depths = [rows if column < full else rows - 1 for column in range(columns)]
+    return [handles[row * columns + column] for column, depth in enumerate(depths) for row in range(depth)]
+
+
+# What panels have in common
+
+
+def layer_axis(axes: Axes, n_layers: int) -> None:
+    """Whole layers on the x axis, with a little room at both ends."""
+    pad = max(0.3, 0.02 * (n_layers - 1))
+    axes.set_xlim(-pad, n_layers - 1 + pad)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_xlabel("Layer")
+
+
+def zero_line(axes: Axes, height: float = 0.0) -> None:
+    """The line at which nothing happens."""
+    axes.axhline(height, color="#555555", linewidth=0.8, zorder=1.5)
+
+
+def empty_panel(axes: Axes, text: str) -> None:
+    """Say in the panel that there is nothing to draw."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=QUIET_INK, fontsize=9)
+
+
+_MARK_ROW = 0.034  # height of one row of l* ticks, as a share of the panel
+
+
+def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]) -> None:
+    """A short tick at the foot of the panel for the l* of every fold, one row of ticks per dataset."""
+    several = len(styles) > 1
+    for row, (dataset, colours) in enumerate(styles.items()):
+        for layer in sorted(set(layers.get(dataset, ()))):
+            colour = colours.colour if several else INK
+            foot = _MARK_ROW * row
+            axes.axvline(layer, ymin=foot, ymax=foot + 0.84 * _MARK_ROW, color=colour, linewidth=2.2, zorder=4)
+            axes.axvline(layer, color=colour, linewidth=0.6, alpha=0.22, zorder=1)
+
+
+def reserve_mark_space(axes: Axes, n_datasets: int) -> None:
+    """Lower the y axis so that the ticks of l* lie under the curves; call once all lines are drawn."""
+    low, high = axes.get_ylim()
+    share = _MARK_ROW * n_datasets
+    axes.set_ylim(low - (high - low) * share / (1 - share), high)
+
+
+def reference_handle(label: str = "Reference layer l* of a fold") -> Line2D:
+    """Legend entry of the reference layers."""
+    return Line2D([], [], color=INK, linestyle="none", marker="|", markersize=9, markeredgewidth=2.2, label=label)

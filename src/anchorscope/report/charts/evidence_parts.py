@@ -16,12 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from anchorscope.report.charts.display import note_curve
-from anchorscope.report.charts.layout import empty_panel, layer_axis, zero_line
-from anchorscope.report.findings import Findings
+from anchorscope.artefacts.schema import BAND
+from anchorscope.report.charts.display import empty_panel, layer_axis, note_curve, zero_line
+from anchorscope.report.findings import Findings, select
 from anchorscope.report.palette import INK, PART_COLOURS, PART_HATCHES, DatasetStyle, display_name
 from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Place
-from anchorscope.report.shares import NEEDS_QUESTION, PARTS, band_layers, band_numbers, has_shares, share_at, share_rows
+from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, band_layers, band_numbers, has_shares, share_at
 from anchorscope.report.verdicts import WIDEST_SHARE
 
 LOWEST, HIGHEST = -0.2, 1.1
@@ -42,7 +42,9 @@ def _layer_rows(findings: Findings) -> pl.DataFrame:
     cuts = pl.col("intervention").is_in(list(_LINES)) & (pl.col("part") == NEEDS_QUESTION)
     parts = (pl.col("intervention") == "knockout") & pl.col("part").is_in(list(PARTS))
     columns = ("dataset", "intervention", "part", "layer", "share", "ci_low", "ci_high", "n", "n_groups")
-    rows = share_rows(findings).filter(cuts | parts).select(columns)
+    rows = findings.at_headline(findings.evidence_parts).filter(pl.col("layer") != BAND, cuts | parts)
+    rows = select(rows, dataset=findings.datasets).filter(pl.col("share").is_finite()).select(columns)
+    rows = rows.with_columns(pl.col("layer").cast(pl.Int64)).sort("layer", maintain_order=True)
     bands = {name: set(band_numbers(findings, name)) for name in findings.datasets}
     in_band = [layer in bands[name] for name, layer in rows.select("dataset", "layer").iter_rows()]
     return rows.with_columns(pl.Series("in_band", in_band, dtype=pl.Boolean))
@@ -122,14 +124,13 @@ class PartBars:
     def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         """Bars from top to bottom."""
         labels = list(dict.fromkeys(rows["bar"]))
-        for line, label in enumerate(labels):
-            up = down = 0.0
-            for row in rows.filter(pl.col("bar") == label).iter_rows(named=True):
-                part, share = row["part"], row["share"]
-                axes.barh(line, share, left=up if share >= 0 else down, height=0.62, **_look(part))
-                up, down = (up + share, down) if share >= 0 else (up, down + share)
-                if part == next(iter(PARTS)) and row["ci_low"] is not None:
-                    axes.plot([row["ci_low"], row["ci_high"]], [line, line], color=INK, linewidth=1.4, zorder=3)
+        ends = dict.fromkeys(labels, (0.0, 0.0))  # how far a bar reaches up and down so far
+        for bar, part, share, low, high in rows.select("bar", "part", "share", "ci_low", "ci_high").iter_rows():
+            line, (up, down) = labels.index(bar), ends[bar]
+            axes.barh(line, share, left=up if share >= 0 else down, height=0.62, **_look(part))
+            ends[bar] = (up + share, down) if share >= 0 else (up, down + share)
+            if part == TOGETHER and low is not None:
+                axes.plot([low, high], [line, line], color=INK, linewidth=1.4, zorder=3)
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
@@ -180,4 +181,4 @@ def part_bars(runs: Sequence[Findings]) -> ExperimentFigure | None:
         formats=("svg", "png"),
     )
     note = "Mean over the layers of each band. Black line: 95% interval of the first part."
-    return ExperimentFigure(data, (note,), spec, "What the probe's evidence rests on", 1, ("",), {})
+    return ExperimentFigure(data, (note,), spec, "What the probe's evidence rests on", 1, ("",))

@@ -1,4 +1,7 @@
-"""Writes a page: one HTML file that opens from disk without a network, or the same in Markdown.
+"""A page made of sections, written as one HTML file that opens from disk without a network, and as plain text.
+
+Every page is a `SectionsPage`: run, comparison, study, detectors, calibration. A section holds data; how it looks is
+defined once, in templates/parts.*.j2.
 
 Questions, answers and names are other people's text. In HTML every value is escaped by the template engine; in Markdown
 every value loses its markup the same way. Figures are embedded as SVG images and data as JSON that holds no character
@@ -13,21 +16,26 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from anchorscope.report.verdicts import NO_VERDICT
+from anchorscope.report.verdicts import Verdict
+from anchorscope.report.wording import Table
+
+if TYPE_CHECKING:
+    from anchorscope.report.answer_card import AnswerCard
 
 FRAME_SCRIPTS = ("dom", "theme", "contents", "scrolling", "figure_values")
 """What every page needs: light and dark, the bar of contents, wide tables by keyboard, the numbers of figures."""
 REPORT_SCRIPTS = (*FRAME_SCRIPTS, "hash_state", "controls", "items")
 """The scripts of report.html."""
-STYLES = ("chart", "items", "detection", "print")
+STYLES = ("chart", "items", "print")
 """Style sheets beside the page's own."""
 
 FIGURES = "figure-values"
@@ -45,20 +53,90 @@ def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def write_page(
-    template: str,
-    content: Mapping[str, Any],
+Tables = tuple[tuple[str, Table], ...]
+"""Each with the line above it, which may be empty."""
+
+
+@dataclass(frozen=True)
+class SectionFigure:
+    """A figure on the page."""
+
+    name: str
+    """Of its files in figures/."""
+    alt: str
+    """What it shows, for those who cannot see it."""
+    caption: str
+    narrow: bool = False
+    """Whether it is not drawn over the whole width."""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page."""
+
+    slug: str
+    """Its address within the page."""
+    title: str
+    text: tuple[str, ...] = ()
+    """One paragraph each."""
+    tables: Tables = ()
+    figures: tuple[SectionFigure, ...] = ()
+    answer: str = ""
+    """What came out, in one sentence; a folded part with one shows it."""
+    verdict: Verdict | None = None
+    docs: str = ""
+    """The page of the docs that says how it is computed."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Name → what there is to say of it."""
+    more: tuple["Section", ...] = ()
+    """Folded parts at its end."""
+    live: str = ""
+    """The id of what a script draws in place of the tables."""
+    parts: tuple["Section", ...] = ()
+    """Open parts, after its own content."""
+    code: str = ""
+    """Something to copy."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Name → address of another page in the same folder."""
+
+
+def filled(*tables: tuple[str, Table]) -> Tables:
+    """The tables that have rows."""
+    return tuple((title, table) for title, table in tables if table.rows)
+
+
+@dataclass(frozen=True)
+class SectionsPage:
+    """A whole page."""
+
+    kicker: str
+    title: str
+    lead: Sequence[str]
+    """Sentences that come first, after the card."""
+    sections: Sequence[Section]
+    command: str = ""
+    """What repeats it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    card: "AnswerCard | None" = None
+    """The answer, above everything else."""
+    figures: tuple[SectionFigure, ...] = ()
+    """Charts of the first screen, beside the card's picture."""
+    short_title: str = ""
+    """Of the browser's tab."""
+
+
+def write_sections_page(
+    page: SectionsPage,
     out: Path,
-    *,
     name: str,
     scripts: Sequence[str] = FRAME_SCRIPTS,
     data: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write NAME from TEMPLATE.j2, as HTML with figures, scripts and data inside or as Markdown.
+    """Write NAME.html with figures, scripts and data inside, and NAME.md; the figures must already be in out/figures.
 
-    A template of HTML extends page.html.j2. The scripts find the data by their names, as `pageData(NAME)`.
+    The scripts find the data by their names, as `pageData(NAME)`.
     """
-    page = _environment(name.endswith(".html")).get_template(f"{template}.j2")
     script, values = joined_script(scripts), {}
 
     def figure(name: str) -> str:
@@ -70,8 +148,10 @@ def write_page(
         return {name: embedded_json(value) for name, value in {**(data or {}), FIGURES: values}.items()}
 
     frame = {"policy": content_policy(script), "script": Markup(script), "styles": Markup(joined_styles())}
-    text = page.render(**content, **frame, figure=figure, data=page_data)
-    (out / name).write_text(text, encoding="utf-8")
+    for kind in ("html", "md"):
+        template = _environment(kind == "html").get_template(f"sections.{kind}.j2")
+        text = template.render(page=page, card=page.card, **frame, figure=figure, data=page_data)
+        (out / f"{name}.{kind}").write_text(text, encoding="utf-8")
 
 
 def fragment(name: str, content: Mapping[str, Any]) -> str:
@@ -109,7 +189,7 @@ def embedded_json(value: Any) -> Markup:
 @cache
 def _environment(html: bool) -> Environment:
     """For HTML every value is escaped, for Markdown it loses its markup."""
-    page = Environment(
+    return Environment(
         loader=PackageLoader("anchorscope.report"),
         autoescape=html,
         finalize=None if html else _plain_text,
@@ -118,8 +198,6 @@ def _environment(html: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    page.globals["no_verdict"] = NO_VERDICT
-    return page
 
 
 def _embedded(path: Path) -> tuple[str, Any]:
