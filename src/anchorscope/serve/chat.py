@@ -80,7 +80,7 @@ def chat_router(service: Service) -> APIRouter:
         about_score = {"detector": name, "sha256": trained.sha256, "risk": risk}
         pieces = service.answer(wanted)
         first = await anext(pieces)  # what is wrong with the request shows here, before there is a status
-        answer = _ChatAnswer(service, len(wanted.ids), about_score)
+        answer = _ChatAnswer(service, len(wanted.prompt.ids), about_score)
         if request.stream:
             events = answer.events(first, pieces)
             return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

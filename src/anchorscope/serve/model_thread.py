@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anchorscope.datasets.question import Question
-from anchorscope.detecting.score import measure_context_used
+from anchorscope.detecting.score import measure_uses
 from anchorscope.detectors.answer_batch import AnswerBatch, AnswerRequest, Piece
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.trained import Score
@@ -37,17 +37,12 @@ Record = dict[str, Any]
 
 
 def score_records(detector: Detector, questions: Sequence[Question], scores: Sequence[Score]) -> list[Record]:
-    """Scores as JSON; with `context_used` where the question came with a passage."""
-    used = measure_context_used(detector, questions, scores) or [None] * len(scores)
+    """Scores as JSON; where the question came with passages, also whether the answer used them."""
+    uses: Sequence[Record] = measure_uses(detector, questions, scores) or [{}] * len(scores)
+    names = ("truth_probability", "log_odds", "verdict", "warnings")
     return [
-        {
-            "truth_probability": score.truth_probability,
-            "log_odds": score.log_odds,
-            "verdict": score.verdict,
-            "warnings": list(score.warnings),
-            **({"context_used": share} if question.context else {}),
-        }
-        for question, score, share in zip(questions, scores, used, strict=True)
+        {name: score.record()[name] for name in names} | (use if question.context else {})
+        for question, score, use in zip(questions, scores, uses, strict=True)
     ]
 
 
@@ -331,10 +326,9 @@ class ModelThread(threading.Thread):
 
     def _pass_on(self, piece: Piece, job: AnswerJob) -> None:
         """Gives a piece to the one who waits for it; the last one with its score."""
-        detector, question = job.request.detector, job.request.question
         record = None
-        if piece.score is not None and detector is not None and question is not None:
-            (record,) = score_records(detector, [question], [piece.score])
+        if piece.score is not None:
+            (record,) = score_records(job.request.detector, [job.request.question], [piece.score])
         job.on_piece(piece, record)
         if piece.reason is None:
             return

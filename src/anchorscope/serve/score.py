@@ -94,9 +94,13 @@ class ScoreRecord(BaseModel):
     log_odds: float | None = None
     verdict: str | None = Field(None, description="accept, abstain or out-of-range.")
     warnings: list[str] = []
-    context_used: float | None = Field(
-        None, description="With `context`: the share of the answer's probability, per token, that goes without it."
+    context_used: float | None = Field(None, description="Share of its probability that goes without `context`.")
+    context_probability: float | None = Field(
+        None, description="That the answer follows the context; `context_low` to `context_high` is its 95 % interval."
     )
+    context_low: float | None = None
+    context_high: float | None = None
+    passage: int | None = Field(None, description="Of several passages the one that it rests on, counted from 1.")
 
 
 class ScoredItem(ScoreRecord):
@@ -166,7 +170,7 @@ def score_router(service: Service) -> APIRouter:
     @router.post(
         "/v1/explain",
         tags=["score"],
-        summary="What a score rests on: key words cut, layer by layer; numbers are in the order of `layers`",
+        summary="What a score depends on: the detector's probability with key words cut",
         responses=ERRORS,
     )
     async def explain(request: ExplainRequest) -> Any:

@@ -25,8 +25,9 @@ from anchorscope.finished import open_finished
 from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.palette import display_name
 
-_PAGES = ("report.html", "validation.html")
+_PAGES = ("report.html", "validation.html", "comparison/report.html")
 _INSIDE = {"work", "figures", "states", "bundles"}  # of a folder that was recognised: not searched
+_ALSO_INSIDE = {VALIDATION: {"run"}, STUDY: {"comparison"}}
 _LINES = 3  # of a validation: the rest is on its page
 _NUMBERS = {
     "auc": "AUC of the probe",
@@ -83,7 +84,7 @@ def _find_folders(root: Path) -> Iterator[tuple[Path, str]]:
         kind = kind_of(folder)
         if kind is not None:
             yield folder, kind
-        inside = set() if kind is None else _INSIDE | ({"run"} if kind == VALIDATION else set())
+        inside = set() if kind is None else _INSIDE | _ALSO_INSIDE.get(kind, set())
         is_deep = len(folder.relative_to(root).parts) >= _DEEPEST
         names[:] = [
             name

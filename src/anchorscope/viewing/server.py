@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from anchorscope.artefacts.sealed_folder import kind_of
 from anchorscope.errors import UserError
-from anchorscope.report.page_writer import fragment
+from anchorscope.report.page import fragment
 from anchorscope.viewing.results import Result, ResultFolder
 
 _FILES, _COMPARED = "/files/", "/compared/"

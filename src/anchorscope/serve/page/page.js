@@ -1,4 +1,4 @@
-/* The page: a question and answers go in; verdict, words and lines come out. What is on the page is what `state` says. */
+/* The page: a question and answers go in; verdict and words come out. What is on the page is what `state` says. */
 
 const at = (id) => document.getElementById(id);
 const EXAMPLES = [
@@ -9,14 +9,8 @@ const PAUSE_MS = 250; // after the last word was switched, before it is cut
 const AGAIN_MS = 1500; // between looks at a server that is loading
 
 const state = { mode: "ask", detectors: [], detector: null, results: [], active: 0, explanation: null, chosen: null,
-  measure: "delta", control: null, looking: null };
-const chart = cutsChart(at("chart"));
+  control: null, looking: null };
 const words = questionWords(at("words"), { onChange: (off) => cutChosen(off) });
-const measures = chooser({ label: "Show", options: MEASURES, onChange: (value) => {
-  state.measure = value;
-  showChart();
-} });
-at("measure").append(measures.node);
 
 /** What is going on, or went wrong; with a button where trying again may help. */
 function tell(problem) {
@@ -180,7 +174,7 @@ function showVerdicts() {
   at("whose").replaceChildren();
   if (state.results.length > 1) {
     const options = titles.map((name, i) => ({ value: String(i), name }));
-    const whose = chooser({ label: "Words and lines of", options, onChange: (value) => {
+    const whose = chooser({ label: "Words of", options, onChange: (value) => {
       state.active = Number(value);
       explain().catch(failed);
     } });
@@ -205,7 +199,7 @@ async function explain() {
     state.chosen = null;
     at("depends").hidden = false;
     words.show(found);
-    showChart();
+    showReading();
   } catch (error) {
     if (looking !== state.looking) return undefined;
     at("depends").hidden = true;
@@ -221,7 +215,7 @@ let pause = null;
 /** Words were switched: a set that was not run yet is asked for. */
 function cutChosen(off) {
   const found = state.explanation;
-  showChart();
+  showReading();
   clearTimeout(pause);
   if (!isUnknown(found, off)) return;
   pause = setTimeout(async () => {
@@ -233,29 +227,22 @@ function cutChosen(off) {
       if (looking !== state.looking || String(words.off()) !== String(off)) return;
       state.chosen = chosen;
       tell(null);
-      showChart();
+      showReading();
     } catch (error) {
       if (looking === state.looking) failed(error);
     }
   }, PAUSE_MS);
 }
 
-function showChart() {
+function showReading() {
   const found = state.explanation;
   const off = words.off();
   const keys = found.words.flatMap((word, number) => (word.key ? [number] : []));
   at("words-buttons").replaceChildren(
     ...(keys.length ? [pushButton("Cut all key words", () => words.set(keys))] : []),
     ...(off.length ? [pushButton("Cut nothing", () => words.set([]))] : []));
-  const isWaiting = isUnknown(found, off) && !cutValues(found, off, state.chosen, "delta_p");
+  const isWaiting = isUnknown(found, off) && cutProbability(found, off, state.chosen) === null;
   at("reading").textContent = isWaiting ? "Cutting …" : readingWords(found, off, state.chosen);
-  at("chart").hidden = !found.layers.length;
-  at("measure").hidden = !found.layers.length;
-  measures.set(state.measure, new Set(MEASURES.map(({ value }) => value)));
-  if (found.layers.length) {
-    const part = state.measure === "probability" ? "probability" : "delta_p";
-    chart.show(found, state.measure, isUnknown(found, off) ? cutValues(found, off, state.chosen, part) : null);
-  }
   const cautions = [found.note, ...found.warnings];
   at("cautions").replaceChildren(element("ul", { class: "warnings small" }, cautions.map((one) => element("li", {}, one))));
 }

@@ -38,9 +38,11 @@ function calibrationWords(score, detector) {
 }
 
 /** How much of the answer's probability goes with its passage; nothing where there is none. */
-function usedWords({ context_used: used }) {
+function usedWords({ context_used: used, context_probability: likely, passage }) {
   if (!Number.isFinite(used)) return "";
-  const share = `without the passage it would be ${percent(used)} less likely, per token`;
+  const rests = passage ? `; it rests on passage ${passage}` : "";
+  const followed = Number.isFinite(likely) ? `; ${percent(likely)} likely to follow it` : "";
+  const share = `without the passage it would be ${percent(used)} less likely, per token${followed}${rests}`;
   return used < 0.1 ? `The model ignores the passage: ${share}.` : `The model uses the passage: ${share}.`;
 }
 

@@ -55,14 +55,19 @@ function namedWords(found, numbers) {
   return numbers.length > 3 ? `${numbers.length} words` : numbers.map((number) => `“${wordName(found, number)}”`).join(" and ");
 }
 
-/** The values of what is switched off, where they are known: {all, alone} came with the explanation, other sets are
- * asked for (`chosen`: an explanation with those words cut). */
-function cutValues(found, off, chosen, part) {
-  const values = found[part];
+function wordName(found, number) {
+  const { text } = found.words[number];
+  return [...text].length > 24 ? `${[...text].slice(0, 23).join("")}…` : text;
+}
+
+/** The probability without what is switched off, where it is known: key words together and alone came with the
+ * explanation, other sets are asked for (`chosen`: an explanation with those words cut). */
+function cutProbability(found, off, chosen) {
+  const values = found.probability;
   if (!off.length || isAllKeys(found, off)) return values.all;
   const alone = values.alone.find(({ word }) => off.length === 1 && word === off[0]);
-  if (alone) return alone.values;
-  return chosen && chosen.chosen && String(chosen.chosen) === String(off) ? chosen[part].chosen : null;
+  if (alone) return alone.value;
+  return chosen && chosen.chosen && String(chosen.chosen) === String(off) ? chosen.probability.chosen : null;
 }
 
 function isAllKeys(found, off) {
@@ -72,23 +77,21 @@ function isAllKeys(found, off) {
 
 /** Whether a set of words has to be asked for. */
 function isUnknown(found, off) {
-  return off.length > 0 && Boolean(found.delta_p) && !isAllKeys(found, off)
-    && !(off.length === 1 && found.delta_p.alone.some(({ word }) => word === off[0]));
+  return off.length > 0 && !isAllKeys(found, off)
+    && !(off.length === 1 && found.probability.alone.some(({ word }) => word === off[0]));
 }
 
-/** What the lines say at the layer whose probe is best. */
+/** The detector's probability with and without the words that are switched off. */
 function readingWords(found, off, chosen) {
-  const i = found.layers.indexOf(found.reference_layer);
-  const detector = found.score_cut ? ` The detector itself: ${percent(found.score.truth_probability)}, without the key words ${percent(found.score_cut.truth_probability)}${found.score_cut.out_of_range ? ", where states are unlike those of training" : ""}.` : "";
-  if (i < 0) return `This bundle has no probes of every layer.${detector}`;
-  const start = `At layer ${found.reference_layer}, whose probe is best, “true” has ${percent(found.probability.clean[i])}.`;
-  const after = cutValues(found, off, chosen, "probability");
-  if (!after) return `${start} No key words were found.`;
-  const moved = cutValues(found, off, chosen, "delta_p")[i];
+  const { clean, random } = found.probability;
+  const start = `The detector gives “true” ${percent(clean)}.`;
+  const after = cutProbability(found, off, chosen);
+  if (after === null) return start;
+  const moved = (value) => `${signed(100 * (value - clean))} points`;
   const isAll = !off.length || isAllKeys(found, off);
-  const what = isAll ? "the key words" : namedWords(found, off);
-  const random = isAll && found.delta_p.random ? ` As many random words: ${signed(found.delta_p.random[i])} points.` : "";
-  return `${start} Without ${what} it has ${percent(after[i])} (${signed(moved)} points).${random}${isAll ? detector : ""}`;
+  const mean = random.reduce((sum, value) => sum + value / random.length, 0);
+  const control = isAll && random.length ? ` As many random words: ${moved(mean)}.` : "";
+  return `${start} Without ${isAll ? "the key words" : namedWords(found, off)} it gives ${percent(after)} (${moved(after)}).${control}`;
 }
 
 function signed(value) {
